@@ -1,0 +1,261 @@
+"""Frozen dataclasses to JSON and TOML and back, with errors that name the field.
+
+A config is a frozen dataclass whose fields are numbers, strings, booleans, None, tuples, further
+configs, or one of several configs (`Learned | Sinusoidal | None`; written with a `type` key).
+Reading is strict: an unknown key, a missing one, a wrong type or a value outside a `Literal` is a
+`ConfigError` with the dotted path of the field and the near names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from maskwright.errors import ConfigError, MaskwrightError, near
+
+T = TypeVar("T")
+NONE = type(None)
+
+
+# ------------------------------------------------------------------------------ to plain and back
+def to_plain(value: Any) -> Any:
+    """Config -> dicts, lists and scalars. A config says its own `type` only where a union needs it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        hints = _hints(type(value))
+        plain = {}
+        for field in dataclasses.fields(value):
+            item = getattr(value, field.name)
+            plain[field.name] = to_plain(item)
+            if len(_alternatives(hints[field.name])) > 1 and dataclasses.is_dataclass(item):
+                plain[field.name] = {"type": type(item).__name__, **plain[field.name]}
+        return plain
+    if isinstance(value, list | tuple):
+        return [to_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: to_plain(v) for k, v in value.items()}
+    return value
+
+
+def from_plain(kind: type[T], plain: Any, path: str = "") -> T:
+    """The reverse of `to_plain`, checked field by field.
+
+    Raises:
+        ConfigError: with the dotted path of the field that is at fault.
+    """
+    if not isinstance(plain, dict):
+        raise ConfigError("not a table", where=path or kind.__name__, found=repr(plain))
+    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for name in plain:
+        if name not in fields:
+            raise ConfigError(
+                "unknown setting", where=_join(path, name), wanted=near(name, fields)
+            )
+    values = {}
+    hints = _hints(kind)
+    for name, field in fields.items():
+        if name in plain:
+            values[name] = _read(hints[name], plain[name], _join(path, name))
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ConfigError("a setting is missing", where=_join(path, name))
+    try:
+        return kind(**values)
+    except MaskwrightError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error), where=path or kind.__name__) from error
+
+
+def _read(hint: Any, plain: Any, path: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        if plain not in typing.get_args(hint):
+            choices = [str(a) for a in typing.get_args(hint)]
+            raise ConfigError("not one of the choices", where=path, found=repr(plain),
+                              wanted=near(str(plain), choices))
+        return plain
+    if origin in (typing.Union, types.UnionType):
+        return _read_union(hint, plain, path)
+    if origin is tuple:
+        if not isinstance(plain, list | tuple):
+            raise ConfigError("not a list", where=path, found=repr(plain))
+        arms = typing.get_args(hint)
+        if len(arms) == 2 and arms[1] is Ellipsis:
+            return tuple(_read(arms[0], p, f"{path}.{i}") for i, p in enumerate(plain))
+        if len(arms) != len(plain):
+            raise ConfigError("a list of the wrong length", where=path, found=len(plain),
+                              wanted=len(arms))
+        return tuple(_read(a, p, f"{path}.{i}") for i, (a, p) in enumerate(zip(arms, plain, strict=True)))
+    if origin is dict:
+        if not isinstance(plain, dict):
+            raise ConfigError("not a table", where=path, found=repr(plain))
+        arm = typing.get_args(hint)[1]
+        return {k: _read(arm, v, _join(path, k)) for k, v in plain.items()}
+    if dataclasses.is_dataclass(hint):
+        return from_plain(typing.cast(type, hint), plain, path)
+    return _read_scalar(hint, plain, path)
+
+
+def _read_union(hint: Any, plain: Any, path: str) -> Any:
+    arms = typing.get_args(hint)
+    if plain is None and NONE in arms:
+        return None
+    configs = {a.__name__: a for a in arms if dataclasses.is_dataclass(a)}
+    if isinstance(plain, dict) and configs:
+        if len(configs) == 1:
+            name = next(iter(configs))
+        else:
+            name = plain.get("type", "")
+            if name not in configs:
+                raise ConfigError("which kind is meant", where=_join(path, "type"),
+                                  found=repr(name), wanted=near(str(name), configs))
+        body = {k: v for k, v in plain.items() if k != "type"}
+        return from_plain(configs[name], body, path)
+    errors = []
+    for arm in arms:
+        if arm is NONE or dataclasses.is_dataclass(arm):
+            continue
+        try:
+            return _read(arm, plain, path)
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    raise ConfigError("not a fitting value", where=path, found=repr(plain))
+
+
+def _read_scalar(hint: Any, plain: Any, path: str) -> Any:
+    if hint is Any:
+        return plain
+    if hint is float and isinstance(plain, int) and not isinstance(plain, bool):
+        return float(plain)
+    if type(plain) is not hint:
+        raise ConfigError("wrong type of value", where=path, found=repr(plain),
+                          wanted={int: "a whole number", float: "a number", str: "a text",
+                                  bool: "true or false"}.get(hint, hint))
+    if hint is float and not math.isfinite(plain):
+        raise ConfigError("not a finite number", where=path, found=plain)
+    return plain
+
+
+# ------------------------------------------------------------------------------ overrides and diffs
+def replace_at(config: T, path: str, value: Any) -> T:
+    """`config` with the field at the dotted `path` replaced by plain `value`, checked like a file.
+
+    Raises:
+        ConfigError: no such field (with the near names), or a value that does not fit.
+    """
+    plain = to_plain(config)
+    table, names = plain, path.split(".")
+    for depth, name in enumerate(names):
+        known = table if isinstance(table, dict) else {}
+        if isinstance(table, list) and name.isdigit() and int(name) < len(table):
+            if depth == len(names) - 1:
+                table[int(name)] = value
+            else:
+                table = table[int(name)]
+            continue
+        if name not in known:
+            raise ConfigError("no such setting", where=".".join(names[: depth + 1]),
+                              wanted=near(name, known))
+        if depth == len(names) - 1:
+            table[name] = value
+        else:
+            table = table[name]
+    return from_plain(type(config), plain)
+
+
+def parse_value(text: str) -> Any:
+    """The value in `--set a.b=value`: JSON where it is JSON, else the text itself."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
+    return value
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(dotted path, left value, right value) wherever two configs or plain values differ."""
+    ours, theirs = to_plain(ours), to_plain(theirs)
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in dict.fromkeys([*ours, *theirs]):
+            yield from differences(ours.get(name), theirs.get(name), _join(path, name))
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(a, b, _join(path, str(index)))
+    elif ours != theirs:
+        yield path, ours, theirs
+
+
+# ------------------------------------------------------------------------------ text forms
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces: the text that is hashed."""
+    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of the canonical JSON, in hex."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def to_toml(config: Any) -> str:
+    """A TOML document that `from_plain(kind, tomllib.loads(text))` reads back to an equal config.
+
+    TOML has no null, so None is left out; a field whose default is not None but whose value is None
+    cannot be written this way and is refused.
+    """
+    lines: list[str] = []
+    _write_table(to_plain(config), "", lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _write_table(table: dict[str, Any], path: str, lines: list[str]) -> None:
+    nested = {k: v for k, v in table.items() if isinstance(v, dict)}
+    for name, value in table.items():
+        if name not in nested and value is not None:
+            lines.append(f"{_bare(name)} = {_toml_value(value)}")
+    for name, value in nested.items():
+        inner = f"{path}.{_bare(name)}" if path else _bare(name)
+        lines += ["", f"[{inner}]"]
+        _write_table(value, inner, lines)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        text = repr(value)
+        return text if any(c in text for c in ".en") else f"{text}.0"
+    if isinstance(value, dict):
+        items = (f"{_bare(k)} = {_toml_value(v)}" for k, v in value.items() if v is not None)
+        return "{ " + ", ".join(items) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _bare(name: str) -> str:
+    return name if name.replace("_", "").replace("-", "").isalnum() else json.dumps(name)
+
+
+# ------------------------------------------------------------------------------ type hints
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _alternatives(hint: Any) -> list[Any]:
+    """The config types of a union (`A | B | None` -> [A, B]); for `tuple[A | B, ...]` its items'."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [a for a in typing.get_args(hint) if dataclasses.is_dataclass(a)]
+    return []
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,43 @@
+"""Batch: the one type that both wings speak.
+
+    tokens      (B, T) int64   what the model reads
+    positions   (B, T) int64   counted from 0 in each document; None: 0 … T-1
+    segments    (B, T) int64   sentence A or B; None where the model has none
+    documents   (B, T) int32   which document of the row a position belongs to; 0 is padding;
+                               None: every row is one document without padding
+    index       (N,)   int64   flat positions (b*T + t) that have a target
+    targets     (N,)   int64   the ids wanted there
+    labels      (R,)   int64   one class per pooled position (sentence pair), or None
+    pooled      (R,)   int64   flat positions whose hidden state is pooled for `labels`
+
+Letters: B rows, T positions, N targets. `index` instead of a (B, T) label matrix is what lets the
+vocabulary scores be computed only where a target is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    tokens: Tensor
+    positions: Tensor | None = None
+    segments: Tensor | None = None
+    documents: Tensor | None = None
+    index: Tensor | None = None
+    targets: Tensor | None = None
+    labels: Tensor | None = None
+    pooled: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on `device`; copies are asynchronous where the memory is pinned."""
+        moved = {
+            f.name: getattr(self, f.name).to(device, non_blocking=True)
+            for f in fields(self)
+            if getattr(self, f.name) is not None
+        }
+        return replace(self, **moved)

@@ -1,0 +1,250 @@
+"""The configuration space: every Transformer of the house is a point in it.
+
+Nothing here is a family. A choice that excludes others is one field with a type per alternative
+(`positions: Learned | Sinusoidal | None`), never several booleans. `blocks` is explicit, one entry
+per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 0, …, 0)`).
+
+    TransformerConfig   width, tokens, encoder, decoder, vocabulary_head, pooler, heads
+      Tokens            vocabulary, width        (width != model width -> a projection)
+      Stack             embeddings, blocks, weights_of, final_norm
+        Embeddings      positions, segments, norm, dropout
+        Block           attention, feed_forward, norm, placement, cross_attention, ...
+          Attention     heads, head_width, pattern, window, positions, bias, scaled, dropout
+          FeedForward   width, activation, gated, bias, dropout
+          Norm          kind, eps, bias
+      VocabularyHead    transform, tied, bias, scaled
+      Head              name, kind, labels, dropout
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.errors import ConfigError
+
+Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh"]
+
+# A wall against hostile or mistyped configs, far above every published model.
+LARGEST = {"width": 1 << 17, "layers": 1 << 10, "vocabulary": 1 << 24, "length": 1 << 24}
+
+
+def _within(name: str, value: int, largest: int, smallest: int = 1) -> None:
+    if not smallest <= value <= largest:
+        raise ConfigError(
+            "a size is out of range", where=name, found=value, wanted=f"{smallest} to {largest}"
+        )
+
+
+def _rate(name: str, value: float) -> None:
+    if not 0.0 <= value < 1.0:
+        raise ConfigError(
+            "a dropout rate is out of range", where=name, found=value, wanted="0 <= rate < 1"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm:
+    """Layer normalisation, or RMS normalisation (no mean, no bias)."""
+
+    kind: Literal["layer", "rms"] = "layer"
+    eps: float = 1e-12
+    bias: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """A table of position vectors; RoBERTa and BART look it up `offset` rows further on."""
+
+    length: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        _within("positions.length", self.length, LARGEST["length"])
+        _within("positions.offset", self.offset, 1024, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinusoidal:
+    """Fixed sines and cosines. `length` is the longest block the model is trained on."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        _within("positions.length", self.length, LARGEST["length"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotary:
+    """Queries and keys are rotated by an angle that grows with the position."""
+
+    theta: float = 10_000.0
+    length: int = 8_192
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relative:
+    """A learned bias per head and bucket of distance, shared by the layers of a stack (T5)."""
+
+    buckets: int = 32
+    max_distance: int = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """`window` is (left, right) neighbours that stay visible; None means all the pattern allows."""
+
+    heads: int
+    head_width: int
+    pattern: Literal["bidirectional", "causal"]
+    window: tuple[int, int] | None = None
+    positions: Rotary | Relative | None = None
+    bias: bool = True
+    scaled: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _within("attention.heads", self.heads, LARGEST["width"])
+        _within("attention.head_width", self.head_width, LARGEST["width"])
+        _rate("attention.dropout", self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedForward:
+    """`width` inner units; `gated` multiplies the activation by a second projection (GeGLU)."""
+
+    width: int
+    activation: Activation = "gelu"
+    gated: bool = False
+    bias: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _within("feed_forward.width", self.width, LARGEST["width"] * 8)
+        _rate("feed_forward.dropout", self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One layer. `attention_norm=False` leaves out the norm before attention (ModernBERT, layer 0)."""
+
+    attention: Attention
+    feed_forward: FeedForward
+    norm: Norm
+    placement: Literal["pre", "post"]
+    cross_attention: Attention | None = None
+    attention_norm: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _rate("block.dropout", self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embeddings:
+    """What a stack adds to the token vectors before its first block."""
+
+    positions: Learned | Sinusoidal | None = None
+    segments: int = 0
+    norm: Norm | None = None
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _rate("embeddings.dropout", self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Layers in order; layer `i` uses the weights of layer `weights_of[i]`."""
+
+    embeddings: Embeddings
+    blocks: tuple[Block, ...]
+    weights_of: tuple[int, ...]
+    final_norm: bool = False
+
+    def __post_init__(self) -> None:
+        _within("stack.blocks", len(self.blocks), LARGEST["layers"])
+        if len(self.weights_of) != len(self.blocks):
+            raise ConfigError(
+                "weights_of does not name one layer per block",
+                where="stack.weights_of",
+                found=len(self.weights_of),
+                wanted=len(self.blocks),
+            )
+        for layer, source in enumerate(self.weights_of):
+            if not 0 <= source <= layer or self.blocks[source] != self.blocks[layer]:
+                raise ConfigError(
+                    "a layer can only use the weights of an equal layer at or before it",
+                    where=f"stack.weights_of.{layer}",
+                    found=source,
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """Rows of the embedding table, and their width."""
+
+    vocabulary: int
+    width: int
+
+    def __post_init__(self) -> None:
+        _within("tokens.vocabulary", self.vocabulary, LARGEST["vocabulary"])
+        _within("tokens.width", self.width, LARGEST["width"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyHead:
+    """Hidden -> scores over the vocabulary. `transform` is BERT's dense + activation + norm;
+    `scaled` multiplies the hidden states by width^-0.5 (T5 v1.0)."""
+
+    transform: Activation | None = None
+    norm: Norm | None = None
+    tied: bool = True
+    bias: bool = False
+    scaled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """A further head by name: `sequence` reads the pooled first position (or its hidden state when
+    there is no pooler), `token` every position, `span` two scores per position."""
+
+    name: str
+    kind: Literal["sequence", "token", "span"]
+    labels: int
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _within(f"heads.{self.name}.labels", self.labels, 1 << 20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """A point in the space. At least one stack; two stacks share the token table."""
+
+    width: int
+    tokens: Tokens
+    encoder: Stack | None = None
+    decoder: Stack | None = None
+    vocabulary_head: VocabularyHead | None = None
+    pooler: bool = False
+    heads: tuple[Head, ...] = ()
+
+    def __post_init__(self) -> None:
+        _within("width", self.width, LARGEST["width"])
+        if self.encoder is None and self.decoder is None:
+            raise ConfigError("a model needs an encoder, a decoder or both", where="encoder")
+        if self.pooler and self.encoder is None:
+            raise ConfigError("a pooler needs an encoder", where="pooler")
+
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """The stacks that are there, by name, encoder first."""
+        pairs = (("encoder", self.encoder), ("decoder", self.decoder))
+        return {name: stack for name, stack in pairs if stack is not None}
+
+
+def layers(block: Block, count: int) -> tuple[tuple[Block, ...], tuple[int, ...]]:
+    """`count` equal blocks with weights of their own: the arguments `blocks` and `weights_of`."""
+    _within("layers", count, LARGEST["layers"])
+    return (block,) * count, tuple(range(count))

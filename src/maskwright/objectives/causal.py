@@ -1,0 +1,82 @@
+"""Causal language modelling: every position predicts the next token (GPT, Radford et al. 2018, 3.1).
+
+Rows carry one token more than the model reads; row[:-1] goes in and row[1:] is wanted. The objective
+refuses a model whose masks let a position reach its own target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.errors import IncompatibleError
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    at_targets,
+    encode,
+    facts,
+    refuse_leak,
+)
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
+
+ROWS = "stream"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Next-token prediction has nothing to choose."""
+
+
+class Causal(Objective):
+    """Next-token prediction over one stack that hides the future."""
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        if model.config.vocabulary_head is None or len(model.config.stacks) != 1:
+            raise IncompatibleError("`causal` needs one stack with a vocabulary head",
+                                    where="model", do="choose a decoder family such as gpt2")
+        (where, stack), = model.config.stacks.items()
+        refuse_leak("causal", stack, where, "use pattern `causal`, or the objective `masked`")
+        self.product = model
+        self.vocabulary = vocabulary
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+        wanted = rows.documents[:, 1:] != 0
+        inputs = rows.cut(0, -1)
+        targets = rows.tokens[:, 1:]
+        everything = bool(wanted.all())
+        index = None if everything else torch.from_numpy(np.flatnonzero(wanted))
+        return Batch(
+            tokens=torch.from_numpy(np.ascontiguousarray(inputs.tokens)),
+            index=index,
+            targets=torch.from_numpy(targets.reshape(-1) if everything else targets[wanted]),
+            **facts(inputs),
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {"causal": batch.targets.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        states = self.product.head_hidden(at_targets(encode(self.product, batch), batch))
+        total, _ = vocabulary_loss(
+            states, self.product.head_weight, self.product.head_bias, batch.targets
+        )
+        return Loss({"causal": Part(total)})
+
+    def target_scores(self, batch: Batch) -> Tensor:
+        return self.product.logits(at_targets(encode(self.product, batch), batch))
+
+
+def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Causal:
+    return Causal(model, options, vocabulary)

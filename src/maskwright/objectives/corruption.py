@@ -1,0 +1,155 @@
+"""Choosing positions and replacing tokens, for a whole batch at once.
+
+All draws come from keys (purpose, seed, epoch, row), so a row is corrupted alike whatever batch,
+process or resumed run it appears in. Three units of choice:
+
+    token   positions independently                                   BERT, Devlin et al. 2018, 3.1
+    word    whole words, so that no piece gives its word away         BERT's whole-word release, 2019
+    span    runs of whole words, length ~ Geometric(0.2), at most 10  SpanBERT, Joshi et al. 2019, 3.1
+
+Every row gets exactly max(1, round(rate * maskable)) positions (units `token` and `span`); whole words
+cannot be cut, so `word` comes as near to that number as its last word allows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from maskwright import randomness
+
+Array = np.ndarray
+
+
+def budget(maskable: Array, rate: float) -> Array:
+    """Positions to choose per row (B,): max(1, round(rate * maskable)), and 0 where none can be."""
+    available = maskable.sum(axis=1)
+    return np.where(available > 0, np.maximum(1, np.rint(rate * available)), 0).astype(np.int64)
+
+
+def choose_tokens(maskable: Array, rate: float, keys: Array) -> Array:
+    """(B, T) bool: exactly the budget, every maskable position equally likely."""
+    draws = randomness.uniforms(keys, maskable.shape[1])
+    draws[~maskable] = 2.0
+    return _smallest(draws, budget(maskable, rate))
+
+
+def choose_words(maskable: Array, starts_word: Array, rate: float, keys: Array) -> Array:
+    """(B, T) bool: whole words in random order until the next one would leave the budget further
+    behind than it brings it; at least one word."""
+    words = word_numbers(maskable, starts_word)
+    draws = randomness.uniforms(keys, maskable.shape[1])
+    by_word = np.take_along_axis(draws, words, axis=1)
+    by_word[~maskable] = 2.0
+    order = np.argsort(by_word, axis=1, kind="stable")
+    ordered = np.take_along_axis(words, order, axis=1)
+    length = maskable.shape[1]
+    positions = np.arange(1, length + 1)
+    last = np.ones_like(maskable)
+    last[:, :-1] = ordered[:, 1:] != ordered[:, :-1]
+    usable = np.take_along_axis(maskable, order, axis=1)
+    # At each word's end: how far is the count from the budget? The nearest end is the cut.
+    wanted = budget(maskable, rate)
+    miss = np.where(last & usable, np.abs(positions - wanted[:, None]), length * 2)
+    cut = np.where(wanted > 0, miss.argmin(axis=1) + 1, 0)
+    chosen = np.zeros_like(maskable)
+    np.put_along_axis(chosen, order, positions <= cut[:, None], axis=1)
+    return chosen & maskable
+
+
+def choose_spans(
+    maskable: Array, starts_word: Array, rate: float, keys: Array, *, stop: float, longest: int
+) -> tuple[Array, Array]:
+    """Runs of whole words, the last one cut so that the budget is met exactly.
+
+    Returns:
+        chosen (B, T) bool, and span (B, T) int64: the number of the run a position belongs to.
+    """
+    rows, length = maskable.shape
+    words = word_numbers(maskable, starts_word)
+    wanted = budget(maskable, rate)
+    chosen = np.zeros_like(maskable)
+    span = np.zeros((rows, length), dtype=np.int64)
+    tries = int(wanted.max(initial=0)) * 3 + 8
+    draws = randomness.uniforms(keys, 2 * tries)
+    sizes = _clipped_geometric(draws[:, :tries], stop, longest)
+    anchors = np.minimum((draws[:, tries:] * length).astype(np.int64), length - 1)
+    lines = np.arange(rows)
+    for attempt in range(tries):
+        left = wanted - chosen.sum(axis=1)
+        anchor = anchors[:, attempt]
+        usable = (left > 0) & maskable[lines, anchor] & ~chosen[lines, anchor]
+        if not usable.any():
+            if not (left > 0).any():
+                break
+            continue
+        first = words[lines, anchor]
+        run = (words >= first[:, None]) & (words < (first + sizes[:, attempt])[:, None])
+        # A run may not leap over a separator into another document.
+        run &= maskable & (_segment(maskable) == _segment(maskable)[lines, anchor][:, None])
+        new = run & ~chosen & usable[:, None]
+        new &= np.cumsum(new, axis=1) <= left[:, None]
+        chosen |= new
+        span[new] = attempt + 1
+    short = wanted - chosen.sum(axis=1)
+    if (short > 0).any():
+        rest = randomness.uniforms(keys, 2 * tries + length)[:, 2 * tries :]
+        rest[~maskable | chosen] = 2.0
+        filling = _smallest(rest, np.maximum(short, 0))
+        chosen |= filling
+        span = np.where(filling, tries + 1 + np.arange(length), span)
+    return chosen, span
+
+
+def replace(
+    tokens: Array,
+    chosen: Array,
+    unit: Array,
+    keys: Array,
+    *,
+    mask_id: int,
+    ordinary: Array,
+    mask_rate: float,
+    random_rate: float,
+) -> Array:
+    """80/10/10: chosen positions become the mask, another ordinary token, or stay as they are.
+
+    Args:
+        unit: (B, T) int64, positions with equal numbers in a row share one decision.
+        ordinary: ids that may be drawn; special tokens are never put into text.
+    """
+    length = tokens.shape[1]
+    draws = randomness.uniforms(keys, 2 * length)
+    decision = np.take_along_axis(draws[:, :length], unit % length, axis=1)
+    other = ordinary[(draws[:, length:] * len(ordinary)).astype(np.int64)]
+    masked = chosen & (decision < mask_rate)
+    random = chosen & (decision >= mask_rate) & (decision < mask_rate + random_rate)
+    return np.where(masked, mask_id, np.where(random, other, tokens))
+
+
+def word_numbers(maskable: Array, starts_word: Array) -> Array:
+    """(B, T) int64 in [0, T): the number of each position's word; separators are words of their own,
+    and so is whatever follows one."""
+    after_gap = np.zeros_like(maskable)
+    after_gap[:, 1:] = ~maskable[:, :-1]
+    begins = starts_word | ~maskable | after_gap
+    begins[:, 0] = True
+    return np.cumsum(begins, axis=1) - 1
+
+
+def _segment(maskable: Array) -> Array:
+    return np.cumsum(~maskable, axis=1)
+
+
+def _smallest(draws: Array, count: Array) -> Array:
+    """(B, T) bool: the `count[b]` smallest draws of each row."""
+    order = np.argsort(draws, axis=1)
+    chosen = np.zeros(draws.shape, dtype=bool)
+    np.put_along_axis(chosen, order, np.arange(draws.shape[1]) < count[:, None], axis=1)
+    return chosen
+
+
+def _clipped_geometric(draws: Array, stop: float, longest: int) -> Array:
+    """Lengths 1 … longest with P(l) proportional to (1 - stop)^(l-1) * stop, renormalised."""
+    weights = (1 - stop) ** np.arange(longest) * stop
+    edges = np.cumsum(weights / weights.sum())
+    return 1 + np.minimum(np.searchsorted(edges, draws, side="right"), longest - 1)

@@ -1,0 +1,132 @@
+"""Masked language modelling (BERT, Devlin et al. 2018, section 3.1; RoBERTa's dynamic masks).
+
+15 % of the positions are chosen; of these 80 % become [MASK], 10 % another token, 10 % stay; the loss
+is taken at the chosen positions, all of them, and nowhere else. Dynamic masks change with every epoch;
+static ones are the same draw without the epoch in its key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives import corruption
+from maskwright.objectives.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    at_targets,
+    encode,
+    facts,
+)
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
+from maskwright.randomness import key
+
+ROWS = "documents"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate` replaced."""
+
+    rate: float = 0.15
+    mask_rate: float = 0.8
+    random_rate: float = 0.1
+    unit: Literal["token", "word", "span"] = "token"
+    static: bool = False
+    span_stop: float = 0.2
+    span_longest: int = 10
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.rate <= 1.0:
+            raise ConfigError("a mask rate is out of range", where="objective.rate",
+                              found=self.rate, wanted="0 < rate <= 1")
+        if min(self.mask_rate, self.random_rate) < 0 or self.mask_rate + self.random_rate > 1.0:
+            raise ConfigError("mask_rate and random_rate are shares of the chosen positions",
+                              where="objective.mask_rate",
+                              found=f"{self.mask_rate} + {self.random_rate}",
+                              wanted="each >= 0, together at most 1")
+        if not (0.0 < self.span_stop < 1.0 and 1 <= self.span_longest <= 1000):
+            raise ConfigError("span lengths are out of range", where="objective.span_stop",
+                              found=f"{self.span_stop}, {self.span_longest}",
+                              wanted="0 < span_stop < 1 and 1 <= span_longest <= 1000")
+
+
+class Masked(Objective):
+    """Masked language modelling over one bidirectional encoder."""
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        if vocabulary.mask is None:
+            raise IncompatibleError("the tokenizer has no mask token", where="tokenizer",
+                                    do="train the tokenizer with style \"bert\", or use `causal`")
+        if model.config.vocabulary_head is None or model.config.encoder is None:
+            raise IncompatibleError("`masked` needs an encoder with a vocabulary head",
+                                    where="model", do="choose an encoder family such as bert")
+        self.product = model
+        self.options = options
+        self.vocabulary = vocabulary
+        self.ordinary = vocabulary.ordinary
+
+    def choose(self, rows: Rows, epochs: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Chosen positions (B, T) bool, and the unit (B, T) that shares one 80/10/10 decision."""
+        o = self.options
+        keys = key("mask", seed, np.zeros_like(epochs) if o.static else epochs, rows.ids)
+        maskable = ~rows.special
+        each = np.broadcast_to(np.arange(maskable.shape[1]), maskable.shape)
+        if o.unit == "token":
+            return corruption.choose_tokens(maskable, o.rate, keys), each
+        if o.unit == "word":
+            return corruption.choose_words(maskable, rows.starts_word, o.rate, keys), each
+        return corruption.choose_spans(
+            maskable, rows.starts_word, o.rate, keys, stop=o.span_stop, longest=o.span_longest
+        )
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+        chosen, unit = self.choose(rows, epochs, seed)
+        o = self.options
+        keys = key("replace", seed, np.zeros_like(epochs) if o.static else epochs, rows.ids)
+        assert self.vocabulary.mask is not None
+        tokens = corruption.replace(
+            rows.tokens, chosen, unit, keys, mask_id=self.vocabulary.mask, ordinary=self.ordinary,
+            mask_rate=o.mask_rate, random_rate=o.random_rate,
+        )
+        index = np.flatnonzero(chosen)
+        return Batch(
+            tokens=torch.from_numpy(tokens),
+            index=torch.from_numpy(index),
+            targets=torch.from_numpy(rows.tokens.reshape(-1)[index]),
+            **facts(rows),
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {"masked": batch.targets.numel()}
+
+    def read(self, hidden: Tensor, batch: Batch) -> Part:
+        """The masked part of a loss, from hidden states (B, T, D)."""
+        assert batch.targets is not None
+        states = self.product.head_hidden(at_targets(hidden, batch))
+        total, _ = vocabulary_loss(
+            states, self.product.head_weight, self.product.head_bias, batch.targets
+        )
+        return Part(total)
+
+    def forward(self, batch: Batch) -> Loss:
+        return Loss({"masked": self.read(encode(self.product, batch), batch)})
+
+    def target_scores(self, batch: Batch) -> Tensor:
+        return self.product.logits(at_targets(encode(self.product, batch), batch))
+
+
+def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Masked:
+    return Masked(model, options, vocabulary)

@@ -1,0 +1,138 @@
+"""What is trained is an objective: a module that maps a batch to a loss.
+
+Two halves. `corrupt` makes a batch out of clean rows (numpy, no gradient, a function of keys only);
+`forward` computes the loss of a batch. In between lies `counts`: the loop adds the counts of a whole
+optimizer step, over all its microbatches and processes, before the first backward pass, so that every
+part of the loss is a mean over the targets of the step and not a mean of means (reliability F44).
+
+    rows --corrupt(keys)--> Batch --forward--> Loss{part: (sum, weight)}   scaled by counts of the step
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.errors import IncompatibleError
+from maskwright.nn import mask as masks
+from maskwright.nn.config import Stack
+from maskwright.nn.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Part:
+    """One term of a loss: the sum over its targets, and how much the term weighs."""
+
+    total: Tensor
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Sums, not means; a mean is taken once, by `scaled`."""
+
+    parts: dict[str, Part]
+
+    def scaled(self, counts: dict[str, int]) -> Tensor:
+        """sum over parts of weight * total / count; a part without targets contributes zero."""
+        terms = [p.total * (p.weight / max(1, counts[n])) for n, p in self.parts.items()]
+        return torch.stack([t.float() for t in terms]).sum() if len(terms) > 1 else terms[0].float()
+
+
+class Objective(nn.Module):
+    """The contract of the room. `product` is the network that gets saved.
+
+    A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (which kind
+    of rows it eats) and `build(model, options, vocabulary)`.
+    """
+
+    product: Transformer
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+        """Clean rows -> a batch. `epochs` (B,) tells how often each row has been seen before."""
+        raise NotImplementedError
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """How many targets each part of the loss has in this batch."""
+        raise NotImplementedError
+
+    def forward(self, batch: Batch) -> Loss:
+        raise NotImplementedError
+
+    def target_scores(self, batch: Batch) -> Tensor:
+        """Scores over the vocabulary (N, V) at the batch's targets, for evaluation."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """What an objective may know of the tokenizer: sizes and ids, no text."""
+
+    size: int
+    mask: int | None
+    special: tuple[int, ...]
+
+    @property
+    def ordinary(self) -> np.ndarray:
+        """All ids that stand for text, in order."""
+        return np.setdiff1d(np.arange(self.size), np.asarray(self.special, dtype=np.int64))
+
+
+def facts(rows: Rows) -> dict[str, Any]:
+    """The fields of a `Batch` that say where tokens stand. A batch whose rows are all one unpadded
+    document needs no document mask and no positions, and gets neither."""
+    single = bool((rows.documents == 1).all())
+    return {
+        "positions": None if single else torch.from_numpy(rows.positions),
+        "documents": None if single else torch.from_numpy(rows.documents),
+        "segments": None if rows.segments is None else torch.from_numpy(rows.segments),
+    }
+
+
+def encode(model: Transformer, batch: Batch) -> Tensor:
+    """Hidden states (B, T, D) of the model's only stack, each document blind to the others."""
+    run = model.encode if model.config.encoder is not None else model.decode
+    return run(
+        batch.tokens,
+        positions=batch.positions,
+        segments=batch.segments,
+        visible=masks.visible_of(batch.documents),
+    )
+
+
+def at_targets(hidden: Tensor, batch: Batch) -> Tensor:
+    """The hidden states (N, D) that have a target; `index` None means all of them, in order."""
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    return flat if batch.index is None else flat.index_select(0, batch.index)
+
+
+def refuse_leak(name: str, stack: Stack, where: str, remedy: str) -> None:
+    """Refuse next-token prediction through a stack that lets a position see its own target.
+
+    The check is the masks' own arithmetic (reachability through the layers), not a table of names.
+
+    Raises:
+        IncompatibleError: naming the first position that would see its target, and the layer.
+    """
+    length = 8
+    patterns = [masks.pattern_of(block.attention) for block in stack.blocks]
+    reached = masks.reach([p.dense(length, length) for p in patterns])
+    leaks = [t for t in range(length - 1) if bool(reached[t, t + 1])]
+    if not leaks:
+        return
+    layer = next(
+        i for i, p in enumerate(patterns) if bool(masks.reach([p.dense(length, length)])[leaks[0], leaks[0] + 1])
+    )
+    raise IncompatibleError(
+        f"`{name}` would let position {leaks[0]} see its own target (token {leaks[0] + 1})",
+        where=f"{where}.blocks.{layer}.attention",
+        found=f"pattern {stack.blocks[layer].attention.pattern}",
+        wanted="a pattern that hides the next token from its predictor",
+        do=remedy,
+    )

@@ -1,0 +1,83 @@
+"""Next-sentence prediction, alone or added to masked modelling (BERT, Devlin et al. 2018, 3.1).
+
+Half of the pairs are neighbours in one document, half have a second part from another document. The
+pooled first position decides. With `masked` set the loss is the sum of both, as BERT was trained;
+later work found the pair task weak (RoBERTa, Liu et al. 2019, 4.2), so the sum is a choice here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.errors import IncompatibleError
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives import masked
+from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, encode, facts
+
+ROWS = "pairs"
+HEAD = "pair"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """`masked` None trains the pair task alone."""
+
+    masked: masked.Options | None = masked.Options()
+
+
+class SentencePair(Objective):
+    """Binary classification of sentence pairs, plus masked modelling on the same hidden states."""
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        if HEAD not in {h.name for h in model.config.heads} or not model.config.pooler:
+            raise IncompatibleError("`sentence-pair` needs a pooler and a head named 'pair'",
+                                    where="model.heads", do="choose the family bert with its pair head")
+        self.product = model
+        self.masked = None
+        if options.masked is not None:
+            self.masked = masked.Masked(model, options.masked, vocabulary)
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+        if self.masked is not None:
+            batch = self.masked.corrupt(rows, epochs, seed)
+        else:
+            batch = Batch(tokens=torch.from_numpy(rows.tokens), **facts(rows))
+        assert rows.pair_label is not None
+        first = torch.arange(rows.tokens.shape[0]) * rows.tokens.shape[1]
+        return replace(batch, labels=torch.from_numpy(rows.pair_label), pooled=first)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.labels is not None
+        counts = {} if self.masked is None else self.masked.counts(batch)
+        return {**counts, "pair": batch.labels.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        hidden = encode(self.product, batch)
+        parts = {} if self.masked is None else {"masked": self.masked.read(hidden, batch)}
+        scores = self.pair_scores(hidden, batch)
+        parts["pair"] = Part(functional.cross_entropy(scores.float(), batch.labels, reduction="sum"))
+        return Loss(parts)
+
+    def pair_scores(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """(R, 2): column 0 says "is the next sentence", as in the reference library."""
+        assert batch.pooled is not None
+        first = hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
+        return self.product.head(HEAD, self.product.pool(first))
+
+    def target_scores(self, batch: Batch) -> Tensor:
+        if self.masked is None:
+            raise IncompatibleError("the pair task alone has no scores over the vocabulary",
+                                    where="objective.masked")
+        return self.masked.target_scores(batch)
+
+
+def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SentencePair:
+    return SentencePair(model, options, vocabulary)
