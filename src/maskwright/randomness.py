@@ -72,7 +72,7 @@ def key(purpose: str, *counters: int | NDArray[np.integer]) -> Keys:
 
 def uniforms(keys: Keys, count: int) -> NDArray[np.float64]:
     """(..., count) numbers in [0, 1), multiples of 2**-53, from keys of shape (...)."""
-    return (_bits(keys, count) >> np.uint64(11)) * 2.0**-53
+    return (_bits(keys, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def integers(keys: Keys, count: int, high: int | NDArray[np.integer]) -> NDArray[np.int64]:
@@ -107,7 +107,7 @@ def permute(key: Keys, size: int, index: int | NDArray[np.integer]) -> NDArray[n
     if size <= SMALL:
         draws = _bits(keys, size)
         own = np.take_along_axis(draws, places[:, None].astype(np.int64), axis=1)
-        return (draws < own).sum(axis=1).reshape(shape)
+        return np.asarray((draws < own).sum(axis=1), np.int64).reshape(shape)
     places = _feistel(keys, places, size)
     outside = np.flatnonzero(places >= size)
     while outside.size:  # the network shuffles 2**bits numbers: walk on until inside again
@@ -139,7 +139,7 @@ def _feistel(keys: NDArray[np.uint64], places: NDArray[np.uint64], size: int) ->
 def _bits(keys: Keys, count: int) -> NDArray[np.uint64]:
     with np.errstate(over="ignore"):
         steps = np.arange(1, count + 1, dtype=np.uint64) * GOLDEN
-        return _mix(np.asarray(keys, np.uint64)[..., None] + steps)
+        return np.asarray(_mix(np.asarray(keys, np.uint64)[..., None] + steps))
 
 
 def _mix(bits: Keys) -> Keys:
