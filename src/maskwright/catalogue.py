@@ -18,7 +18,7 @@ from maskwright.errors import UsageError, near
 CONTRACTS = {
     "families": {"family", "weights"},
     "objectives": {"objective", "corruption", "vocabulary_loss"},
-    "recipes": {"recipe", "run", "choices", "sources"},
+    "recipes": {"recipe", "prepare", "run", "runfolder"},
 }
 
 

@@ -74,8 +74,8 @@ class Causal(Objective):
         )
         return Loss({"causal": Part(total)})
 
-    def target_scores(self, batch: Batch) -> Tensor:
-        return self.product.logits(at_targets(encode(self.product, batch), batch))
+    def target_states(self, batch: Batch) -> Tensor:
+        return at_targets(encode(self.product, batch), batch)
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Causal:

@@ -124,8 +124,8 @@ class Masked(Objective):
     def forward(self, batch: Batch) -> Loss:
         return Loss({"masked": self.read(encode(self.product, batch), batch)})
 
-    def target_scores(self, batch: Batch) -> Tensor:
-        return self.product.logits(at_targets(encode(self.product, batch), batch))
+    def target_states(self, batch: Batch) -> Tensor:
+        return at_targets(encode(self.product, batch), batch)
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Masked:

@@ -65,8 +65,8 @@ class Objective(nn.Module):
     def forward(self, batch: Batch) -> Loss:
         raise NotImplementedError
 
-    def target_scores(self, batch: Batch) -> Tensor:
-        """Scores over the vocabulary (N, V) at the batch's targets, for evaluation."""
+    def target_states(self, batch: Batch) -> Tensor:
+        """Hidden states (N, D) at the batch's targets, from which the vocabulary is scored."""
         raise NotImplementedError
 
 

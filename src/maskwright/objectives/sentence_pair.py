@@ -72,11 +72,11 @@ class SentencePair(Objective):
         first = hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
         return self.product.head(HEAD, self.product.pool(first))
 
-    def target_scores(self, batch: Batch) -> Tensor:
+    def target_states(self, batch: Batch) -> Tensor:
         if self.masked is None:
             raise IncompatibleError("the pair task alone has no scores over the vocabulary",
                                     where="objective.masked")
-        return self.masked.target_scores(batch)
+        return self.masked.target_states(batch)
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SentencePair:

@@ -1,0 +1,245 @@
+"""Recipe: every choice of a run as one frozen value, saved beside its results.
+
+A built-in recipe is a function that returns a Recipe; a user's is a TOML file; the `recipe.toml` in a
+run folder is the resolved one and runs again as it stands. `--set a.b=c` replaces one field. Unknown
+keys are errors with the near name.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from maskwright import catalogue, config
+from maskwright.errors import ConfigError, UsageError, near
+from maskwright.nn.config import TransformerConfig
+from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.train.machine import Precision
+from maskwright.train.optimizer import AdamW
+from maskwright.train.schedule import Budget, Schedule
+
+# Settings that may differ when a run is resumed: they do not change what is computed.
+FREE = (
+    "training.log_seconds", "training.threads", "evaluation", "checkpoints", "name", "note",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharacterRanges:
+    """Parts of one text by character, [start, stop): for small studies that say it this way."""
+
+    train: tuple[int, int]
+    held_out: tuple[int, int]
+    tokenizer: tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Where the text comes from. No `text` means the embedded corpus; `$NAME` stands for an
+    environment variable. `held_out` is the share of documents that only evaluation sees, unless
+    `held_out_text` names files for it."""
+
+    text: tuple[str, ...] = ()
+    form: Literal["auto", "blank-line", "file", "line"] = "auto"
+    column: str = "text"
+    on_bad: Literal["strict", "skip"] = "strict"
+    held_out: float = 0.02
+    held_out_text: tuple[str, ...] = ()
+    characters: CharacterRanges | None = None
+    limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.held_out < 1.0:
+            raise ConfigError("a share is out of range", where="corpus.held_out",
+                              found=self.held_out, wanted="0 < held_out < 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyModel:
+    """A published family: `settings` are its own config.json keys, over those of `size` if given."""
+
+    family: str
+    size: str | None = None
+    settings: dict[str, Any]
+    heads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """Any point of the configuration space, written out."""
+
+    config: TransformerConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveChoice:
+    """An objective by name, and its own options."""
+
+    name: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChoice:
+    """How tokens become rows of `length`; `kind` "auto" is what the objective eats."""
+
+    length: int
+    kind: Literal["auto", "documents", "stream", "windows", "pairs"] = "auto"
+
+    def __post_init__(self) -> None:
+        if not 4 <= self.length <= 1 << 20:
+            raise ConfigError("a row length is out of range", where="rows.length",
+                              found=self.length, wanted="4 to 1048576")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """`batch` rows per optimizer step, computed as `microbatches` equal parts."""
+
+    budget: Budget
+    batch: int
+    microbatches: int = 1
+    optimizer: AdamW
+    schedule: Schedule = Schedule()
+    seed: int = 0
+    precision: Precision = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    log_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.microbatches < 1 or self.batch % self.microbatches:
+            raise ConfigError("the batch does not split into equal microbatches",
+                              where="training.microbatches", found=self.microbatches,
+                              wanted=f"a divisor of training.batch = {self.batch}")
+        if not 0 <= self.seed < 1 << 53:
+            raise ConfigError("a seed is out of range", where="training.seed", found=self.seed,
+                              wanted="0 to 2^53 - 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Every `every` steps (0: only at the end) on at most `rows` fixed held-out rows."""
+
+    every: int = 200
+    rows: int = 512
+    batch: int = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """Every `every` steps (0: only at the end); the newest `keep` stay."""
+
+    every: int = 500
+    keep: int = 2
+
+    def __post_init__(self) -> None:
+        if self.keep < 1:
+            raise ConfigError("at least one checkpoint must stay", where="checkpoints.keep",
+                              found=self.keep, wanted="1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A whole pretraining run."""
+
+    name: str
+    note: str = ""
+    corpus: Corpus = Corpus()
+    tokenizer: TokenizerChoice
+    model: FamilyModel | Point
+    objective: ObjectiveChoice
+    rows: RowChoice
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    checkpoints: Checkpoints = Checkpoints()
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the run: the hash of everything that changes what is computed."""
+        return config.fingerprint(frozen_part(self))
+
+
+def frozen_part(recipe: Recipe) -> dict[str, Any]:
+    """The plain recipe without its free settings."""
+    plain = config.to_plain(recipe)
+    for path in FREE:
+        table, *rest = path.split(".")
+        if rest:
+            plain[table].pop(rest[0])
+        else:
+            plain.pop(table)
+    return plain
+
+
+def find(name: str) -> Recipe:
+    """A recipe by built-in name, by TOML file, or by run folder.
+
+    Raises:
+        UsageError: none of these; the message has the near names.
+        ConfigError: the file is not a recipe.
+    """
+    path = Path(name)
+    if path.is_dir() and (path / "recipe.toml").is_file():
+        return read(path / "recipe.toml")
+    if path.suffix == ".toml":
+        return read(path)
+    known = catalogue.names("recipes")
+    if name not in known:
+        raise UsageError("no recipe of that name", found=repr(name), wanted=near(name, known),
+                         do="maskwright list recipes")
+    recipe = catalogue.load("recipes", name).recipe()
+    assert isinstance(recipe, Recipe)
+    return recipe
+
+
+def read(path: Path) -> Recipe:
+    """A recipe from a TOML file.
+
+    Raises:
+        UsageError: no such file.  ConfigError: not TOML, or not a recipe.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        siblings = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        raise UsageError("no such recipe file", where=path, do=near(path.name, siblings)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("the recipe cannot be read", where=path, found=error) from error
+    try:
+        plain = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("not a TOML file", where=path, found=error) from error
+    try:
+        return config.from_plain(Recipe, plain)
+    except ConfigError as error:
+        error.where = f"{path}, {error.where}"
+        error.args = (error.render(),)
+        raise
+
+
+def override(recipe: Recipe, settings: list[str]) -> Recipe:
+    """`recipe` with each `path=value` applied in order.
+
+    A setting inside `model.settings` or `objective.options` may be new; all others must exist.
+    """
+    for setting in settings:
+        path, sign, text = setting.partition("=")
+        if not sign:
+            raise UsageError("--set wants path=value", found=repr(setting),
+                             wanted="for example --set training.batch=32")
+        value = config.parse_value(text)
+        if path.startswith("training.budget."):
+            plain: Any = {path.removeprefix("training.budget."): value}
+            recipe = config.replace_at(recipe, "training.budget", plain)
+            continue
+        table, _, key = path.rpartition(".")
+        if table in ("model.settings", "objective.options") and key:
+            owner, field = table.split(".")
+            current = getattr(getattr(recipe, owner), field)
+            recipe = config.replace_at(recipe, table, {**current, key: value})
+        else:
+            recipe = config.replace_at(recipe, path, value)
+    return recipe

@@ -1,0 +1,179 @@
+"""The loop. There is one.
+
+For each step: make the microbatches and count their targets; forward and backward each; add up over
+processes; refuse what is not finite; clip; step; tell the hooks; stop when the budget is used up or
+somebody asks. Every number a resumed run needs is in `TrainState`; every draw comes from a key.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from maskwright.data.batch import Batch
+from maskwright.errors import DataError, MaskwrightError
+from maskwright.objectives.objective import Objective
+from maskwright.randomness import key, torch_seed
+from maskwright.train.distribute import Processes
+from maskwright.train.optimizer import AdamWState
+from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.state import TrainState
+
+Record = dict[str, Any]
+# microbatch number of a step -> its batch; a pure function of (step, number).
+Batches = Callable[[int, int], Batch]
+
+
+class DivergedError(MaskwrightError):
+    """Loss or gradient stopped being a number; the weights were not touched."""
+
+    kind = "E-DIVERGED"
+    exit_code = 70
+
+
+class Hook(Protocol):
+    """What wants to know. Hooks may stop the run by setting `StopFlag`; they change nothing else."""
+
+    def after_step(self, state: TrainState, record: Record) -> None: ...
+
+    def at_end(self, state: TrainState) -> None: ...
+
+
+class StopFlag:
+    """Set by a signal handler or a hook; read once per step by every process."""
+
+    raised = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to step: settings that the loop reads and nobody changes."""
+
+    seed: int
+    rows: int
+    microbatches: int
+    budget: Budget
+    schedule: Schedule
+    device: torch.device = torch.device("cpu")
+
+
+def train(
+    objective: Objective,
+    batches: Batches,
+    optimizer: AdamWState,
+    plan: Plan,
+    state: TrainState,
+    *,
+    processes: Processes = Processes(),  # noqa: B008 - frozen
+    hooks: Sequence[Hook] = (),
+    stop: StopFlag | None = None,
+) -> TrainState:
+    """Train until the budget is used up or `stop` is raised; returns the state it was given.
+
+    Raises:
+        DivergedError: a loss or gradient is not finite. The weights are those of the step before.
+        DataError: a whole step without a single target.
+    """
+    objective.train()
+    stop = stop or StopFlag()
+    begun = time.monotonic() - state.seconds
+    while not finished(plan, state):
+        record = step(objective, batches, optimizer, plan, state, processes)
+        state.seconds = time.monotonic() - begun
+        for hook in hooks:
+            hook.after_step(state, record)
+        if processes.totals([float(stop.raised)])[0]:
+            stop.raised = True
+            break
+        begun = time.monotonic() - state.seconds  # what hooks take is not training time
+    for hook in hooks:
+        hook.at_end(state)
+    return state
+
+
+def finished(plan: Plan, state: TrainState) -> bool:
+    """Whether the budget is used up."""
+    used = plan.budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
+    return used >= plan.budget.total
+
+
+def step(
+    objective: Objective,
+    batches: Batches,
+    optimizer: AdamWState,
+    plan: Plan,
+    state: TrainState,
+    processes: Processes,
+) -> Record:
+    """One optimizer step; moves `state` on and returns what there is to log."""
+    mine = [(n, batches(state.step, n)) for n in processes.share(plan.microbatches)]
+    counts = _counts(objective, [b for _, b in mine], processes)
+    tokens = processes.totals([float(sum(b.tokens.numel() for _, b in mine))])[0]
+    parameters = optimizer.parameters
+    parameters.clear()
+    sums = {name: 0.0 for name in counts}
+    for number, batch in mine:
+        torch.manual_seed(torch_seed(key("dropout", plan.seed, state.step, number)))
+        loss = objective(batch.to(plan.device))
+        loss.scaled(counts).backward()
+        for name, part in loss.parts.items():
+            sums[name] = sums[name] + part.total.detach()
+    parameters.settle()
+    processes.sum(parameters.gradient)
+    means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
+    norm = float(parameters.norm())
+    total = sum(means[n] * loss.parts[n].weight for n in means)
+    _refuse_nonfinite(state, total, norm, means)
+    clip = optimizer.settings.clip
+    if clip and norm > clip:
+        parameters.gradient.mul_(clip / norm)
+    used = plan.budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
+    rate = optimizer.settings.learning_rate * plan.schedule.factor(used, plan.budget.total)
+    optimizer.step(rate)
+    state.step += 1
+    state.samples += plan.rows
+    state.tokens += int(tokens)
+    state.targets += sum(counts.values())
+    return {
+        "kind": "train", "step": state.step, "loss": total, "parts": means, "learning_rate": rate,
+        "gradient_norm": norm, "tokens": state.tokens, "targets": sum(counts.values()),
+    }
+
+
+def _counts(objective: Objective, mine: list[Batch], processes: Processes) -> dict[str, int]:
+    """Targets of the whole step, per part of the loss."""
+    totals: dict[str, int] = {}
+    for batch in mine:
+        for name, count in objective.counts(batch).items():
+            totals[name] = totals.get(name, 0) + count
+    names = sorted(totals)
+    sums = processes.totals([float(totals[n]) for n in names])
+    counts = {n: int(s) for n, s in zip(names, sums, strict=True)}
+    if not any(counts.values()):
+        raise DataError("a whole step without a single target",
+                        found="rows that hold nothing but special tokens",
+                        do="check the corpus and the row length")
+    return counts
+
+
+def _means(sums: dict[str, float], counts: dict[str, int], processes: Processes) -> dict[str, float]:
+    totals = processes.totals([sums[n] for n in sums])
+    return {n: t / max(1, counts[n]) for n, t in zip(sums, totals, strict=True)}
+
+
+def _refuse_nonfinite(state: TrainState, loss: float, norm: float, means: dict[str, float]) -> None:
+    if math.isfinite(loss) and math.isfinite(norm):
+        return
+    raise DivergedError(
+        "the loss or its gradient is no longer a finite number",
+        where=f"step {state.step + 1}",
+        found=f"loss {loss}, parts {means}, gradient norm {norm}",
+        wanted="finite numbers",
+        do="the last checkpoint is intact; lower training.optimizer.learning_rate or raise "
+        "training.schedule.warmup, then resume or start anew",
+    )

@@ -1,0 +1,111 @@
+"""What this machine can do, and the process settings that make it do it.
+
+Two settings matter on CPUs. glibc hands buffers above 32 MiB back to the kernel at every free, so a
+training step pays page faults for each of its large activations; three `mallopt` calls keep them.
+Transparent huge pages save the rest. Both change the process for good (memory never shrinks again), so
+only the training entry points call `settle`, never an import.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from maskwright.errors import ResourceError
+
+Precision = Literal["auto", "float32", "bfloat16"]
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The device a run computes on, and in which type."""
+
+    device: torch.device
+    compute: torch.dtype
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return str(self.compute).removeprefix("torch.")
+
+
+def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
+    """The device and the dtype to compute in: bfloat16 exactly where matrix units exist for it.
+
+    Raises:
+        ResourceError: a device was asked for that is not there.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ResourceError("there is no CUDA device here", where="training.device", found=device,
+                            wanted="cpu", do="--set training.device=cpu")
+    if precision != "auto":
+        return Machine(torch.device(device), getattr(torch, precision), "asked for")
+    units = matrix_units(device)
+    if units:
+        return Machine(torch.device(device), torch.bfloat16, units)
+    return Machine(torch.device(device), torch.float32, "no bfloat16 matrix units")
+
+
+def matrix_units(device: str) -> str:
+    """The name of the bfloat16 matrix units of `device`, or an empty text."""
+    if device.startswith("cuda"):
+        return "CUDA tensor cores" if torch.cuda.is_bf16_supported(including_emulation=False) else ""
+    if torch.cpu._is_amx_tile_supported():
+        return "AMX"
+    return "AVX512-BF16" if torch.cpu._is_avx512_bf16_supported() else ""
+
+
+def settle(threads: int | None = None) -> None:
+    """Allocator, threads and determinism for a training process. Idempotent."""
+    if sys.platform == "linux":
+        os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None and platform.libc_ver()[0] == "glibc":
+            mallopt(_M_MMAP_MAX, 0)
+            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+            mallopt(_M_TOP_PAD, 256 << 20)
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
+def describe(machine: Machine) -> dict[str, Any]:
+    """What the exactness of a resumed run depends on, as plain values."""
+    return {
+        "device": str(machine.device),
+        "precision": machine.name,
+        "precision_reason": machine.reason,
+        "threads": torch.get_num_threads(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def peak_memory() -> int:
+    """Largest resident size of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def available_memory() -> int | None:
+    """Free memory in bytes, counting what the kernel can give back; None where it does not say."""
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        return None
+    return None

@@ -1,0 +1,87 @@
+"""The learning rate as a pure function of progress; nothing to save, nothing to get out of step.
+
+    constant       warm-up, then 1
+    linear         warm-up, then straight down to `floor` at the end
+    cosine         warm-up, then half a cosine down to `floor` at the end
+    inverse-sqrt   warm-up, then sqrt(warmup / position)                (Vaswani et al. 2017, 5.3)
+    stable-decay   warm-up, 1, and 1 - sqrt down to `floor` over the last `decay` share
+
+Indexing follows the reference library: the update at step 0 uses position 0, so a warm-up begins at 0
+and `linear` without one begins at 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """`warmup` and `decay` are shares of the whole run (0 to 1)."""
+
+    kind: Literal["constant", "linear", "cosine", "inverse-sqrt", "stable-decay"] = "linear"
+    warmup: float = 0.0
+    floor: float = 0.0
+    decay: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("warmup", "floor", "decay"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ConfigError("a share is out of range", where=f"training.schedule.{name}",
+                                  found=getattr(self, name), wanted="0 to 1")
+        if self.kind == "inverse-sqrt" and self.warmup == 0.0:
+            raise ConfigError("inverse-sqrt needs a warm-up", where="training.schedule.warmup",
+                              found=0.0, wanted="a share above 0, such as 0.01")
+
+    def factor(self, position: float, total: float) -> float:
+        """What to multiply the peak rate with at `position` of `total` (same unit, any unit)."""
+        warm = self.warmup * total
+        if position < warm:
+            return position / warm
+        if self.kind == "constant" or total <= warm:
+            return 1.0
+        if self.kind == "inverse-sqrt":
+            return math.sqrt(warm / max(position, warm))
+        share = min(1.0, (position - warm) / (total - warm))
+        if self.kind == "linear":
+            return self.floor + (1 - self.floor) * (1 - share)
+        if self.kind == "cosine":
+            return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * share))
+        left = total * self.decay
+        begin = total - left
+        if position < begin or left == 0:
+            return 1.0
+        return self.floor + (1 - self.floor) * (1 - math.sqrt(min(1.0, (position - begin) / left)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How long a run lasts: exactly one of the three. Minutes are wall time and so not repeatable to
+    the bit; steps and tokens are."""
+
+    steps: int | None = None
+    tokens: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [n for n in ("steps", "tokens", "minutes") if getattr(self, n) is not None]
+        if len(given) != 1 or getattr(self, given[0]) < 0:
+            raise ConfigError("a run lasts for steps, tokens or minutes, exactly one of them",
+                              where="training.budget", found=given or "none",
+                              wanted="one of steps, tokens, minutes, not negative",
+                              do="for example --set training.budget.steps=1000")
+
+    @property
+    def total(self) -> float:
+        """The budget in its own unit."""
+        return next(float(v) for v in (self.steps, self.tokens, self.minutes) if v is not None)
+
+    def used(self, *, steps: int, tokens: int, seconds: float) -> float:
+        """How much of it is used, in the same unit."""
+        if self.steps is not None:
+            return float(steps)
+        return float(tokens) if self.tokens is not None else seconds / 60

@@ -1,0 +1,43 @@
+"""Everything a resumed run needs besides weights and moments: a few numbers.
+
+Order, masks and dropout are functions of keys, so no generator and no loader state is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from maskwright.errors import CheckpointError
+
+
+@dataclass
+class TrainState:
+    """`seconds` is training time over all sittings; `samples` rows taken from the loader."""
+
+    step: int = 0
+    samples: int = 0
+    tokens: int = 0
+    targets: int = 0
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; the one float as a hexadecimal string, so that it returns exactly."""
+        return {**asdict(self), "seconds": self.seconds.hex()}
+
+    @classmethod
+    def from_json(cls, plain: Any, where: str) -> TrainState:
+        """The reverse of `to_json`.
+
+        Raises:
+            CheckpointError: not exactly these numbers.
+        """
+        names = {f.name for f in fields(cls)}
+        if not isinstance(plain, dict) or set(plain) != names:
+            raise CheckpointError("not a training state", where=where, found=plain,
+                                  wanted=", ".join(sorted(names)))
+        try:
+            numbers = {n: int(plain[n]) for n in names - {"seconds"}}
+            return cls(**numbers, seconds=float.fromhex(plain["seconds"]))
+        except (TypeError, ValueError) as error:
+            raise CheckpointError("not a training state", where=where, found=plain) from error
