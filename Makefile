@@ -1,0 +1,64 @@
+# Everything a user or a developer starts by name. Nothing here asks for a GPU or a compiler.
+#
+#   make quickstart   the first run: trains a small model in about a minute and opens its page
+#   make test         the everyday suite
+#   make check        what a change must pass: format, lint, types, imports, tests
+#   make interop      the comparisons with other libraries
+#   make proof        the long proofs; minutes, and seconds are asserted
+#   make bench        measures speed and prints a table
+#
+# The packages go into .venv, once, and again when pyproject.toml or constraints.txt change.
+# A special build of torch (for a GPU, say) comes from an index of your own: make test TORCH_INDEX=...
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+TORCH_INDEX ?=
+TORCH := torch==2.13.0
+
+ready := $(VENV)/.ready
+run := $(VENV)/bin/python
+pip := $(run) -m pip --disable-pip-version-check install --quiet
+
+.PHONY: quickstart test check format interop proof bench setup clean
+
+quickstart: $(ready)
+	$(VENV)/bin/maskwright quickstart
+
+test: $(ready)
+	$(run) -m pytest -n 2 tests
+
+check: $(ready)
+	$(VENV)/bin/ruff format --check src tests benchmarks
+	$(VENV)/bin/ruff check src tests benchmarks
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(run) -m pytest -n 2 tests
+
+format: $(ready)
+	$(VENV)/bin/ruff format src tests benchmarks
+	$(VENV)/bin/ruff check --fix src tests benchmarks
+
+interop: $(ready)
+	$(run) -m pytest -n 2 -m interop tests
+
+proof: $(ready)
+	$(run) -m pytest -m proof tests
+
+bench: $(ready)
+	$(run) -m benchmarks
+
+setup: $(ready)
+
+# torch first and without what it needs, so that TORCH_INDEX is asked for torch alone; the second
+# line completes it.
+$(ready): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Maskwright needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Choose another with: make PYTHON=python3.12 ...")'
+	@echo "Setting up $(VENV) (once; a few minutes on a slow line)"
+	@test -x $(run) || $(PYTHON) -m venv $(VENV)
+	@$(pip) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) --no-deps $(TORCH)
+	@$(pip) -e '.[data,hf,dev]' -c constraints.txt
+	@touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,75 @@
+"""What holds in every test.
+
+- One thread per worker, set before torch is imported, so that `-n 2` on two cores runs as fast as
+  it can and sums come out in the same order each time.
+- The shapes and types written in `nn/` and `objectives/` are enforced (jaxtyping with beartype).
+- No test reaches a network, this machine's own included, unless it is marked `loopback`.
+- Random examples (hypothesis) are the same ones each time.
+"""
+
+from __future__ import annotations
+
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from jaxtyping import install_import_hook
+
+install_import_hook(["maskwright.nn", "maskwright.objectives"], "beartype.beartype")
+
+hypothesis.settings.register_profile(
+    "everyday", derandomize=True, deadline=None, database=None, max_examples=50
+)
+hypothesis.settings.load_profile("everyday")
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class NetworkUsedError(AssertionError):
+    """A test tried to open a connection."""
+
+
+@pytest.fixture(autouse=True)
+def no_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Refuse connections and look-ups of names; sockets in the file system stay allowed."""
+    may_loop = request.node.get_closest_marker("loopback") is not None
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+
+    def allowed(host: object) -> bool:
+        return may_loop and host in LOOPBACK
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not allowed(address[0]):
+            raise NetworkUsedError(f"a test must not connect to {address!r}")
+        connect(self, address)
+
+    def guarded_look_up(host: Any, *arguments: Any, **options: Any) -> Any:
+        if not allowed(host):
+            raise NetworkUsedError(f"a test must not look up {host!r}")
+        return look_up(host, *arguments, **options)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded_connect)
+    monkeypatch.setattr(socket.socket, "connect_ex", guarded_connect)
+    monkeypatch.setattr(socket, "getaddrinfo", guarded_look_up)
+    yield
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real texts in MASKWRIGHT_DATA; tests that want one are skipped without it."""
+    folder = os.environ.get("MASKWRIGHT_DATA")
+    if not folder:
+        pytest.skip("MASKWRIGHT_DATA names no folder of real texts")
+    if not Path(folder).is_dir():
+        pytest.fail(f"MASKWRIGHT_DATA is not a folder: {folder}")
+    return Path(folder)

@@ -1,0 +1,77 @@
+"""No module asks which family it is serving.
+
+A family's name stands in its own file, in recipes and pages that a person chooses from, and in
+tests. Where `nn/`, the loop or an objective asked for one, the stack would begin to rot. Comments
+and docstrings may cite a model; strings and names in code may not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import maskwright
+from maskwright import catalogue
+
+SOURCE = Path(maskwright.__file__).parent
+# Rooms that serve every family, and so must know none.
+ROOMS = ("nn", "objectives", "train", "data", "generate", "evaluate", "checkpoint", "report")
+FILES = [file for room in ROOMS for file in sorted((SOURCE / room).rglob("*.py"))]
+OTHERS = ("roberta", "albert", "electra", "distilbert", "modernbert", "t5", "bart", "openai-gpt")
+NAMES = {
+    spelling
+    for name in (*catalogue.names("families"), *OTHERS)
+    for spelling in (name, name.replace("-", "_"))
+}
+
+
+def family_names(source: str) -> Iterator[tuple[int, str]]:
+    """(line, name) of each family's name in a string or identifier of code, not of prose."""
+    tree = ast.parse(source)
+    prose = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in prose and node.value.lower() in NAMES:
+                yield node.lineno, node.value
+        elif isinstance(node, ast.Name) and node.id.lower() in NAMES:
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and node.attr.lower() in NAMES:
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            imported = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                imported.append(node.module or "")
+            for name in imported:
+                if name.split(".")[-1] in NAMES:
+                    yield node.lineno, name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: "/".join(file.parts[-2:]))
+def test_no_family_is_named(file: Path) -> None:
+    assert list(family_names(file.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if config.model_type == "bert": pass',
+        'rules = {"gpt2": 1}',
+        "from maskwright.families import weights, bert",
+        "from maskwright.families.bert import point",
+        "import maskwright.families.bert",
+        "families.bert.point(config)",
+    ],
+)
+def test_a_named_family_is_noticed(line: str) -> None:
+    assert list(family_names(line))
+
+
+def test_prose_may_cite_a_model() -> None:
+    assert not list(family_names('"""bert"""\nx = "a sentence on bert"  # bert\n'))
