@@ -1,0 +1,183 @@
+"""Attention, and the one seam through which it is computed.
+
+`attend` chooses between two kernels that agree to rounding: an explicit one (matrix product, bias,
+softmax, dropout, matrix product), and PyTorch's scaled-dot-product attention. The table `KERNELS`
+holds the choice, made by measurement; the explicit kernel is also taken wherever weights are asked
+for. What a layer may see arrives as a `Sight`, made once per distinct pattern and forward and
+shared by its layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from maskwright.nn.cache import KVCache
+from maskwright.nn.config import Attention as AttentionConfig
+from maskwright.nn.dropout import dropout as drop
+from maskwright.nn.mask import Drawing
+from maskwright.nn.positions import rotate
+
+# (device type, a gradient is wanted) -> kernel. See docs/log.md for the measurements.
+KERNELS: dict[tuple[str, bool], Literal["explicit", "sdpa"]] = {
+    ("cpu", True): "explicit",
+    ("cpu", False): "sdpa",
+    ("cuda", True): "sdpa",
+    ("cuda", False): "sdpa",
+}
+
+
+@dataclass
+class Sight:
+    """What the layers of one pattern see in one forward.
+
+    Attributes:
+        drawing: the mask at the sizes of this forward.
+        distance: a learned bias (1, H, Q, K) by distance, shared by the layers of a stack.
+        rotary: cosines and signed sines of the queries' and keys' positions.
+        weights: where attention weights (B, H, Q, K) are appended, layer by layer, if wanted.
+    """
+
+    drawing: Drawing
+    distance: Float[Tensor, "1 H Q K"] | None = None
+    rotary: tuple[Tensor, Tensor] | None = None
+    weights: list[Tensor] | None = None
+    _joined: dict[torch.dtype, Tensor | None] = field(default_factory=dict)
+
+    def bias(self, dtype: torch.dtype) -> Tensor | None:
+        """Mask and distance as one tensor that is added to the scores, joined once."""
+        if dtype not in self._joined:
+            mask = self.drawing.bias(dtype)
+            if self.distance is None:
+                self._joined[dtype] = mask
+            else:
+                distance = self.distance.to(dtype)
+                self._joined[dtype] = distance if mask is None else distance + mask
+        return self._joined[dtype]
+
+
+def attend(
+    query: Float[Tensor, "B H Q W"],
+    key: Float[Tensor, "B H K W"],
+    value: Float[Tensor, "B H K W"],
+    sight: Sight,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+    training: bool = False,
+) -> Float[Tensor, "B Q H W"]:
+    """Softmax of `scale * query · key + bias`, times the values.
+
+    Args:
+        sight: what is visible; a query that sees nothing gets zeros.
+        scale: the factor on the scores, 1 or W^-0.5.
+        dropout: the rate at which weights are dropped when `training`.
+    """
+    wants_gradient = torch.is_grad_enabled() and query.requires_grad
+    kernel = KERNELS.get((query.device.type, wants_gradient), "sdpa")
+    dropout = dropout if training else 0.0
+    if sight.weights is not None or kernel == "explicit":
+        out = _explicit(query, key, value, sight, scale, dropout)
+    else:
+        out = _sdpa(query, key, value, sight, scale, dropout)
+    blind = sight.drawing.blind
+    return out if blind is None else out.masked_fill(blind.transpose(1, 2), 0.0)
+
+
+def _explicit(
+    query: Tensor, key: Tensor, value: Tensor, sight: Sight, scale: float, dropout: float
+) -> Tensor:
+    rows, heads, queries, width = query.shape
+    keys = key.shape[2]
+    flat = (rows * heads, -1, width)
+    scores = torch.baddbmm(
+        query.new_empty(1, 1, 1),
+        query.reshape(flat),
+        key.reshape(flat).transpose(1, 2),
+        beta=0,
+        alpha=scale,
+    ).view(rows, heads, queries, keys)
+    bias = sight.bias(scores.dtype)
+    if bias is not None:
+        scores = scores.add_(bias)
+    weights = torch.softmax(scores, -1)  # B, H, Q, K
+    if sight.weights is not None:
+        sight.weights.append(weights)
+    weights = drop(weights, dropout, training=True)
+    out = torch.bmm(weights.view(rows * heads, queries, keys), value.reshape(flat))
+    return out.view(rows, heads, queries, width).transpose(1, 2)
+
+
+def _sdpa(
+    query: Tensor, key: Tensor, value: Tensor, sight: Sight, scale: float, dropout: float
+) -> Tensor:
+    how = sight.drawing.for_sdpa(query.dtype)
+    if sight.distance is not None:
+        how = {"attn_mask": sight.bias(query.dtype), "is_causal": False}
+    out = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scale, **how)
+    return out.transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """Projections to heads, `attend`, projection back; self-attention, or over a memory."""
+
+    def __init__(self, config: AttentionConfig, width: int) -> None:
+        super().__init__()
+        self.config = config
+        inner = config.heads * config.head_width
+        self.query = nn.Linear(width, inner, bias=config.bias)
+        self.key = nn.Linear(width, inner, bias=config.bias)
+        self.value = nn.Linear(width, inner, bias=config.bias)
+        self.output = nn.Linear(inner, width, bias=config.bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        sight: Sight,
+        *,
+        memory: Float[Tensor, "B S D"] | None = None,
+        cache: KVCache | None = None,
+        layer: int = 0,
+    ) -> Float[Tensor, "B T D"]:
+        """
+        Args:
+            memory: what is read instead of `x` (cross-attention).
+            cache: keys and values of earlier positions; `layer` names this layer's place there.
+        """
+        query = self._heads(self.query(x))
+        if memory is not None:
+            key, value = self._of_memory(memory, cache, layer)
+        else:
+            key, value = self._heads(self.key(x)), self._heads(self.value(x))
+        if sight.rotary is not None:
+            query = rotate(query, sight.rotary)
+            key = rotate(key, sight.rotary)
+        if memory is None and cache is not None:
+            key, value = cache.extend(layer, key, value)
+        out = attend(
+            query,
+            key,
+            value,
+            sight,
+            scale=self.config.head_width**-0.5 if self.config.scaled else 1.0,
+            dropout=self.config.dropout,
+            training=self.training,
+        )
+        return self.output(out.reshape(*x.shape[:2], -1))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        heads = (self.config.heads, self.config.head_width)
+        return x.view(*x.shape[:2], *heads).transpose(1, 2)  # B, H, T, W
+
+    def _of_memory(
+        self, memory: Tensor, cache: KVCache | None, layer: int
+    ) -> tuple[Tensor, Tensor]:
+        def make() -> tuple[Tensor, Tensor]:
+            return self._heads(self.key(memory)), self._heads(self.value(memory))
+
+        return make() if cache is None else cache.memory(layer, make)

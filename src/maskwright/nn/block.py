@@ -1,0 +1,64 @@
+"""One layer. Each half is a branch beside the residual, with its norm before or after:
+
+pre    x + drop(f(norm(x)))           f is self-attention, then (with a memory)
+post   norm(x + drop(f(x)))           cross-attention, then the feed-forward half
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from maskwright.nn.attention import Attention, Sight
+from maskwright.nn.cache import KVCache
+from maskwright.nn.config import Block as BlockConfig
+from maskwright.nn.dropout import dropout
+from maskwright.nn.feed_forward import FeedForward
+from maskwright.nn.norm import Norm
+
+
+class Block(nn.Module):
+    """See the module's first lines."""
+
+    def __init__(self, config: BlockConfig, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.attention = Attention(config.attention, width)
+        self.attention_norm = Norm(config.norm, width) if config.attention_norm else None
+        if config.cross_attention is not None:
+            self.cross_attention = Attention(config.cross_attention, width)
+            self.cross_attention_norm = Norm(config.norm, width)
+        self.feed_forward = FeedForward(config.feed_forward, width)
+        self.feed_forward_norm = Norm(config.norm, width)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        sight: Sight,
+        *,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_sight: Sight | None = None,
+        cache: KVCache | None = None,
+        layer: int = 0,
+    ) -> Float[Tensor, "B T D"]:
+        x = self._branch(
+            x, self.attention_norm, lambda h: self.attention(h, sight, cache=cache, layer=layer)
+        )
+        if memory is not None and memory_sight is not None:
+            x = self._branch(
+                x,
+                self.cross_attention_norm,
+                lambda h: self.cross_attention(
+                    h, memory_sight, memory=memory, cache=cache, layer=layer
+                ),
+            )
+        return self._branch(x, self.feed_forward_norm, self.feed_forward)
+
+    def _branch(self, x: Tensor, norm: Norm | None, f: Callable[[Tensor], Tensor]) -> Tensor:
+        before = norm if self.config.placement == "pre" else None
+        after = norm if self.config.placement == "post" else None
+        out = f(x if before is None else before(x))
+        x = x + dropout(out, self.config.dropout, self.training)
+        return x if after is None else after(x)

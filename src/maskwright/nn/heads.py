@@ -1,0 +1,83 @@
+"""Hidden states -> scores: over the vocabulary, and over a task's labels.
+
+The vocabulary head is split where a loss wants to fuse: `hidden -> transform -> head_hidden`, then
+one projection with `weight` and `bias`. Its dense transform has a bias where its norm has one.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from maskwright.errors import ConfigError
+from maskwright.nn.config import Head as HeadConfig
+from maskwright.nn.config import TransformerConfig
+from maskwright.nn.config import VocabularyHead as VocabularyHeadConfig
+from maskwright.nn.dropout import dropout
+from maskwright.nn.feed_forward import ACTIVATIONS
+from maskwright.nn.norm import Norm
+
+
+class VocabularyHead(nn.Module):
+    """The transform before the projection, the projection's own weight where it is not the token
+    table's, and its bias."""
+
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+
+    def __init__(self, config: VocabularyHeadConfig, model: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        tokens = model.tokens
+        width = model.width if config.transform is None else tokens.width
+        if config.tied and width != tokens.width:
+            raise ConfigError(
+                "a tied head reads vectors as wide as the token table",
+                where="vocabulary_head.transform",
+                found=f"hidden width {width}, token width {tokens.width}",
+                do="give the head a transform, or set tied = false",
+            )
+        self.scale = model.width**-0.5 if config.scaled else 1.0
+        self.transform: nn.Linear | None = None
+        self.norm: Norm | None = None
+        if config.transform is not None:
+            has_bias = config.norm is None or config.norm.bias
+            self.transform = nn.Linear(model.width, width, bias=has_bias)
+        if config.norm is not None:
+            self.norm = Norm(config.norm, width)
+        own = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))
+        if own is not None:
+            nn.init.normal_(own, std=0.02)
+        self.register_parameter("weight", own)
+        bias = nn.Parameter(torch.zeros(tokens.vocabulary)) if config.bias else None
+        self.register_parameter("bias", bias)
+
+    def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any E"]:
+        if self.transform is not None and self.config.transform is not None:
+            hidden = ACTIVATIONS[self.config.transform](self.transform(hidden))
+        if self.norm is not None:
+            hidden = self.norm(hidden)
+        return hidden if self.scale == 1.0 else hidden * self.scale
+
+
+class Head(nn.Module):
+    """Dropout and one projection to `labels` scores."""
+
+    def __init__(self, config: HeadConfig, width: int) -> None:
+        super().__init__()
+        if config.kind == "span" and config.labels != 2:
+            raise ConfigError(
+                "a span has two ends",
+                where=f"heads.{config.name}.labels",
+                found=config.labels,
+                wanted=2,
+            )
+        self.config = config
+        self.weight = nn.Parameter(torch.empty(config.labels, width))
+        nn.init.normal_(self.weight, std=0.02)
+        self.bias = nn.Parameter(torch.zeros(config.labels))
+
+    def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any L"]:
+        return F.linear(dropout(hidden, self.config.dropout, self.training), self.weight, self.bias)

@@ -1,0 +1,142 @@
+"""A stack: embeddings, blocks in order, perhaps a final norm.
+
+Here the config's pattern meets the batch's facts: one `Sight` per distinct (pattern, window,
+positions) among the blocks, made once per forward. Layers that share weights (`weights_of`) share
+one module, kept under the index of the layer that owns it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from maskwright.errors import ConfigError
+from maskwright.nn.attention import Sight
+from maskwright.nn.block import Block
+from maskwright.nn.cache import KVCache
+from maskwright.nn.config import Attention as AttentionConfig
+from maskwright.nn.config import Relative, Rotary
+from maskwright.nn.config import Stack as StackConfig
+from maskwright.nn.embeddings import Embeddings
+from maskwright.nn.mask import AttentionMask, bidirectional, pattern
+from maskwright.nn.norm import Norm
+from maskwright.nn.positions import relative_buckets, rotary_table
+
+
+@dataclass
+class Trace:
+    """What an explorer or a parity test wants to see of a forward.
+
+    Attributes:
+        hidden: the embeddings' output and each layer's; the last one after the final norm.
+        weights: attention weights (B, H, Q, K), layer by layer.
+        cross_weights: the same, of cross-attention.
+    """
+
+    hidden: list[Tensor] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)
+    cross_weights: list[Tensor] = field(default_factory=list)
+
+
+class Stack(nn.Module):
+    """See the module's first lines."""
+
+    def __init__(self, config: StackConfig, token_width: int, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config.embeddings, token_width, width)
+        self.blocks = nn.ModuleDict(
+            {str(i): Block(config.blocks[i], width) for i in sorted(set(config.weights_of))}
+        )
+        self.relative: nn.Embedding | None = None
+        relative = {
+            (b.attention.positions, b.attention.heads)
+            for b in config.blocks
+            if isinstance(b.attention.positions, Relative)
+        }
+        if len(relative) > 1:
+            raise ConfigError(
+                "the layers of a stack share one table of distances",
+                where="stack.blocks.attention.positions",
+                found=f"{len(relative)} different ones",
+            )
+        for table, heads in relative:
+            assert isinstance(table, Relative)
+            self.relative = nn.Embedding(table.buckets, heads)
+        self.final_norm = Norm(config.blocks[-1].norm, width) if config.final_norm else None
+
+    def forward(
+        self,
+        vectors: Float[Tensor, "B T E"],
+        *,
+        positions: Int[Tensor, "#B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+        visible: AttentionMask | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_visible: AttentionMask | None = None,
+        cache: KVCache | None = None,
+        trace: Trace | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        start = 0 if cache is None else cache.length
+        x = self.embeddings(vectors, positions, segments, start)
+        count = x.shape[1]
+        sights: dict[tuple[object, ...], Sight] = {}
+        memory_sight = None
+        if memory is not None:
+            facts = bidirectional if memory_visible is None else memory_visible
+            drawing = facts.draw(count, memory.shape[1], start=start, device=x.device)
+            memory_sight = Sight(drawing, weights=None if trace is None else trace.cross_weights)
+        for layer, source in enumerate(self.config.weights_of):
+            attention = self.config.blocks[layer].attention
+            kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
+            if kind not in sights:
+                sights[kind] = self._sight(attention, visible, positions, start, x, trace)
+            if trace is not None:
+                trace.hidden.append(x)
+            x = self.blocks[str(source)](
+                x, sights[kind], memory=memory, memory_sight=memory_sight, cache=cache, layer=layer
+            )
+        if cache is not None:
+            cache.advance(count)
+        x = x if self.final_norm is None else self.final_norm(x)
+        if trace is not None:
+            trace.hidden.append(x)
+        return x
+
+    def _sight(
+        self,
+        attention: AttentionConfig,
+        visible: AttentionMask | None,
+        positions: Tensor | None,
+        start: int,
+        x: Tensor,
+        trace: Trace | None,
+    ) -> Sight:
+        mask = pattern(attention.pattern, attention.window)
+        if visible is not None:
+            mask = mask & visible
+        count = x.shape[1]
+        sight = Sight(
+            mask.draw(count, start + count, start=start, device=x.device),
+            weights=None if trace is None else trace.weights,
+        )
+        if isinstance(attention.positions, Rotary):
+            if positions is None:
+                positions = torch.arange(start, start + count, device=x.device)[None]
+            sight.rotary = rotary_table(attention.positions, positions, attention.head_width)
+        if isinstance(attention.positions, Relative):
+            sight.distance = self._distance(attention, start, count, x.device)
+        return sight
+
+    def _distance(
+        self, attention: AttentionConfig, start: int, count: int, device: torch.device
+    ) -> Float[Tensor, "1 H Q K"]:
+        assert self.relative is not None and isinstance(attention.positions, Relative)
+        both_ways = attention.pattern == "bidirectional"
+        buckets = relative_buckets(
+            attention.positions, count, start + count, start, both_ways, device
+        )
+        return self.relative(buckets).permute(2, 0, 1)[None]
