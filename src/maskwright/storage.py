@@ -1,0 +1,237 @@
+"""The file seam: every change on disk goes through one small object.
+
+`FileSystem` names each operation that a commit or a deletion performs. The program uses `DISK`;
+tests pass others that record the operations, refuse the n-th one, or stop there as a power cut
+would. Reading needs no seam. Also here: what an operating system's error means to the user
+(`refusal`), and deletion that can be cut off anywhere without leaving a half folder that looks
+whole: renamed to `.del-…` first, symbolic links never followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from maskwright.errors import (
+    MaskwrightError,
+    OutputError,
+    ResourceError,
+    StoppedError,
+    StorageError,
+)
+
+TEMPORARY, DOOMED, ASIDE = ".tmp-", ".del-", ".old-"
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+FORBIDDEN = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.ELOOP,
+    errno.EISDIR,
+    errno.EEXIST,
+}
+TOO_MANY = {errno.EMFILE, errno.ENFILE}
+
+
+class FileSystem:
+    """The operations of a commit, one call each, on the real disk."""
+
+    def open_write(self, path: Path) -> int:
+        """A descriptor for a file that must not exist yet."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+    def write(self, descriptor: int, data: memoryview) -> int:
+        """How many of the bytes were taken; may be fewer than all."""
+        return os.write(descriptor, data)
+
+    def fsync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def mkdir(self, path: Path) -> None:
+        os.mkdir(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.rename(source, target)
+
+    def fsync_folder(self, path: Path) -> None:
+        """Make the names inside `path` durable."""
+        self._sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def fsync_path(self, path: Path) -> None:
+        """Make a file durable that somebody else wrote."""
+        self._sync(path, os.O_RDONLY)
+
+    def remove(self, path: Path) -> None:
+        os.unlink(path)
+
+    def rmdir(self, path: Path) -> None:
+        os.rmdir(path)
+
+    def free_bytes(self, folder: Path) -> int:
+        return shutil.disk_usage(folder).free
+
+    @staticmethod
+    def _sync(path: Path, flags: int) -> None:
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+DISK = FileSystem()
+
+
+def refusal(error: OSError, where: Path, *, needed: int | None = None) -> MaskwrightError:
+    """What the operating system's `error` means, in our words and with our exit code.
+
+    Args:
+        error: from any operation on files.
+        where: what was being written.
+        needed: its bytes, where they are known.
+    """
+    place = f"{where} ({error.filename})" if error.filename else str(where)
+    said = f"{error.strerror or error} [{errno.errorcode.get(error.errno or 0, error.errno)}]"
+    if error.errno in FULL:
+        wanted = None if needed is None else f"{needed:,} bytes"
+        return StoppedError("the disk or the quota is full", where=place, wanted=wanted,
+                            found=f"{said}; {_free_bytes(where)}",
+                            do="free some space and start the same command again")  # fmt: skip
+    if error.errno in FORBIDDEN:
+        return OutputError("this place cannot be written", where=place, found=said,
+                           do="choose another folder, or mend its permissions")  # fmt: skip
+    if error.errno in TOO_MANY:
+        return ResourceError("too many files are open", where=place, found=said,
+                             do="raise the limit, for example: ulimit -n 4096")  # fmt: skip
+    return StorageError("reading or writing failed", where=place, found=said,
+                        do="check the disk; what was complete before is still there")  # fmt: skip
+
+
+def make_folders(path: Path, files: FileSystem = DISK) -> None:
+    """`path` and the parents it lacks, each made durable in its own parent."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        if path == path.parent:
+            break
+        path = path.parent
+    for folder in reversed(missing):
+        try:
+            files.mkdir(folder)
+        except FileExistsError:
+            if not folder.is_dir():
+                raise
+        files.fsync_folder(folder.parent)
+
+
+def remove_folder(path: Path, files: FileSystem = DISK) -> None:
+    """Delete a folder with all that is in it; of a symbolic link, only the link.
+
+    The folder loses its name first, so that a deletion cut short never leaves a part of it behind
+    that could be taken for the whole; `sweep` finishes the work.
+    """
+    if path.is_symlink() or not path.is_dir():
+        files.remove(path)
+        return
+    if not path.name.startswith((DOOMED, TEMPORARY)):
+        doomed = path.with_name(DOOMED + path.name)
+        if os.path.lexists(doomed):
+            remove_folder(doomed, files)
+        files.rename(path, doomed)
+        path = doomed
+    _delete(path, files)
+
+
+def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
+    """Finish what a stopped process left in `parent`; call it under the lock.
+
+    Removes `.tmp-…` and `.del-…`; puts `.old-name` back where a replacement was cut off between
+    its two renames. Returns the names it dealt with.
+    """
+    if not parent.is_dir():
+        return []
+    swept = []
+    for name in sorted(os.listdir(parent)):
+        path = parent / name
+        if name.startswith((TEMPORARY, DOOMED)):
+            remove_folder(path, files)
+        elif name.startswith(ASIDE):
+            put_back(parent / name.removeprefix(ASIDE), files)
+        else:
+            continue
+        swept.append(name)
+    return swept
+
+
+def put_back(target: Path, files: FileSystem = DISK) -> None:
+    """Settle a replacement of `target` that was cut off: the old one returns, or goes for good."""
+    aside = target.with_name(ASIDE + target.name)
+    if not os.path.lexists(aside):
+        return
+    if os.path.lexists(target):
+        remove_folder(aside, files)
+    else:
+        files.rename(aside, target)
+        files.fsync_folder(target.parent)
+
+
+def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
+    """Write, flush and rename a small file in `folder`, made if need be, before work is spent.
+
+    Raises:
+        OutputError: the folder cannot be written.
+        StoppedError: the disk is full.
+        StorageError: the disk fails.
+    """
+    first, second = (
+        folder / f"{TEMPORARY}probe-{os.getpid()}",
+        folder / f"{DOOMED}probe-{os.getpid()}",
+    )
+    try:
+        make_folders(folder, files)
+        descriptor = files.open_write(first)
+        try:
+            files.write(descriptor, memoryview(b"probe"))
+            files.fsync(descriptor)
+        finally:
+            files.close(descriptor)
+        files.rename(first, second)
+        files.remove(second)
+    except OSError as error:
+        for leftover in (first, second):
+            if os.path.lexists(leftover):
+                _quietly_remove(leftover, files)
+        raise refusal(error, folder) from error
+
+
+def _delete(folder: Path, files: FileSystem) -> None:
+    with os.scandir(folder) as entries:
+        inside = sorted(entries, key=lambda entry: entry.name)
+    for entry in inside:
+        if entry.is_dir(follow_symlinks=False):
+            _delete(Path(entry.path), files)
+        else:
+            files.remove(Path(entry.path))
+    files.rmdir(folder)
+
+
+def _quietly_remove(path: Path, files: FileSystem) -> None:
+    try:
+        remove_folder(path, files)
+    except OSError:
+        return  # the first error is the one to tell; `sweep` removes what stays
+
+
+def _free_bytes(where: Path) -> str:
+    for folder in (where, *where.parents):
+        if folder.is_dir():
+            return f"{DISK.free_bytes(folder):,} bytes free"
+    return "free space unknown"
