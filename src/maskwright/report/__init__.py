@@ -1,0 +1,5 @@
+"""What a run has to tell: live on the terminal, and afterwards as one page.
+
+`panel` while it trains, `page` when somebody asks. Both read plain records, so nothing here knows
+torch, and a report can be written on a machine that could not train.
+"""

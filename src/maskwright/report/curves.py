@@ -1,0 +1,210 @@
+"""Line plots as SVG: a chart is a value, and `draw` makes its picture.
+
+A long run has more steps than a picture has columns. Its points are gathered into columns; the line
+goes through their means, and a faint band shows from the lowest to the highest, so a spike stays
+visible. Numbers that are not finite break the line. An outlier does not set the scale: the frame
+shows where almost all points lie, and what sticks out is cut at its edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from maskwright.report.svg import escape, path, place, text, ticks
+from maskwright.report.wording import count
+
+COLUMNS = 160
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series. `dots` are drawn for few, separate measurements; `band` for noisy, dense ones."""
+
+    name: str
+    points: Sequence[Point]
+    css: str = "one"
+    dots: bool = False
+    band: bool = False
+
+    @property
+    def finite(self) -> list[Point]:
+        return [(x, y) for x, y in self.points if math.isfinite(x) and math.isfinite(y)]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over one horizontal axis, and dashed reference lines across it."""
+
+    title: str
+    lines: Sequence[Line]
+    references: Sequence[tuple[str, float]] = ()
+    across: str = "tokens"
+    say: Callable[[float], str] = count
+    from_zero: bool = False
+    width: int = 760
+    height: int = 300
+
+    def __bool__(self) -> bool:
+        return any(line.finite for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The plotted area in picture coordinates, and the range of values it shows."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    x: Point = field(default=(0.0, 1.0))
+    y: Point = field(default=(0.0, 1.0))
+
+    def at(self, x: float, y: float) -> Point:
+        across = (x - self.x[0]) / (self.x[1] - self.x[0])
+        up = (y - self.y[0]) / (self.y[1] - self.y[0])
+        up = min(1.0, max(0.0, up)) if up == up else up
+        return (
+            self.left + across * (self.right - self.left),
+            self.bottom - up * (self.bottom - self.top),
+        )
+
+
+def draw(chart: Chart) -> str:
+    """The SVG element of `chart`, empty where it has no finite point."""
+    if not chart:
+        return ""
+    frame = _frame(chart)
+    parts = [_grid(chart, frame), _references(chart, frame)]
+    parts += [_series(line, frame, chart) for line in chart.lines]
+    parts.append(_legend(chart))
+    label = f"{chart.title}: {', '.join(line.name for line in chart.lines)} over {chart.across}"
+    return (
+        f'<svg viewBox="0 0 {chart.width} {chart.height}" role="img" aria-label="{escape(label)}"'
+        f' xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )
+
+
+def columns(
+    points: Sequence[Point], number: int = COLUMNS
+) -> list[tuple[float, float, float, float]]:
+    """(x, mean, lowest, highest) of at most `number` equally wide columns of finite `points`."""
+    if not points:
+        return []
+    low, high = min(x for x, _ in points), max(x for x, _ in points)
+    width = (high - low) / number or 1.0
+    gathered: dict[int, list[Point]] = {}
+    for x, y in points:
+        gathered.setdefault(min(number - 1, int((x - low) / width)), []).append((x, y))
+    found = []
+    for key in sorted(gathered):
+        xs = [x for x, _ in gathered[key]]
+        ys = [y for _, y in gathered[key]]
+        found.append((math.fsum(xs) / len(xs), math.fsum(ys) / len(ys), min(ys), max(ys)))
+    return found
+
+
+def _frame(chart: Chart) -> Frame:
+    points = [p for line in chart.lines for p in line.finite]
+    xs = sorted(x for x, _ in points)
+    ys = sorted(y for _, y in points)
+    references = [y for _, y in chart.references if math.isfinite(y)]
+    # The highest half per cent may be a spike; separate measurements always count.
+    whole = [y for line in chart.lines if line.dots for _, y in line.finite]
+    low = min([ys[int(0.005 * len(ys))], *references, *whole])
+    high = max([ys[math.ceil(0.995 * len(ys)) - 1], *references, *whole])
+    low = 0.0 if chart.from_zero and low >= 0 else low
+    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    low = low if chart.from_zero else low - room
+    left, right = xs[0] if xs[0] > 0.2 * xs[-1] else 0.0, xs[-1]
+    return Frame(
+        left=52,
+        top=46,
+        right=chart.width - 14,
+        bottom=chart.height - 36,
+        x=(left, right if right > left else left + 1.0),
+        y=(low, high + room),
+    )
+
+
+def _grid(chart: Chart, frame: Frame) -> str:
+    parts = [text(0, 14, chart.title, size=14, css="ink title")]
+    for value in ticks(*frame.y, 5 if chart.height >= 260 else 4):
+        _, y = frame.at(0, value)
+        parts.append(
+            f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
+            f' y2="{place(y)}" class="grid"/>'
+        )
+        parts.append(text(frame.left - 8, y + 4, chart.say(value), size=11, anchor="end"))
+    marks = ticks(*frame.x, 6 if chart.width >= 600 else 3)
+    for value in marks:
+        x, _ = frame.at(value, frame.y[0])
+        anchor = "end" if x > frame.right - 12 else "middle"
+        parts.append(text(x, frame.bottom + 16, count(value), size=11, anchor=anchor))
+    parts.append(text(frame.right, frame.bottom + 32, chart.across, size=11, anchor="end"))
+    return "".join(parts)
+
+
+def _references(chart: Chart, frame: Frame) -> str:
+    """Dashed lines, each named at its right end; a name that would touch the next goes below."""
+    known = sorted((y, name) for name, y in chart.references if math.isfinite(y))
+    parts, above = [], math.inf
+    for value, name in reversed(known):
+        _, y = frame.at(frame.x[0], value)
+        parts.append(
+            f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
+            f' y2="{place(y)}" class="reference"/>'
+        )
+        below = y - above < 16
+        words = f"{name} {chart.say(value)}"
+        parts.append(text(frame.right, y + (13 if below else -5), words, size=11, anchor="end"))
+        above = y
+    return "".join(parts)
+
+
+def _series(line: Line, frame: Frame, chart: Chart) -> str:
+    if line.band and len(line.finite) > 1:
+        gathered = columns(line.finite)
+        edge = [frame.at(x, high) for x, _, _, high in gathered]
+        edge += [frame.at(x, low) for x, _, low, _ in reversed(gathered)]
+        corners = " ".join(f"{place(x)},{place(y)}" for x, y in edge)
+        middle = path([frame.at(x, y) for x, y in _smooth(gathered)], f"{line.css} line")
+        return f'<polygon points="{corners}" class="{line.css} band"/>{middle}'
+    drawn = [frame.at(x, y) for x, y in line.points]
+    parts = [path(drawn, f"{line.css} line")]
+    if line.dots or len(line.finite) == 1:
+        for (x, y), (px, py) in zip(line.points, drawn, strict=True):
+            if math.isfinite(px) and math.isfinite(py):
+                told = escape(f"{line.name} {chart.say(y)} at {count(x)} {chart.across}")
+                parts.append(
+                    f'<circle cx="{place(px)}" cy="{place(py)}" r="3.4" class="{line.css} dot">'
+                    f"<title>{told}</title></circle>"
+                )
+    return "".join(parts)
+
+
+def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
+    """Means of columns, each averaged with its nearest neighbours: two of a hundred to a side."""
+    side = len(gathered) // 50
+    smooth = []
+    for i, (x, _, _, _) in enumerate(gathered):
+        reach = min(side, i, len(gathered) - 1 - i)
+        near = [mean for _, mean, _, _ in gathered[i - reach : i + reach + 1]]
+        smooth.append((x, math.fsum(near) / len(near)))
+    return smooth
+
+
+def _legend(chart: Chart) -> str:
+    """The name and the last value of each line, under the title."""
+    parts, x = [], 0.0
+    for line in chart.lines:
+        if not line.finite:
+            continue
+        last = columns(line.finite)[-1][1] if line.band else line.finite[-1][1]
+        words = f"{line.name} {chart.say(last)}" if line.name else chart.say(last)
+        parts.append(f'<circle cx="{place(x + 4)}" cy="29" r="4" class="{line.css} dot"/>')
+        parts.append(text(x + 13, 33, words, size=12, css="ink"))
+        x += 34 + 6.6 * len(words)
+    return "".join(parts)

@@ -1,0 +1,111 @@
+"""Plain values as HTML: facts, tables, what a model wrote. Everything is escaped here."""
+
+from __future__ import annotations
+
+import difflib
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+from maskwright.report.svg import escape
+from maskwright.report.wording import count
+
+LONG = 12  # more entries than this are folded
+DEEP = 6  # deeper nesting is shown as text
+COMPARED = 3000  # longer texts are shown without marks
+_PIECES = re.compile(r"\w+|\s+|[^\w\s]")
+
+
+def block(text: str) -> str:
+    """Several lines as they stand; control characters other than tab and newline are shown."""
+    shown = "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
+    return f"<pre>{html.escape(shown)}</pre>"
+
+
+def facts(value: object, depth: int = 0) -> str:
+    """Nested tables and lists as definition lists."""
+    if isinstance(value, dict) and value and depth < DEEP:
+        rows = "".join(
+            f"<dt>{escape(str(k).replace('_', ' '))}</dt><dd>{facts(v, depth + 1)}</dd>"
+            for k, v in value.items()
+        )
+        return _folded(f"<dl>{rows}</dl>", len(value), depth)
+    if isinstance(value, list) and value and depth < DEEP:
+        if all(not isinstance(v, dict | list) for v in value):
+            return _folded(", ".join(_scalar(v) for v in value), len(value), depth)
+        items = "".join(f"<li>{facts(v, depth + 1)}</li>" for v in value)
+        return _folded(f"<ul>{items}</ul>", len(value), depth)
+    return _scalar(value)
+
+
+def _scalar(value: object) -> str:
+    if value is None or value in ({}, []):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        said = f"{value:,}" if abs(value) < 10**15 else count(float(value))
+        return escape(said)
+    if isinstance(value, float):
+        return escape(f"{value:.6g}")
+    text = str(value)
+    if re.fullmatch(r"[0-9a-f]{40,128}", text):
+        return f'<code title="{text}">{text[:16]}…</code>'
+    return escape(text)
+
+
+def _folded(inner: str, entries: int, depth: int) -> str:
+    if depth == 0 or entries <= LONG:
+        return inner
+    return f"<details><summary>{entries} entries</summary>{inner}</details>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of plain texts; the first row after the head is the model's own."""
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return (
+        f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def marked(prompt: str, written: str) -> str:
+    """`written`, with what the model added to or changed in `prompt` marked.
+
+    A continuation repeats the prompt and goes on; a filled mask repeats it but for the masks.
+    """
+    if written.startswith(prompt):
+        return _mark(written, [(len(prompt), len(written))])
+    if len(prompt) + len(written) > COMPARED:
+        return escape(written)
+    before, after = _PIECES.findall(prompt), _PIECES.findall(written)
+    matcher = difflib.SequenceMatcher(
+        None, [p.lower() for p in before], [p.lower() for p in after], autojunk=False
+    )
+    ends = [0]
+    for piece in after:
+        ends.append(ends[-1] + len(piece))
+    return _mark(
+        written,
+        [
+            (ends[start], ends[stop])
+            for kind, _, _, start, stop in matcher.get_opcodes()
+            if kind in ("insert", "replace")
+        ],
+    )
+
+
+def _mark(text: str, spans: list[tuple[int, int]]) -> str:
+    parts, done = [], 0
+    for start, stop in spans:
+        parts.append(escape(text[done:start]))
+        if text[start:stop].strip():
+            parts.append(f"<mark>{escape(text[start:stop])}</mark>")
+        else:
+            parts.append(escape(text[start:stop]))
+        done = stop
+    return "".join(parts) + escape(text[done:])

@@ -1,0 +1,99 @@
+"""A run folder, read for its report: whatever is there, and nothing is required but one file.
+
+A run may still be going, or have ended in the middle of a line. A line that cannot be read is
+counted and left out; a `run.json` that cannot be read is refused, because it names everything else.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import DataError, UsageError
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of a run, as plain values. `unreadable` counts lines that were left out."""
+
+    path: Path
+    run: Record = field(default_factory=dict)
+    train: list[Record] = field(default_factory=list)
+    evaluations: list[Record] = field(default_factory=list)
+    samples: list[Record] = field(default_factory=list)
+    timings: list[Record] = field(default_factory=list)
+    recipe: str = ""
+    checkpoints: tuple[str, ...] = ()
+    unreadable: int = 0
+
+    @property
+    def references(self) -> Record:
+        return table(self.run.get("references"))
+
+
+def read(folder: Path) -> RunFolder:
+    """Everything in `folder` that a report can tell.
+
+    Raises:
+        UsageError: there is no such folder, or neither `run.json` nor `metrics.jsonl` is in it.
+        DataError: `run.json` is not a JSON object.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UsageError("there is no such run folder", where=folder, do="look in runs/")
+    metrics_file, run_file = folder / "metrics.jsonl", folder / "run.json"
+    if not metrics_file.is_file() and not run_file.is_file():
+        raise UsageError(
+            "this is not a run folder", where=folder, found="neither run.json nor metrics.jsonl"
+        )
+    metrics, lost = _lines(metrics_file)
+    timings, lost_timings = _lines(folder / "timings.jsonl")
+    recipe_file = folder / "recipe.toml"
+    return RunFolder(
+        path=folder,
+        run=_run(run_file) if run_file.is_file() else {},
+        train=[r for r in metrics if r.get("kind") == "train"],
+        evaluations=[r for r in metrics if r.get("kind") == "evaluation"],
+        samples=[r for r in metrics if r.get("kind") == "sample"],
+        timings=timings,
+        recipe=recipe_file.read_text("utf-8", "replace") if recipe_file.is_file() else "",
+        checkpoints=tuple(sorted(p.name for p in folder.glob("checkpoints/step-*") if p.is_dir())),
+        unreadable=lost + lost_timings,
+    )
+
+
+def table(value: object) -> Record:
+    """`value` where it is a table, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def _run(path: Path) -> Record:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except ValueError as error:  # also text that is not UTF-8
+        raise DataError("run.json cannot be read", where=path, found=error) from error
+    if not isinstance(value, dict):
+        raise DataError("run.json is not an object", where=path, found=type(value).__name__)
+    return value
+
+
+def _lines(path: Path) -> tuple[list[Record], int]:
+    """The objects of a JSON-lines file, and how many lines were none."""
+    records: list[Record] = []
+    lost = 0
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    value = json.loads(line)
+                except (ValueError, RecursionError):
+                    value = None
+                if isinstance(value, dict):
+                    records.append(value)
+                elif line.strip():
+                    lost += 1
+    return records, lost

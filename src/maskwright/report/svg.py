@@ -1,0 +1,67 @@
+"""The few pieces of SVG that curves and pictures are made of.
+
+Colours are classes, not values, so one style sheet serves light and dark pages; `STYLE` goes into a
+picture that stands alone. Everything that comes from outside passes `escape`.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+
+from maskwright.errors import shorten
+
+# The same names stand in page.css.
+STYLE = """
+:root{--ink:#1d2733;--soft:#66717d;--faint:#d9dee4;--wash:#eef1f4;--paper:#ffffff;
+--one:#2563c9;--two:#c9570f;--three:#12805c}
+@media (prefers-color-scheme:dark){
+:root{--ink:#e4e9ef;--soft:#9aa6b2;--faint:#3a444f;--wash:#252d36;--paper:#161b21;
+--one:#7fb0ff;--two:#ffab66;--three:#5fd0a4}}
+text{fill:var(--soft);
+font-family:system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif}
+""".replace("\n", "")
+
+
+def escape(value: object) -> str:
+    """Any value as text that is safe between tags and inside quotes; control characters shown."""
+    return html.escape(shorten(str(value), 10_000), quote=True)
+
+
+def place(value: float) -> str:
+    """A coordinate with at most one decimal."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def text(
+    x: float, y: float, words: object, *, size: float = 12, anchor: str = "start", css: str = "soft"
+) -> str:
+    """One line of text; `css` is a class of page.css: soft, ink, one, two, three."""
+    return (
+        f'<text x="{place(x)}" y="{place(y)}" font-size="{size:g}" text-anchor="{anchor}"'
+        f' class="{css}">{escape(words)}</text>'
+    )
+
+
+def path(points: list[tuple[float, float]], css: str) -> str:
+    """A line through `points`, broken wherever a coordinate is no finite number."""
+    steps, down = [], False
+    for x, y in points:
+        if not (math.isfinite(x) and math.isfinite(y)):
+            down = False
+            continue
+        steps.append(f"{'L' if down else 'M'}{place(x)} {place(y)}")
+        down = True
+    return f'<path d="{"".join(steps)}" class="{css}"/>' if steps else ""
+
+
+def ticks(low: float, high: float, count: int) -> list[float]:
+    """About `count` round numbers from `low` to `high`: steps of 1, 2 or 5 times a power of ten."""
+    if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
+        return [low] if math.isfinite(low) else []
+    rough = (high - low) / max(1, count)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [i * step for i in range(first, last + 1)]
