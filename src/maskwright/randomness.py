@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ Keys = np.uint64 | NDArray[np.uint64]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 STRIDE = np.uint64(0xD1342543DE82EF95)
 FEISTEL_ROUNDS = 8
-SMALL = 64  # a Feistel network on so few bits is uneven: small sets are ranked by drawn numbers
+SMALL = 64  # a network on so few places is uneven: small sets are ranked by drawn numbers
 
 
 def key(purpose: str, *counters: int | NDArray[np.integer]) -> Keys:
@@ -110,7 +111,7 @@ def permute(key: Keys, size: int, index: int | NDArray[np.integer]) -> NDArray[n
         return np.asarray((draws < own).sum(axis=1), np.int64).reshape(shape)
     places = _feistel(keys, places, size)
     outside = np.flatnonzero(places >= size)
-    while outside.size:  # the network shuffles 2**bits numbers: walk on until inside again
+    while outside.size:  # the network shuffles a few numbers more: walk on until inside again
         places[outside] = _feistel(keys[outside], places[outside], size)
         outside = outside[places[outside] >= size]
     return places.astype(np.int64).reshape(shape)
@@ -123,17 +124,20 @@ def torch_seed(key: Keys) -> int:
 
 # ------------------------------------------------------------------------------ the arithmetic
 def _feistel(keys: NDArray[np.uint64], places: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
-    """A shuffle of range(2**bits), 2**bits >= size: each half in turn hides the other."""
-    bits = (size - 1).bit_length()
-    low, high = bits - bits // 2, bits // 2
-    right = places & np.uint64((1 << low) - 1)
-    left = places >> np.uint64(low)
+    """A shuffle of a rectangle of at least `size` places: row and column take turns to move by an
+    amount that the other decides. The rectangle is nearly a square, so few places are outside."""
+    width = math.isqrt(size - 1) + 1
+    height = -(-size // width)
+    moved, fixed = np.divmod(places, np.uint64(width))
+    sides = (np.uint64(height), np.uint64(width))
     for turn in range(FEISTEL_ROUNDS):
-        width = high if turn % 2 == 0 else low
+        side = sides[turn % 2]
         with np.errstate(over="ignore"):
-            hidden = _mix(keys + GOLDEN * np.uint64(turn + 1) + right * STRIDE)
-        left, right = right, left ^ (hidden >> np.uint64(64 - width))
-    return (left << np.uint64(low)) | right
+            drawn = _mix(keys + GOLDEN * np.uint64(turn + 1) + fixed * STRIDE) >> np.uint64(32)
+        moved = moved + (drawn * side >> np.uint64(32))
+        moved = moved - side * (moved >= side)
+        moved, fixed = fixed, moved
+    return moved * np.uint64(width) + fixed
 
 
 def _bits(keys: Keys, count: int) -> NDArray[np.uint64]:
