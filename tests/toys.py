@@ -1,0 +1,69 @@
+"""Small things that tests share: rows in memory, tiny models, a vocabulary."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from maskwright.data.rows import Rows
+from maskwright.families.family import family
+from maskwright.nn.initialise import build
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Vocabulary
+
+VOCABULARY = Vocabulary(size=50, mask=4, special=(0, 1, 2, 3, 4))
+PAD, CLS, SEP = 0, 2, 3
+
+
+class FixedRows:
+    """A row source of random ordinary tokens: two framed documents per row, some padding."""
+
+    def __init__(self, count: int = 64, length: int = 16, *, pairs: bool = False) -> None:
+        generator = np.random.default_rng(count * length)
+        self.length = length
+        self.fingerprint = f"toy-{count}-{length}"
+        self.description = "toy rows"
+        tokens = generator.integers(5, VOCABULARY.size, (count, length))
+        documents = np.ones((count, length), dtype=np.int32)
+        cut = length // 2
+        documents[:, cut:] = 2
+        tokens[:, [0, cut]] = CLS
+        tokens[:, [cut - 1, length - 2]] = SEP
+        tokens[:, -1] = PAD
+        documents[:, -1] = 0
+        positions = np.concatenate([np.arange(cut), np.arange(length - cut)])
+        self.all = Rows(
+            tokens=tokens,
+            positions=np.broadcast_to(positions, tokens.shape).copy(),
+            documents=documents,
+            special=tokens < 5,
+            starts_word=generator.random(tokens.shape) < 0.7,
+            ids=np.arange(count),
+            segments=(documents == 2).astype(np.int64) if pairs else None,
+            pair_label=generator.integers(0, 2, count) if pairs else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def rows(self, indices: np.ndarray, epoch: int) -> Rows:
+        return self.all.take(np.asarray(indices))
+
+
+def bert(architecture: str = "BertForMaskedLM", dropout: float = 0.0, seed: int = 0) -> Transformer:
+    keys = {
+        "vocab_size": VOCABULARY.size, "hidden_size": 16, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 32,
+        "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout,
+        "architectures": [architecture],
+    }  # fmt: skip
+    return build(family("bert").point(keys), torch.Generator().manual_seed(seed))
+
+
+def gpt2(dropout: float = 0.0, seed: int = 0) -> Transformer:
+    keys = {
+        "vocab_size": VOCABULARY.size, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32,
+        "embd_pdrop": dropout, "attn_pdrop": dropout, "resid_pdrop": dropout,
+        "architectures": ["GPT2LMHeadModel"],
+    }  # fmt: skip
+    return build(family("gpt2").point(keys), torch.Generator().manual_seed(seed))
