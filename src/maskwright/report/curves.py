@@ -1,14 +1,15 @@
 """Line plots as SVG: a chart is a value, and `draw` makes its picture.
 
 A long run has more steps than a picture has columns. Its points are gathered into columns; the line
-goes through their means, and a faint band shows from the lowest to the highest, so a spike stays
-visible. Numbers that are not finite break the line. An outlier does not set the scale: the frame
-shows where almost all points lie, and what sticks out is cut at its edge.
+goes through their medians, and a faint band shows from the lowest to the highest, so a spike stays
+visible without bending the line. Numbers that are not finite break the line. An outlier does not
+set the scale: the frame shows where almost all points lie, and what sticks out is cut at its edge.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -65,7 +66,7 @@ class Frame:
     def at(self, x: float, y: float) -> Point:
         across = (x - self.x[0]) / (self.x[1] - self.x[0])
         up = (y - self.y[0]) / (self.y[1] - self.y[0])
-        up = min(1.0, max(0.0, up)) if up == up else up
+        up = min(1.0, max(0.0, up)) if math.isfinite(up) else math.nan
         return (
             self.left + across * (self.right - self.left),
             self.bottom - up * (self.bottom - self.top),
@@ -90,7 +91,7 @@ def draw(chart: Chart) -> str:
 def columns(
     points: Sequence[Point], number: int = COLUMNS
 ) -> list[tuple[float, float, float, float]]:
-    """(x, mean, lowest, highest) of at most `number` equally wide columns of finite `points`."""
+    """(x, median, lowest, highest) of at most `number` equally wide columns of finite `points`."""
     if not points:
         return []
     low, high = min(x for x, _ in points), max(x for x, _ in points)
@@ -102,7 +103,7 @@ def columns(
     for key in sorted(gathered):
         xs = [x for x, _ in gathered[key]]
         ys = [y for _, y in gathered[key]]
-        found.append((math.fsum(xs) / len(xs), math.fsum(ys) / len(ys), min(ys), max(ys)))
+        found.append((math.fsum(xs) / len(xs), statistics.median(ys), min(ys), max(ys)))
     return found
 
 
@@ -118,26 +119,26 @@ def _frame(chart: Chart) -> Frame:
     low = 0.0 if chart.from_zero and low >= 0 else low
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low = low if chart.from_zero else low - room
-    left, right = xs[0] if xs[0] > 0.2 * xs[-1] else 0.0, xs[-1]
     return Frame(
         left=52,
         top=46,
         right=chart.width - 14,
         bottom=chart.height - 36,
-        x=(left, right if right > left else left + 1.0),
+        x=(0.0, xs[-1] if xs[-1] > 0 else 1.0),
         y=(low, high + room),
     )
 
 
 def _grid(chart: Chart, frame: Frame) -> str:
     parts = [text(0, 14, chart.title, size=14, css="ink title")]
-    for value in ticks(*frame.y, 5 if chart.height >= 260 else 4):
+    values = ticks(*frame.y, 5 if chart.height >= 260 else 4)
+    for value, words in zip(values, _labels(values, chart.say), strict=True):
         _, y = frame.at(0, value)
         parts.append(
             f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
             f' y2="{place(y)}" class="grid"/>'
         )
-        parts.append(text(frame.left - 8, y + 4, chart.say(value), size=11, anchor="end"))
+        parts.append(text(frame.left - 8, y + 4, words, size=11, anchor="end"))
     marks = ticks(*frame.x, 6 if chart.width >= 600 else 3)
     for value in marks:
         x, _ = frame.at(value, frame.y[0])
@@ -147,10 +148,18 @@ def _grid(chart: Chart, frame: Frame) -> str:
     return "".join(parts)
 
 
+def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
+    """The values in words, without the zeros that all of them end in: 4, 5, 6 and not 4.00."""
+    words = [say(value) for value in values]
+    while words and all("." in w and w[-1] in ".0" for w in words):
+        words = [w[:-1] for w in words]
+    return words
+
+
 def _references(chart: Chart, frame: Frame) -> str:
     """Dashed lines, each named at its right end; a name that would touch the next goes below."""
     known = sorted((y, name) for name, y in chart.references if math.isfinite(y))
-    parts, above = [], math.inf
+    parts, above = [], -math.inf
     for value, name in reversed(known):
         _, y = frame.at(frame.x[0], value)
         parts.append(
@@ -167,10 +176,12 @@ def _references(chart: Chart, frame: Frame) -> str:
 def _series(line: Line, frame: Frame, chart: Chart) -> str:
     if line.band and len(line.finite) > 1:
         gathered = columns(line.finite)
+        middle = path([frame.at(x, y) for x, y in _smooth(gathered)], f"{line.css} line")
+        if len(line.finite) <= COLUMNS:
+            return path([frame.at(x, y) for x, y in line.points], f"{line.css} raw") + middle
         edge = [frame.at(x, high) for x, _, _, high in gathered]
         edge += [frame.at(x, low) for x, _, low, _ in reversed(gathered)]
         corners = " ".join(f"{place(x)},{place(y)}" for x, y in edge)
-        middle = path([frame.at(x, y) for x, y in _smooth(gathered)], f"{line.css} line")
         return f'<polygon points="{corners}" class="{line.css} band"/>{middle}'
     drawn = [frame.at(x, y) for x, y in line.points]
     parts = [path(drawn, f"{line.css} line")]
@@ -186,12 +197,15 @@ def _series(line: Line, frame: Frame, chart: Chart) -> str:
 
 
 def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
-    """Means of columns, each averaged with its nearest neighbours: two of a hundred to a side."""
+    """Medians of columns, each averaged with its nearest neighbours: two of a hundred to a side.
+
+    The steep beginning is left as it is; the end leans on what came before.
+    """
     side = len(gathered) // 50
     smooth = []
     for i, (x, _, _, _) in enumerate(gathered):
-        reach = min(side, i, len(gathered) - 1 - i)
-        near = [mean for _, mean, _, _ in gathered[i - reach : i + reach + 1]]
+        after = min(side, i)
+        near = [middle for _, middle, _, _ in gathered[max(0, i - side) : i + after + 1]]
         smooth.append((x, math.fsum(near) / len(near)))
     return smooth
 
@@ -202,7 +216,7 @@ def _legend(chart: Chart) -> str:
     for line in chart.lines:
         if not line.finite:
             continue
-        last = columns(line.finite)[-1][1] if line.band else line.finite[-1][1]
+        last = _smooth(columns(line.finite))[-1][1] if line.band else line.finite[-1][1]
         words = f"{line.name} {chart.say(last)}" if line.name else chart.say(last)
         parts.append(f'<circle cx="{place(x + 4)}" cy="29" r="4" class="{line.css} dot"/>')
         parts.append(text(x + 13, 33, words, size=12, css="ink"))

@@ -16,12 +16,19 @@ COMPARED = 3000  # longer texts are shown without marks
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]")
 
 
-def block(text: str) -> str:
+def lines(text: str) -> str:
     """Several lines as they stand; control characters other than tab and newline are shown."""
-    shown = "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    return html.escape(
+        "".join(
+            c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "replace").decode()
+            for c in text
+        )
     )
-    return f"<pre>{html.escape(shown)}</pre>"
+
+
+def block(text: str) -> str:
+    """`lines` in a box, in letters of equal width."""
+    return f"<pre>{lines(text)}</pre>"
 
 
 def facts(value: object, depth: int = 0) -> str:
@@ -81,7 +88,7 @@ def marked(prompt: str, written: str) -> str:
     if written.startswith(prompt):
         return _mark(written, [(len(prompt), len(written))])
     if len(prompt) + len(written) > COMPARED:
-        return escape(written)
+        return lines(written)
     before, after = _PIECES.findall(prompt), _PIECES.findall(written)
     matcher = difflib.SequenceMatcher(
         None, [p.lower() for p in before], [p.lower() for p in after], autojunk=False
@@ -102,10 +109,9 @@ def marked(prompt: str, written: str) -> str:
 def _mark(text: str, spans: list[tuple[int, int]]) -> str:
     parts, done = [], 0
     for start, stop in spans:
-        parts.append(escape(text[done:start]))
-        if text[start:stop].strip():
-            parts.append(f"<mark>{escape(text[start:stop])}</mark>")
-        else:
-            parts.append(escape(text[start:stop]))
+        start += len(text[start:stop]) - len(text[start:stop].lstrip())
+        parts.append(lines(text[done:start]))
+        if start < stop:
+            parts.append(f"<mark>{lines(text[start:stop])}</mark>")
         done = stop
-    return "".join(parts) + escape(text[done:])
+    return "".join(parts) + lines(text[done:])

@@ -115,7 +115,7 @@ def _summary(folder: RunFolder) -> Iterator[str]:
     took = f" in {duration(seconds)}" if math.isfinite(seconds) else ""
     yield f"{model}, trained for {' on '.join(done)}{took}." if done else f"{model}; no step yet."
     if run.get("note"):
-        yield escape(run["note"])
+        yield f'<span class="soft">{escape(run["note"])}</span>'
     loss = _held_out_loss(folder)
     words = standing(loss, folder.references, _share(folder))
     if words:
@@ -144,14 +144,21 @@ def _tiles(folder: RunFolder) -> str:
         (percent(top1), f"predicted right{beside}"),
         (figure(number(last, "bits_per_byte"), 2), "bits per byte"),
         (count(speeds[len(speeds) // 2]) if speeds else "–", "tokens per second"),
-        (duration(_seconds(folder)), "of training"),
+        (_took(_seconds(folder)), "of training"),
     ]
     items = "".join(
-        f"<li><b>{escape(value)}</b><span>{escape(what)}</span></li>"
+        f"<li><b>{escape(value)}</b><span>{escape(what).replace(' %', '&nbsp;%')}</span></li>"
         for value, what in tiles
         if value != "–"
     )
     return f'<ul class="tiles">{items}</ul>' if items else ""
+
+
+def _took(seconds: float) -> str:
+    """One number and its unit: 48 s, 3.6 min, 2.1 h."""
+    if not seconds >= 100:
+        return duration(seconds)
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _seconds(folder: RunFolder) -> float:

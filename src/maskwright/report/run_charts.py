@@ -112,7 +112,7 @@ def _single(
 ) -> Chart:
     return Chart(
         title=title,
-        lines=(Line("", points, band=band),),
+        lines=(Line("last", points, band=band),),
         across=axis.name,
         say=say,
         from_zero=True,

@@ -1,0 +1,128 @@
+"""Charts as SVG: what is drawn, where, and what a hostile or odd series does."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.report.curves import COLUMNS, Chart, Line, columns, draw
+from maskwright.report.svg import place, ticks
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(chart: Chart) -> ElementTree.Element:
+    return ElementTree.fromstring(draw(chart))
+
+
+def coordinates(data: str) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", data)]
+
+
+def test_a_rising_series_rises_within_the_frame() -> None:
+    root = parsed(Chart("rise", [Line("a", [(0, 1.0), (50, 2.0), (100, 3.0)])]))
+    points = coordinates(root.find(f"{SVG}path").attrib["d"])
+    xs, ys = zip(*points, strict=True)
+    assert list(xs) == sorted(xs)
+    assert list(ys) == sorted(ys, reverse=True)
+    assert all(0 < x < 760 and 0 < y < 300 for x, y in points)
+
+
+def test_reference_lines_stand_where_they_belong() -> None:
+    chart = Chart("loss", [Line("a", [(0, 7.0), (9, 3.0)])], [("high", 6.0), ("low", 4.0)])
+    root = parsed(chart)
+    dashed = [
+        float(e.attrib["y1"]) for e in root.iter(f"{SVG}line") if "reference" in e.get("class")
+    ]
+    assert len(dashed) == 2
+    words = " ".join(e.text or "" for e in root.iter(f"{SVG}text"))
+    assert "high 6" in words
+    assert "low 4" in words
+    top, bottom = sorted(dashed)
+    start, end = coordinates(root.find(f"{SVG}path").attrib["d"])
+    assert start[1] < top < bottom < end[1]
+
+
+def test_what_is_not_finite_breaks_the_line() -> None:
+    points = [(0, 1.0), (1, math.nan), (2, 2.0), (3, math.inf), (4, 1.5)]
+    data = parsed(Chart("gaps", [Line("a", points)])).find(f"{SVG}path").attrib["d"]
+    assert data.count("M") == 3
+    assert "nan" not in draw(Chart("gaps", [Line("a", points)])).lower()
+
+
+@pytest.mark.parametrize("points", [[], [(0, math.nan)], [(math.nan, 1.0)]])
+def test_a_chart_without_a_point_is_nothing(points: list[tuple[float, float]]) -> None:
+    assert draw(Chart("empty", [Line("a", points)])) == ""
+
+
+def test_one_point_is_a_dot() -> None:
+    root = parsed(Chart("one", [Line("a", [(5, 2.0)])]))
+    assert [e.get("class") for e in root.iter(f"{SVG}circle")].count(
+        "one dot"
+    ) == 2  # and the legend
+
+
+def test_a_spike_does_not_set_the_scale_and_stays_visible() -> None:
+    points = [(float(i), 1e6 if i == 700 else 1.0 + i % 2) for i in range(2000)]
+    root = parsed(Chart("spike", [Line("a", points, band=True)]))
+    labels = [e.text for e in root.iter(f"{SVG}text")]
+    assert not any("M" in (label or "") and label != "M" for label in labels[1:4])
+    corners = root.find(f"{SVG}polygon").attrib["points"].split()
+    ys = [float(c.split(",")[1]) for c in corners]
+    assert min(ys) == 46.0  # the top edge of the frame
+
+
+def test_a_long_series_has_few_columns_with_all_extremes() -> None:
+    points = [(float(i), float(i % 7)) for i in range(10_000)]
+    found = columns(points)
+    assert len(found) == COLUMNS
+    assert all((low, high) == (0.0, 6.0) for _, _, low, high in found)
+    assert all(low <= middle <= high for _, middle, low, high in found)
+
+
+def test_names_are_escaped() -> None:
+    hostile = '<script>alert("x")</script>\x1b'
+    text = draw(Chart(hostile, [Line(hostile, [(0, 1.0), (1, 2.0)])], [(hostile, 1.5)]))
+    ElementTree.fromstring(text)
+    assert "<script" not in text
+    assert "\x1b" not in text
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e12), st.floats(allow_nan=True, allow_infinity=True)), max_size=30
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+def test_any_numbers_make_a_picture(
+    points: list[tuple[float, float]], band: bool, from_zero: bool
+) -> None:
+    text = draw(Chart("any", [Line("a", points, band=band)], from_zero=from_zero))
+    if text:
+        ElementTree.fromstring(text)
+        for bad in ('"nan', '"inf', " nan", " inf", "Mnan", "Minf"):
+            assert bad not in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "wanted"),
+    [
+        (0.0, 10.0, [0, 2, 4, 6, 8, 10]),
+        (3.9, 7.7, [4, 5, 6, 7]),
+        (0.0, 0.001, [0, 0.0002, 0.0004, 0.0006, 0.0008, 0.001]),
+        (-5.0, 5.0, [-4, -2, 0, 2, 4]),
+        (2.0, 2.0, [2.0]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, wanted: list[float]) -> None:
+    assert ticks(low, high, 5) == pytest.approx(wanted)
+
+
+def test_coordinates_are_short() -> None:
+    assert [place(v) for v in (1.0, 1.26, -0.04)] == ["1", "1.3", "-0"]

@@ -1,0 +1,82 @@
+"""Plain values as HTML, escaped whatever they hold."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.report import markup
+
+TAGS = re.compile(r"</?(?:mark|dl|dt|dd|ul|li|details|summary|code|pre)(?: title=\"[0-9a-f]*\")?>")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "wanted"),
+    [
+        ("Return the", "Return the value.", "Return the <mark>value.</mark>"),
+        ("a [MASK] file", "a new file", "a <mark>new</mark> file"),
+        ("a [MASK].", "a file.", "a <mark>file</mark>."),
+        ("[MASK] and [MASK]", "one and two", "<mark>one</mark> and <mark>two</mark>"),
+        ("The [MASK]", "the file", "the <mark>file</mark>"),
+        ("", "from nothing", "<mark>from nothing</mark>"),
+        ("same", "same", "same"),
+        ("a", "a\nb", "a\n<mark>b</mark>"),
+    ],
+)
+def test_what_the_model_added_is_marked(prompt: str, text: str, wanted: str) -> None:
+    assert markup.marked(prompt, text) == wanted
+
+
+def test_long_texts_are_not_compared() -> None:
+    assert "<mark>" not in markup.marked("x " * 2000, "y " * 2000)
+
+
+def test_nested_facts() -> None:
+    text = markup.facts(
+        {"bytes": 5131000, "ok": True, "none": None, "list": ["a", 1], "in": {"x": 2.5}}
+    )
+    assert "<dt>bytes</dt><dd>5,131,000</dd>" in text
+    assert "<dd>yes</dd>" in text
+    assert "<dd>–</dd>" in text
+    assert "<dd>a, 1</dd>" in text
+    assert "<dd><dl><dt>x</dt><dd>2.5</dd></dl></dd>" in text
+
+
+def test_many_entries_are_folded_and_hashes_shortened() -> None:
+    text = markup.facts({"files": [f"f{i}" for i in range(50)], "hash": "ab" * 32})
+    assert "<details><summary>50 entries</summary>" in text
+    assert f'<code title="{"ab" * 32}">abababababababab…</code>' in text
+
+
+def test_endless_nesting_ends() -> None:
+    value: object = "deep"
+    for _ in range(500):
+        value = {"in": value}
+    assert markup.facts(value).count("<dl>") == markup.DEEP
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(anything)
+def test_no_value_becomes_markup(value: object) -> None:
+    left = TAGS.sub("", markup.facts(value))
+    assert "<" not in left
+    assert ">" not in left
+    assert all(c.isprintable() for c in left)
+
+
+@given(st.text(), st.text())
+def test_no_sample_becomes_markup(prompt: str, text: str) -> None:
+    shown = markup.marked(prompt, text)
+    left = TAGS.sub("", shown)
+    assert "<" not in left
+    assert all(c.isprintable() or c in "\n\t" for c in left)
+    left.encode("utf-8")

@@ -1,0 +1,221 @@
+"""The page of a run: complete, closed to the world, and honest about what is missing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.errors import StorageError
+from maskwright.report.page import write_report
+from report.runs import RUN, evaluation, sample, train, whole_run, write_run
+
+HOSTILE = '</pre></style><script>alert(1)</script><img src=x onerror="a()">\x1b[2J\u202e\ud800'
+
+
+class Outline(HTMLParser):
+    """Checks that every tag is closed, and keeps tags, attributes and headings."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.headings: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+def written(folder: Path) -> str:
+    path = write_report(folder)
+    assert path == folder / "report.html"
+    return path.read_text(encoding="utf-8")
+
+
+def plain(page: str) -> str:
+    """What a reader reads."""
+    body = page.split("</style>", 1)[1]
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_a_whole_run_has_every_section(tmp_path: Path) -> None:
+    page = written(write_run(tmp_path / "run"))
+    outline = Outline(page)
+    assert outline.headings == [
+        "Curves",
+        "Held-out text",
+        "What the model writes",
+        "How to go on",
+        "The text it was trained on",
+        "The machine",
+        "The recipe",
+    ]
+    text = plain(page)
+    assert "A model of 665 k parameters" in text
+    assert "trained for 40 steps on 40 k tokens in 4 s" in text
+    assert "below the unigram line by 2.0 nats" in text
+    assert "this model 4.080 (59.1) 29.4 % 55.8 %" in text
+    assert "unigram 6.120 (454.9) 6.3 % –" in text
+    assert "8,415" in text
+    assert "a <mark>new</mark> file" in page
+    assert f"maskwright fill-mask {tmp_path}/run 'a [MASK] file'" in text
+    titles = [e for e in re.findall(r"<text[^>]*ink title[^>]*>([^<]+)", page)]
+    assert titles == [
+        "Loss, nats per predicted token",
+        "Held-out tokens predicted right",
+        "Learning rate",
+        "Gradient norm",
+        "Tokens per second",
+    ]
+
+
+def test_the_page_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
+    page = written(write_run(tmp_path / "run"))
+    outline = Outline(page)
+    for tag, attributes in outline.tags:
+        assert tag not in {"script", "link", "img", "iframe", "object", "form", "base"}
+        assert not {"src", "href", "style", "srcset", "action"}.intersection(attributes)
+        assert not [name for name in attributes if name.startswith("on")]
+    policy = next(
+        a["content"] for t, a in outline.tags if a.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    style = page.split("<style>", 1)[1].split("</style>", 1)[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in policy
+    assert page.count("<style>") == 1
+    addresses = [a for a in re.findall(r"\w+://[^\s\"']+", page) if "www.w3.org/2000/svg" not in a]
+    assert addresses == []
+
+
+def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    run: dict[str, Any] = RUN | {
+        "recipe": HOSTILE,
+        "note": HOSTILE,
+        "objective": HOSTILE,
+        "corpus": {HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]},
+        "machine": HOSTILE,
+        "references": RUN["references"] | {f"{HOSTILE}_loss": 5.0},
+    }
+    metrics = [*whole_run(), sample(40, HOSTILE, HOSTILE + " and on")]
+    metrics.append(train(41, 3.0, parts={HOSTILE: 3.0}))
+    recipe = HOSTILE.replace("\ud800", "")
+    page = written(write_run(tmp_path / "run", run=run, metrics=metrics, recipe=recipe))
+    clean = Outline(written(write_run(tmp_path / "clean")))
+    assert {t for t, _ in Outline(page).tags} <= {t for t, _ in clean.tags} | {"ul", "li"}
+    assert all(c.isprintable() or c in "\n\t" for c in page)
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_only_what_is_there_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"kind": "train", "step": 3, "loss": 5.5}))
+    page = written(tmp_path)
+    assert Outline(page).headings == ["Curves"]
+    assert "trained for 3 steps." in plain(page)
+    assert "over steps" in page
+
+
+def test_a_run_before_its_first_step(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"recipe": "tiny", "references": null, "corpus": null}')
+    page = written(tmp_path)
+    assert Outline(page).headings == []
+    assert "no step yet" in plain(page)
+
+
+def test_records_of_the_wrong_shape_do_no_harm(tmp_path: Path) -> None:
+    metrics: list[dict[str, Any]] = [
+        {"kind": "train"},
+        {"kind": "train", "step": "one", "loss": "low", "parts": 7, "tokens": None},
+        {"kind": "train", "step": 2, "loss": 1e400, "parts": {"pair": "x"}, "learning_rate": None},
+        {"kind": "evaluation", "step": None, "loss": [], "top1": {}},
+        {"kind": "sample", "prompt": None, "text": 5},
+        {"kind": 3},
+    ]
+    page = written(
+        write_run(tmp_path / "run", metrics=metrics, run={"references": 5, "steps": "x"})
+    )
+    Outline(page)
+
+
+def test_a_loss_that_is_no_number_is_told(tmp_path: Path) -> None:
+    metrics = [train(1, 7.0), train(2, float("nan")), train(3, 6.0)]
+    page = written(write_run(tmp_path / "run", metrics=metrics))
+    assert "The loss was not a number at step 2." in plain(page)
+    assert "nan" not in re.sub(r"<style>.*</style>", "", page, flags=re.S).lower()
+    clean = written(write_run(tmp_path / "clean"))
+    assert "not a number" not in plain(clean)
+
+
+def test_unreadable_lines_are_told(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"kind":')
+    assert "1 line of the run's records could not be read." in plain(written(folder))
+
+
+def test_a_causal_model_is_asked_to_go_on_and_bits_are_shown(tmp_path: Path) -> None:
+    metrics = [train(1, 5.0), evaluation(1, 5.0, bits_per_byte=1.226), sample(1, "It's", "It's so")]
+    folder = write_run(tmp_path / "run", metrics=metrics, run=RUN | {"objective": "causal"})
+    text = plain(written(folder))
+    assert f"""maskwright generate {folder} 'It'"'"'s'""" in text
+    assert "AutoModelForCausalLM" in text
+    assert "1.23 bits per byte" in text
+
+
+def test_many_samples_are_thinned_but_keep_the_first_and_the_last(tmp_path: Path) -> None:
+    metrics = [sample(step, "a", f"a {step}") for step in range(10, 1010, 10)]
+    metrics += [sample(5, f"prompt {i}", "x") for i in range(20)]
+    text = plain(written(write_run(tmp_path / "run", metrics=metrics)))
+    assert "step 10 a 10" in text
+    assert "step 1000 a 1000" in text
+    assert text.count("step 5 ") == 5
+    assert "15 more prompts are in metrics.jsonl" in text
+
+
+def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    assert written(folder) == written(folder)
+    assert sorted(p.name for p in folder.iterdir() if p.name.startswith(".")) == []
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_run(tmp_path / "run")
+    before = written(folder)
+
+    def broken(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(StorageError):
+        write_report(folder)
+    assert (folder / "report.html").read_text(encoding="utf-8") == before
+    assert not (folder / ".tmp-report.html").exists()
