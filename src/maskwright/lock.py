@@ -8,6 +8,7 @@ dead process is recognised by the boot id and the process's start time, and take
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -52,7 +53,8 @@ class Lock:
     def release(self) -> None:
         if self._claimed:
             self._claimed = False
-            os.unlink(self._claim)
+            with contextlib.suppress(FileNotFoundError):  # the folder may be gone by now
+                os.unlink(self._claim)
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -128,7 +128,7 @@ def _feistel(keys: NDArray[np.uint64], places: NDArray[np.uint64], size: int) ->
     amount that the other decides. The rectangle is nearly a square, so few places are outside."""
     width = math.isqrt(size - 1) + 1
     height = -(-size // width)
-    moved, fixed = np.divmod(places, np.uint64(width))
+    moved, fixed = places // np.uint64(width), places % np.uint64(width)
     sides = (np.uint64(height), np.uint64(width))
     for turn in range(FEISTEL_ROUNDS):
         side = sides[turn % 2]

@@ -1,0 +1,178 @@
+"""Rows for next-sentence prediction, after BERT (Devlin et al. 2018, section 3.1 and appendix A.2).
+
+    [CLS] A A A A [SEP] B B B [SEP] pad
+      0   0 0 0 0   0   1 1 1   1    0     segments
+
+Every document is divided once into chunks of whole sentences, each just long enough for a row;
+one chunk in ten gets a random shorter goal. A row is a chunk: its first sentences, up to a random
+cut, are A. For half of the rows B is the rest of the chunk (label 0); for the others it starts at a
+random sentence of another document (label 1), as it must where a chunk has only one sentence. What
+is too long loses tokens at a random end, the longer part first.
+
+The cut, the coin and B are drawn anew in every epoch. One thing differs from BERT's own script,
+which re-reads the rest of a chunk whose B came from elsewhere: here the division is the same in all
+epochs, so that a row is a function of its number, and that rest waits for another coin.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.config import fingerprint
+from maskwright.data.rows import Rows, check_indices, spread
+from maskwright.data.store import TokenStore
+from maskwright.errors import DataError, IncompatibleError
+from maskwright.randomness import integers, key, uniforms
+
+FRAME = 3
+
+
+class SentencePairs:
+    """Pairs of sentence runs from `store`, in rows of `length` tokens.
+
+    Args:
+        short_fraction: the share of chunks with a shorter goal.
+
+    Raises:
+        IncompatibleError: the tokenizer has no classify or separator token, the store no sentences.
+        DataError: a single document, which has no other to take a second part from.
+    """
+
+    def __init__(
+        self, store: TokenStore, length: int, *, seed: int = 0, short_fraction: float = 0.1
+    ) -> None:
+        self.store, self.length = store, length
+        self._seed, self._room = seed, length - FRAME
+        self._check()
+        self._pad = store.special.get("pad", 0)
+        self._bounds = np.append(store.sentences, store.num_tokens)
+        # Document d owns the sentences _firsts[d] … _firsts[d + 1] - 1.
+        self._firsts = np.searchsorted(store.sentences, store.offsets)
+        self._first, self._stop, self._owner, self._goal = self._divide(short_fraction)
+        self.fingerprint = fingerprint(
+            ["pairs", 1, store.fingerprint, length, seed, short_fraction]
+        )
+        self.description = (
+            f"{len(self):,} sentence pairs of {length} from {store.num_documents:,} documents"
+        )
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
+        """Rows of exactly `length` tokens, with `segments` and `pair_label`."""
+        numbers = check_indices(indices, len(self), self.description)
+        (a_start, a_length), (b_start, b_length), label = self._draw(numbers, epoch)
+        shape = (len(numbers), self.length)
+        begins = np.arange(len(numbers)) * self.length
+        b_begins = begins + 2 + a_length
+        parts = ((a_start, a_length, begins + 1), (b_start, b_length, b_begins))
+        tokens = np.full(shape, self._pad, dtype=np.int64)
+        special = np.ones(shape, dtype=bool)
+        for starts, lengths, places in parts:
+            step = spread(lengths)
+            place = np.repeat(places, lengths) + step
+            tokens.reshape(-1)[place] = self.store.tokens[np.repeat(starts, lengths) + step]
+            special.reshape(-1)[place] = False
+        tokens[:, 0] = self.store.special["classify"]
+        tokens.reshape(-1)[b_begins - 1] = self.store.special["separator"]
+        tokens.reshape(-1)[b_begins + b_length] = self.store.special["separator"]
+        column = np.arange(self.length)
+        stop = (FRAME + a_length + b_length)[:, None]
+        second = (column >= 2 + a_length[:, None]) & (column < stop)
+        return Rows(
+            tokens=tokens,
+            positions=np.where(column < stop, column, 0),
+            documents=(column < stop).astype(np.int32),
+            special=special,
+            starts_word=self.store.starts_word[tokens] & ~special,
+            segments=second.astype(np.int64),
+            ids=numbers,
+            pair_label=label.astype(np.int64),
+        )
+
+    def _draw(
+        self, numbers: NDArray[np.int64], epoch: int
+    ) -> tuple[_Ranges, _Ranges, NDArray[np.bool_]]:
+        """(starts, lengths) of A and of B, and whether B comes from elsewhere, for each row."""
+        draws = uniforms(key("pair", self._seed, epoch, numbers), 6)
+        first, stop, owner = self._first[numbers], self._stop[numbers], self._owner[numbers]
+        cut = first + 1 + (draws[:, 0] * np.maximum(1, stop - first - 1)).astype(np.int64)
+        foreign = (draws[:, 1] < 0.5) | (stop - first == 1)
+        a_start = self._bounds[first]
+        a_length = self._bounds[cut] - a_start
+
+        other = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
+        other += other >= owner
+        low, high = self._firsts[other], self._firsts[other + 1]
+        begin = low + (draws[:, 3] * (high - low)).astype(np.int64)
+        goal = self._bounds[begin] + np.maximum(1, self._goal[numbers] - a_length)
+        end = np.minimum(np.searchsorted(self._bounds, goal), high)
+        b_first, b_stop = np.where(foreign, begin, cut), np.where(foreign, end, stop)
+        b_start = self._bounds[b_first]
+        b_length = self._bounds[b_stop] - b_start
+
+        kept_a, kept_b = trim(a_length, b_length, self._room)
+        a_start = a_start + (draws[:, 4] * (a_length - kept_a + 1)).astype(np.int64)
+        b_start = b_start + (draws[:, 5] * (b_length - kept_b + 1)).astype(np.int64)
+        return (a_start, kept_a), (b_start, kept_b), foreign
+
+    def _divide(self, short_fraction: float) -> tuple[NDArray[np.int64], ...]:
+        """Chunks in order: first sentence, the one after the last, document, goal in tokens.
+
+        All documents advance together, one chunk per turn.
+        """
+        documents = np.arange(self.store.num_documents)
+        at, last = self._firsts[:-1].copy(), self._firsts[1:]
+        found: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 4]
+        turn = 0
+        while len(documents):
+            keys = key("crop", self._seed, documents, turn)
+            short = uniforms(keys, 1)[:, 0] < short_fraction
+            length = 2 + integers(key("crop", self._seed, documents, turn, 1), 1, self._room - 1)
+            goal = np.where(short, length[:, 0], self._room)
+            stop = np.searchsorted(self._bounds, self._bounds[at] + goal)
+            stop = np.minimum(stop, last[documents])
+            found.append((at, stop, documents, goal))
+            on = stop < last[documents]
+            documents, at = documents[on], stop[on]
+            turn += 1
+        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return tuple(column[order] for column in columns)
+
+    def _check(self) -> None:
+        store = self.store
+        missing = {"classify", "separator"} - set(store.special)
+        if missing:
+            raise IncompatibleError("sentence pairs need tokens the tokenizer does not have",
+                                    where=store.path, found=sorted(store.special),
+                                    wanted=sorted(missing))  # fmt: skip
+        if self._room < 4:
+            raise IncompatibleError("a row has no room for two sentences", wanted="7 or more",
+                                    found=f"length {self.length}")  # fmt: skip
+        if store.num_tokens and not len(store.sentences):
+            raise IncompatibleError("the store does not say where sentences start",
+                                    where=store.path,
+                                    do="make it again with sentences")  # fmt: skip
+        if store.num_documents == 1:
+            raise DataError("sentence pairs need at least two documents", where=store.path,
+                            found="1 document", do="give more documents, or split the text"
+                            " (corpus.form)")  # fmt: skip
+
+
+_Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def trim(
+    first: NDArray[np.int64], second: NDArray[np.int64], room: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What is left of two lengths when the longer gives up tokens, one by one, until both fit.
+
+    At equal lengths the second gives, as in BERT's script.
+    """
+    more, less = -(-room // 2), room // 2
+    kept_first = np.minimum(first, np.maximum(more, room - second))
+    kept_second = np.minimum(second, np.maximum(less, room - first))
+    return kept_first, kept_second

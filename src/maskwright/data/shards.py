@@ -1,0 +1,88 @@
+"""A stream of documents in parts of bounded size: shards, and blocks to encode at once.
+
+A shard is what is committed, and skipped when a build goes on; a block is what is handed to the
+tokenizer at a time. Where either ends depends on the text alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.corpus.document import Document
+
+SHARD_BYTES = 16 << 20
+BLOCK_CHARACTERS = 1 << 20  # encoded at once: bounds the ids that exist as Python numbers
+
+
+@dataclass
+class Shard:
+    """Some consecutive documents, and the hash of their text."""
+
+    number: int
+    texts: list[str]
+    bytes: list[int]
+    input: str
+
+
+def shards(documents: Iterable[Document]) -> Iterator[Shard]:
+    """Consecutive documents, closed as soon as they have SHARD_BYTES of text."""
+    numbers = itertools.count()
+    texts: list[str] = []
+    sizes: list[int] = []
+    total, digest = 0, hashlib.sha256()
+    for document in documents:
+        data = document.text.encode("utf-8")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+        texts.append(document.text)
+        sizes.append(len(data))
+        total += len(data)
+        if total >= SHARD_BYTES:
+            yield Shard(next(numbers), texts, sizes, digest.hexdigest())
+            texts, sizes, total, digest = [], [], 0, hashlib.sha256()
+    if texts:
+        yield Shard(next(numbers), texts, sizes, digest.hexdigest())
+
+
+def pieces(texts: list[str], cuts: list[list[int]]) -> Iterator[str]:
+    for text, starts in zip(texts, cuts, strict=True):
+        for start, stop in itertools.pairwise([*starts, len(text)]):
+            yield text[start:stop]
+
+
+def blocks(pieces: Iterable[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    size = 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece)
+        if size >= BLOCK_CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def in_order(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
+    """`map`, by so many threads at once, a few items ahead."""
+    if workers == 0:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        ahead: deque[Future[Any]] = deque()
+        for item in items:
+            ahead.append(pool.submit(work, item))
+            if len(ahead) > workers:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def join_hashes(hashes: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()

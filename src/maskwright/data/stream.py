@@ -1,0 +1,106 @@
+"""Rows for models that read one way, and for studies of one text: the store as one long tape.
+
+    Stream    doc doc | END | doc doc doc | END | …    cut every `length`; the rows share one token
+              [-------- length + 1 --------)
+                                           [-------- length + 1 --------)
+    Windows   every offset of the tape begins a row, without framing
+
+In `Stream` every token but the first is wanted exactly once, since the last token of a row, which
+is only wanted, is the first of the next, which is only read. The last row is padded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.config import fingerprint
+from maskwright.data.rows import Rows, check_indices, spread
+from maskwright.data.store import TokenStore
+
+
+class Stream:
+    """Documents joined by the end token and cut into rows of `length` + 1 tokens.
+
+    Where the vocabulary has no end token the separator takes its place; without either, documents
+    follow each other directly. Positions restart in each document and at each row.
+    """
+
+    def __init__(self, store: TokenStore, length: int) -> None:
+        self.store, self.length = store, length
+        self._end = store.special.get("end", store.special.get("separator"))
+        self._pad = store.special.get("pad", 0)
+        ends = np.arange(len(store.offsets)) if self._end is not None else 0
+        # Where each document starts on the tape, its end token included.
+        self._starts = np.asarray(store.offsets + ends)
+        self._total = int(self._starts[-1])
+        self.fingerprint = fingerprint(["stream", 1, store.fingerprint, length])
+        self.description = (
+            f"stream of {store.num_documents:,} documents, {len(self):,} rows of {length} + 1"
+        )
+
+    def __len__(self) -> int:
+        return max(0, -(-(self._total - 1) // self.length))
+
+    def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
+        """Rows of `length` + 1 tokens; the same in every epoch."""
+        numbers = check_indices(indices, len(self), self.description)
+        places = numbers[:, None] * self.length + np.arange(self.length + 1)
+        real = places < self._total
+        owner = self._owners(np.minimum(places, self._total - 1))
+        end = (
+            places == self._starts[owner + 1] - 1 if self._end is not None else np.zeros_like(real)
+        )
+        flat = places - owner if self._end is not None else places
+        tokens = self.store.tokens[np.where(real & ~end, flat, 0)].astype(np.int64)
+        starts_word = self.store.starts_word[tokens]
+        if self._end is not None:
+            tokens[end] = self._end
+        tokens[~real] = self._pad
+        special = end | ~real
+        first = np.maximum(self._starts[owner], places[:, :1])
+        return Rows(
+            tokens=tokens,
+            positions=np.where(real, places - first, 0),
+            documents=np.where(real, owner - owner[:, :1] + 1, 0).astype(np.int32),
+            special=special,
+            starts_word=starts_word & ~special,
+            ids=numbers,
+        )
+
+    def _owners(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which document each place (B, T) of the tape belongs to; places ascend within a row."""
+        first = np.searchsorted(self._starts, places[:, 0], "right") - 1
+        last = np.searchsorted(self._starts, places[:, -1], "right") - 1
+        counts = last - first
+        rows = np.repeat(np.arange(len(places)), counts)
+        begun = np.repeat(first + 1, counts) + spread(counts)
+        steps = np.zeros(places.shape, dtype=np.int64)
+        steps[rows, self._starts[begun] - places[rows, 0]] = 1
+        return first[:, None] + np.cumsum(steps, axis=1)
+
+
+class Windows:
+    """Any `length` consecutive tokens of the store are a row: one text, read from every offset."""
+
+    def __init__(self, store: TokenStore, length: int) -> None:
+        self.store, self.length = store, length
+        self.fingerprint = fingerprint(["windows", 1, store.fingerprint, length])
+        self.description = f"{len(self):,} windows of {length} over {store.num_tokens:,} tokens"
+
+    def __len__(self) -> int:
+        return max(0, self.store.num_tokens - self.length + 1)
+
+    def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
+        """Row `i` is tokens i … i + length - 1; the same in every epoch."""
+        numbers = check_indices(indices, len(self), self.description)
+        steps = np.arange(self.length)
+        tokens = self.store.tokens[numbers[:, None] + steps].astype(np.int64)
+        return Rows(
+            tokens=tokens,
+            positions=np.broadcast_to(steps, tokens.shape),
+            documents=np.ones(tokens.shape, dtype=np.int32),
+            special=np.zeros(tokens.shape, dtype=bool),
+            starts_word=self.store.starts_word[tokens],
+            ids=numbers,
+        )

@@ -1,0 +1,253 @@
+"""Documents to a token store: streamed, resumable, and the same bytes every time.
+
+    documents -> shards of 16 MiB of text -> .work-<name>/shard-00000/ …   one commit each
+                                          -> <name>/                       joined, manifest last
+
+A shard records the hash of its text and what else decides its bytes. A build that was stopped
+reads the text again, which is cheap, and tokenizes only the shards that are not there yet. While
+one shard is written and flushed, the next is tokenized. A finished store with the same text and
+tokenizer is used as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.commit import (
+    DISK,
+    FileSystem,
+    Lock,
+    Staging,
+    commit,
+    read_manifest,
+    remove_folder,
+    verify,
+)
+from maskwright.corpus.document import Document
+from maskwright.data.sentences import sentence_starts
+from maskwright.data.shards import Shard, blocks, in_order, join_hashes, pieces, shards
+from maskwright.data.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
+from maskwright.errors import DataError, IncompatibleError
+
+__all__ = ["build_store", "sentence_starts"]
+
+COPY_BYTES = 8 << 20
+ROLES = ("pad", "unknown", "classify", "separator", "mask", "begin", "end")
+Progress = Callable[[int, int, int], None]
+
+
+class Encoder(Protocol):
+    """What a store needs of a tokenizer."""
+
+    vocabulary_size: int
+    fingerprint: str
+
+    @property
+    def starts_word(self) -> NDArray[np.bool_]: ...
+
+    def encode_batch(self, texts: Sequence[str]) -> Sequence[Sequence[int]]: ...
+
+
+def build_store(
+    documents: Iterable[Document],
+    tokenizer: Encoder,
+    out: Path,
+    *,
+    workers: int = 0,
+    sentences: bool = True,
+    progress: Progress | None = None,
+    files: FileSystem = DISK,
+) -> TokenStore:
+    """Tokenize `documents` into the store `out`, or return the one that is there already.
+
+    Documents of which the tokenizer leaves nothing are dropped and counted.
+
+    Args:
+        documents: read once, in order; memory stays bounded however many there are.
+        workers: threads that encode beside the reading one; the result is the same for any number.
+        sentences: record where sentences start; needed for sentence pairs.
+        progress: told (documents, tokens, bytes of text) after every block.
+
+    Raises:
+        IncompatibleError: `out` is a good store of another text or tokenizer.
+        DataError: the tokenizer gives an id outside its own vocabulary.
+        OutputError, StoppedError, StorageError: as `commit`.
+    """
+    out = Path(out)
+    builder = _Builder(tokenizer, out, workers, sentences, progress, files)
+    standing = builder.standing()
+    if standing is not None:
+        found = join_hashes(shard.input for shard in shards(documents))
+        builder.check_same("text", standing.manifest.about["input"], found)
+        return standing
+    # Only what is certainly the remains of a store may be replaced.
+    remains = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
+    with Lock(builder.work / "build.lock"):
+        made = builder.make_shards(documents)
+        expected = sum(path.stat().st_size for shard in made for path in shard.glob("*.bin"))
+        commit(out, lambda stage: builder.join(stage, made), manifest=MANIFEST,
+               expected_bytes=expected, replace=remains, files=files)  # fmt: skip
+        remove_folder(builder.work, files)
+    return TokenStore.open(out)
+
+
+@dataclass
+class _Encoded:
+    """One shard's ids, block by block: tokens of each sentence, and sentences of each document."""
+
+    counts: list[int]
+    tokens: list[NDArray[np.integer]] = field(default_factory=list)
+    pieces: list[NDArray[np.int64]] = field(default_factory=list)
+
+
+class _Builder:
+    def __init__(
+        self,
+        tokenizer: Encoder,
+        out: Path,
+        workers: int,
+        sentences: bool,
+        progress: Progress | None,
+        files: FileSystem,
+    ) -> None:
+        self.tokenizer, self.out, self.workers = tokenizer, out, workers
+        self.sentences, self.progress, self.files = sentences, progress, files
+        self.work = out.with_name(f".work-{out.name}")
+        roles = {role: getattr(tokenizer, role, None) for role in ROLES}
+        self.facts: dict[str, Any] = {
+            "tokenizer": tokenizer.fingerprint,
+            "vocabulary_size": tokenizer.vocabulary_size,
+            "special": {role: int(n) for role, n in roles.items() if n is not None},
+            "with_sentences": sentences,
+        }
+        self.done = [0, 0, 0]
+
+    def standing(self) -> TokenStore | None:
+        """The store that is there already; None if there is none, or a damaged one."""
+        try:
+            about = read_manifest(self.out, manifest=MANIFEST, error=DataError).about
+            store = TokenStore.open(self.out, verify=True)
+        except DataError:
+            return None
+        for name, wanted in self.facts.items():
+            self.check_same(name.replace("_", " "), about.get(name), wanted)
+        return store
+
+    def check_same(self, what: str, found: object, wanted: object) -> None:
+        if found != wanted:
+            raise IncompatibleError(f"a token store of another {what} stands there",
+                                    where=self.out, found=found, wanted=wanted,
+                                    do="choose another folder, or remove it first")  # fmt: skip
+
+    # -------------------------------------------------------------------------- shards
+    def make_shards(self, documents: Iterable[Document]) -> list[Path]:
+        """Every shard, committed; those of an earlier attempt are kept if nothing changed."""
+        made: list[Path] = []
+        with ThreadPoolExecutor(1) as writer:
+            writing: Future[Any] | None = None
+            for shard in shards(documents):
+                path = self.work / f"shard-{shard.number:05}"
+                made.append(path)
+                about = {**self.facts, "shard": shard.number, "input": shard.input}
+                if self._is_made(path, about):
+                    continue
+                encoded = self._encode(shard)
+                if writing is not None:
+                    writing.result()
+                writing = writer.submit(self._write_shard, path, shard, encoded, about)
+            if writing is not None:
+                writing.result()
+        return made
+
+    def _is_made(self, path: Path, about: dict[str, Any]) -> bool:
+        if not path.is_dir():
+            return False
+        try:
+            found = verify(path, manifest=MANIFEST, error=DataError).about
+        except DataError:
+            return False
+        return {name: found.get(name) for name in about} == about
+
+    def _encode(self, shard: Shard) -> _Encoded:
+        """Ids of every sentence of the shard, in order; blocks of about a million characters."""
+        cuts = [sentence_starts(text) if self.sentences else [0] for text in shard.texts]
+        encoded = _Encoded([len(starts) for starts in cuts])
+        parts = blocks(pieces(shard.texts, cuts))
+        for ids in in_order(self.tokenizer.encode_batch, parts, self.workers):
+            lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+            flat = np.fromiter(itertools.chain.from_iterable(ids), np.int64, int(lengths.sum()))
+            encoded.tokens.append(checked_cast(flat, self.tokenizer.vocabulary_size))
+            encoded.pieces.append(lengths)
+            self.done[1] += len(flat)
+            self._tell()
+        self.done[0] += len(shard.texts)
+        self.done[2] += sum(shard.bytes)
+        self._tell()
+        return encoded
+
+    def _tell(self) -> None:
+        if self.progress is not None:
+            self.progress(*self.done)
+
+    def _write_shard(
+        self, path: Path, shard: Shard, encoded: _Encoded, about: dict[str, Any]
+    ) -> None:
+        sizes = np.concatenate([np.zeros(0, np.int64), *encoded.pieces])
+        lengths = np.add.reduceat(sizes, np.cumsum([0, *encoded.counts[:-1]]))
+        kept = lengths > 0
+        largest = max((int(t.max()) for t in encoded.tokens if t.size), default=-1)
+        starts = (np.cumsum(sizes) - sizes)[sizes > 0]
+
+        def write(stage: Staging) -> None:
+            stage.write_bytes("tokens.bin", (_raw(t) for t in encoded.tokens))
+            stage.write_bytes("lengths.bin", _raw(lengths[kept]))
+            stage.write_bytes("sentences.bin", _raw(starts if self.sentences else starts[:0]))
+            stage.write_bytes("document_bytes.bin", _raw(np.array(shard.bytes, np.int64)[kept]))
+
+        facts = {**about, "tokens": int(lengths.sum()), "documents": int(kept.sum()),
+                 "dropped": int((~kept).sum()), "largest_id": largest}  # fmt: skip
+        commit(path, write, manifest=MANIFEST, about=facts, replace=path.is_dir(),
+               files=self.files)  # fmt: skip
+
+    # -------------------------------------------------------------------------- the store
+    def join(self, stage: Staging, made: list[Path]) -> None:
+        """Write the files of the store from those of its shards, a few megabytes at a time."""
+        facts = [read_manifest(shard, manifest=MANIFEST, error=DataError).about for shard in made]
+        bases = np.cumsum([0, *(f["tokens"] for f in facts)])
+        for name in ("tokens.bin", "document_bytes.bin"):
+            stage.write_bytes(name, itertools.chain.from_iterable(_copy(s / name) for s in made))
+        with stage.create("offsets.bin") as offsets, stage.create("sentences.bin") as sentences:
+            offsets.write(_raw(np.zeros(1, np.int64)))
+            for shard, base in zip(made, bases, strict=False):
+                lengths = np.fromfile(shard / "lengths.bin", "<i8")
+                offsets.write(_raw(base + np.cumsum(lengths)))
+                sentences.write(_raw(base + np.fromfile(shard / "sentences.bin", "<i8")))
+        starts_word = np.asarray(self.tokenizer.starts_word, dtype=bool)
+        stage.write_bytes("starts_word.bin", _raw(starts_word.astype(FILES["starts_word.bin"])))
+        stage.about.update(self.facts)
+        stage.about.update(
+            kind=KIND,
+            tokens=int(bases[-1]),
+            documents=sum(f["documents"] for f in facts),
+            dropped=sum(f["dropped"] for f in facts),
+            largest_id=max((f["largest_id"] for f in facts), default=-1),
+            input=join_hashes(f["input"] for f in facts),
+        )
+
+
+def _raw(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data
+
+
+def _copy(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while piece := file.read(COPY_BYTES):
+            yield piece
