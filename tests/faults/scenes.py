@@ -1,0 +1,87 @@
+"""What is done under fire: a second checkpoint is saved and the first removed; one is replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.faults.fs import Unhurried, Watched
+
+from maskwright.commit import Staging, commit, newest, remove_folder, sweep, verify
+from maskwright.errors import CheckpointError
+from maskwright.storage import FileSystem
+
+QUICK = Unhurried()
+
+
+def fill(number: int) -> object:
+    def write(stage: Staging) -> None:
+        stage.write_bytes("model.safetensors", bytes([number]) * 5000)
+        stage.write_json("training/state.json", {"step": number})
+
+    return write
+
+
+def save(folder: Path, number: int, files: FileSystem = QUICK, **options: bool) -> None:
+    name = "best" if options else f"step-{number:04}"
+    commit(folder / name, fill(number), about={"step": number}, files=files, **options)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------ keep the newest
+def one_checkpoint(folder: Path) -> None:
+    save(folder, 1)
+
+
+def save_and_retire(folder: Path, files: FileSystem) -> None:
+    """Save step 2, look at it again, remove step 1."""
+    save(folder, 2, files)
+    if isinstance(files, Watched):
+        files.note("saved")
+    verify(folder / "step-0002")
+    remove_folder(folder / "step-0001", files)
+
+
+def a_whole_checkpoint(folder: Path) -> None:
+    """The newest is complete, whatever has a checkpoint's name is, and the work can go on."""
+    newest(folder)
+    for path in folder.glob("step-*"):
+        verify(path)
+    sweep(folder)
+    if not (folder / "step-0002").exists():
+        save(folder, 2)
+    if (folder / "step-0001").exists():
+        remove_folder(folder / "step-0001")
+    assert [p.name for p in folder.iterdir()] == ["step-0002"]
+    assert newest(folder)[1].about == {"step": 2}
+
+
+# ------------------------------------------------------------------------------ replace
+def a_best_model(folder: Path) -> None:
+    save(folder, 1, replace=False)
+
+
+def replace_it(folder: Path, files: FileSystem) -> None:
+    save(folder, 2, files, replace=True)
+    if isinstance(files, Watched):
+        files.note("saved")
+
+
+def old_or_new(folder: Path) -> None:
+    sweep(folder)
+    made = verify(folder / "best")
+    assert made.about in ({"step": 1}, {"step": 2})
+    save(folder, 3, replace=True)
+    assert [p.name for p in folder.iterdir()] == ["best"]
+
+
+# ------------------------------------------------------------------------------ after a power cut
+def newest_after_power_loss(folder: Path, notes: list[str]) -> None:
+    made = newest(folder)[1]
+    if "saved" in notes:
+        assert made.about == {"step": 2}
+
+
+def best_after_power_loss(folder: Path, notes: list[str]) -> None:
+    sweep(folder)
+    made = verify(folder / "best")
+    if "saved" in notes and made.about != {"step": 2}:
+        raise CheckpointError("the new folder was reported as saved and is gone")

@@ -1,0 +1,68 @@
+"""Stop an action at each of its operations in turn, and look at what is left.
+
+`scene` prepares an empty folder; `act` does the work there through the file system it is given;
+`check` looks at the folder afterwards and raises if a promise is broken.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.faults.fs import Dying, Failing, Killed, Watched
+
+from maskwright.errors import MaskwrightError
+from maskwright.storage import FileSystem
+
+Scene = Callable[[Path], None]
+Act = Callable[[Path, FileSystem], Any]
+Check = Callable[[Path], None]
+
+
+def fresh(base: Path, scene: Scene) -> Path:
+    folder = base / "scene"
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir()
+    scene(folder)
+    return folder
+
+
+def count(base: Path, scene: Scene, act: Act) -> int:
+    """How many operations the undisturbed action performs."""
+    files = Watched()
+    act(fresh(base, scene), files)
+    return files.count
+
+
+def kill_everywhere(base: Path, scene: Scene, act: Act, check: Check) -> int:
+    """Kill the action at each operation; returns at how many."""
+    points = count(base, scene, act)
+    for point in range(1, points + 1):
+        folder = fresh(base, scene)
+        try:
+            act(folder, Dying(point))
+        except Killed:
+            check(folder)
+        else:
+            raise AssertionError(f"the action outlived its death at operation {point}")
+    return points
+
+
+def fail_everywhere(
+    base: Path, scene: Scene, act: Act, check: Check, number: int, *, lasting: bool
+) -> Iterator[MaskwrightError]:
+    """Let each operation fail, alone or with all that follow; yields what the user is told."""
+    points = count(base, scene, act)
+    for point in range(1, points + 1):
+        folder = fresh(base, scene)
+        last = point + 10_000 if lasting else point
+        try:
+            act(folder, Failing(number, *range(point, last + 1)))
+        except MaskwrightError as told:
+            check(folder)
+            yield told
+        else:
+            check(folder)
