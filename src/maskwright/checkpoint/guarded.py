@@ -1,0 +1,141 @@
+"""The door through which a model folder is read: plain names, regular files, strict JSON.
+
+A folder may come from anywhere. A name that arrives from a file or a user is a plain base name or
+is refused; what stands there must be a regular file of a bearable size, and a link may lead only to
+where a download cache keeps its blobs. JSON is read without duplicate keys and without NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import CheckpointError, StorageError, UsageError
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+LARGEST_JSON = 16 << 20
+
+
+def model_folder(folder: Path | str) -> Path:
+    """The folder, if it is one.
+
+    Raises:
+        UsageError: it is not there, or is not a folder.
+    """
+    path = Path(folder)
+    if "\0" in str(path) or not path.is_dir():
+        raise UsageError("no model folder there", where=path, do="name a folder with a config.json")
+    return path
+
+
+def plain(name: str, where: object) -> str:
+    """`name`, if it is a plain base name (reliability F92).
+
+    Raises:
+        CheckpointError: it has a path, an odd character, or leads upwards.
+    """
+    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name) or ".." in name:
+        raise CheckpointError("not the plain name of a file", where=where, found=repr(name),
+                              wanted="letters, digits, '.', '_', '-'")  # fmt: skip
+    return name
+
+
+def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
+    """The file `name` of `folder`, if it is a regular file of at most `largest` bytes.
+
+    Raises:
+        CheckpointError: it is missing, not a regular file, too large, or a link out of the folder.
+    """
+    path = folder / plain(name, folder)
+    try:
+        found = path.stat()
+        leaves = path.is_symlink() and not _within(path.resolve(), folder)
+    except (OSError, RuntimeError) as error:
+        found_instead = getattr(error, "strerror", None) or error
+        raise CheckpointError(
+            "a file of the model cannot be read", where=path, found=found_instead
+        ) from error
+    if leaves:
+        raise CheckpointError("a link leads out of the model folder", where=path,
+                              found=path.resolve(), do="replace it by the file itself")  # fmt: skip
+    if not stat.S_ISREG(found.st_mode):
+        raise CheckpointError("not a regular file", where=path)
+    if largest is not None and found.st_size > largest:
+        raise CheckpointError(
+            "a file of the model is too large",
+            where=path,
+            found=f"{found.st_size:,} bytes",
+            wanted=f"at most {largest:,}",
+        )
+    return path
+
+
+def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str, Any]:
+    """The JSON object in the file `name` of `folder`.
+
+    Raises:
+        CheckpointError: not there, not JSON, or not an object.
+    """
+    path = regular_file(folder, name, largest)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StorageError("reading failed", where=path, found=error.strerror) from error
+    return parse_json(data, path)
+
+
+def parse_json(data: bytes | bytearray, where: object) -> dict[str, Any]:
+    """Strict JSON object: UTF-8, no key twice, finite numbers, bounded depth.
+
+    Raises:
+        CheckpointError: naming `where` and the line.
+    """
+    try:
+        value = json.loads(
+            bytes(data).decode("utf-8"),
+            object_pairs_hook=_without_repeats,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError("not valid JSON", where=where, found=error) from error
+    if not isinstance(value, dict):
+        raise CheckpointError("not a JSON object", where=where, found=type(value).__name__)
+    return value
+
+
+def write_json(value: dict[str, Any]) -> bytes:
+    """The text of a JSON file, keys sorted."""
+    return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _within(target: Path, folder: Path) -> bool:
+    """Inside the folder, or in the blobs of the cache whose `snapshots/<revision>` it is."""
+    home = folder.resolve()
+    places = [home]
+    if home.parent.name == "snapshots":
+        places.append(home.parent.parent / "blobs")
+    return any(target.is_relative_to(place) for place in places)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r} stands twice")
+    return table
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number JSON knows")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large for a number")
+    return value

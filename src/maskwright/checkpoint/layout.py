@@ -1,0 +1,206 @@
+"""How a model is laid out in its folder: under a family's names, or under our own.
+
+A `Layout` joins a config with the rules for its tensors and the keys of its config.json. Files are
+written so that both generations of the reference library read them: `dtype` beside `torch_dtype`,
+labels spelled out, ids explicit even where they are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from maskwright import catalogue
+from maskwright.checkpoint import shapes
+from maskwright.checkpoint.files import LARGEST_SHARD, Content
+from maskwright.checkpoint.guarded import write_json
+from maskwright.config import from_plain, to_plain
+from maskwright.errors import CheckpointError, ConfigError, near
+from maskwright.families.family import Family, family, family_of
+from maskwright.families.weights import Rename, Rule
+from maskwright.nn.config import TransformerConfig
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+OURS = "maskwright"
+OUR_ARCHITECTURE = "Transformer"
+OUR_FORMAT = 1
+WRITTEN_FOR = "4.57.6"
+"""The oldest release of the reference library whose reading of these files is tested."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a saved model says of itself besides its config and weights."""
+
+    labels: tuple[str, ...] = ()
+    """Names of the classifier's labels in order; empty: LABEL_0, LABEL_1, …"""
+    problem_type: str | None = None
+    """`single_label_classification`, `multi_label_classification` or `regression`."""
+    readme: str | None = None
+    """The model card, Markdown with its front matter."""
+    largest_shard: int = LARGEST_SHARD
+    """Bytes of weights in one file, before they are split into several."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`family` None means our own names and our own config.json."""
+
+    config: TransformerConfig
+    family: Family | None
+
+    @property
+    def model_type(self) -> str:
+        return OURS if self.family is None else self.family.name
+
+    @property
+    def architecture(self) -> str:
+        return OUR_ARCHITECTURE if self.family is None else self.family.architecture(self.config)
+
+    @property
+    def prefix(self) -> str:
+        return "" if self.family is None else self.family.prefix
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return () if self.family is None else self.family.ignored
+
+    def rules(self) -> list[Rule]:
+        if self.family is not None:
+            return self.family.weights(self.config)
+        return [Rename(name, name) for name in shapes.parameters(self.config)]
+
+    def known_names(self) -> set[str]:
+        return set() if self.family is None else self.family.known_names(self.config)
+
+    def switched(self, hf: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """`hf` with the parts off that the family makes optional and the file `names` has not."""
+        switches = {} if self.family is None else self.family.switches
+        names = list(names)
+        absent = [key for key, part in switches.items() if not any(part in n for n in names)]
+        return {**hf, **dict.fromkeys(absent, False)}
+
+    def generates(self) -> bool:
+        return self.family is not None and self.family.architectures[self.architecture].generates
+
+
+def of_config(config: TransformerConfig) -> Layout:
+    """The family's layout where the config lies in one, else our own."""
+    return Layout(config, family_of(config))
+
+
+def of_hf(hf: Mapping[str, Any]) -> Layout:
+    """What a config.json means.
+
+    Raises:
+        ConfigError: an unknown model type, or a key that is wrong.
+        CheckpointError: written by a later format of ours.
+    """
+    model_type = hf.get("model_type")
+    known = catalogue.names("families")
+    if model_type == OURS:
+        return Layout(_our_config(hf), None)
+    if not isinstance(model_type, str) or model_type not in known:
+        raise ConfigError(
+            "a model type that is not built here",
+            where="config.json: model_type",
+            found=repr(model_type),
+            wanted=near(str(model_type)[:64], [*known, OURS]),
+        )
+    member = family(model_type)
+    return Layout(member.point(hf), member)
+
+
+def about_of(hf: Mapping[str, Any], config: TransformerConfig) -> About:
+    """Names of labels and kind of problem, as a config.json has them."""
+    names, problem = hf.get("id2label"), hf.get("problem_type")
+    labels: tuple[str, ...] = ()
+    if isinstance(names, dict) and _classes(config) == len(names):
+        labels = tuple(str(names[key]) for key in sorted(names, key=int))
+    return About(labels=labels, problem_type=problem if isinstance(problem, str) else None)
+
+
+def rest_of(hf: Mapping[str, Any], form: Layout) -> dict[str, Any]:
+    """The keys of a config.json that the config does not decide."""
+    said = {"model_type", OURS} if form.family is None else {*form.family.hf_config(form.config)}
+    return {key: value for key, value in hf.items() if key not in said}
+
+
+def documents(
+    form: Layout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
+) -> dict[str, Content]:
+    """config.json, and where they apply generation_config.json and README.md."""
+    ids = _ids(tokenizer)
+    files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
+    if form.generates():
+        files["generation_config.json"] = write_json({**ids, "transformers_version": WRITTEN_FOR})
+    if about.readme is not None:
+        files["README.md"] = about.readme.encode()
+    return files
+
+
+def longest(config: TransformerConfig) -> int | None:
+    """The longest input the model has positions for; None where it has no such limit."""
+    tables = (stack.embeddings.positions for stack in config.stacks.values())
+    return min((table.length for table in tables if table is not None), default=None)
+
+
+def _hf(
+    form: Layout, ids: Mapping[str, int | None], about: About, tensors: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    stored = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()}
+    dtype = next(iter(stored)) if len(stored) == 1 else "float32"
+    hf: dict[str, Any] = {
+        "dtype": dtype,
+        "torch_dtype": dtype,
+        "transformers_version": WRITTEN_FOR,
+        **ids,
+    }
+    if form.family is None:
+        body = {"format": OUR_FORMAT, "config": to_plain(form.config)}
+        hf |= {"model_type": OURS, "architectures": [OUR_ARCHITECTURE], OURS: body}
+    else:
+        hf |= form.family.hf_config(form.config)
+        hf.pop("num_labels", None)
+    classes = _classes(form.config)
+    if classes:
+        names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
+        if len(names) != classes or len(set(names)) != classes:
+            raise ConfigError("the names of the labels do not fit the head", where="about.labels",
+                              found=names, wanted=f"{classes} different names")  # fmt: skip
+        hf["id2label"] = {str(i): name for i, name in enumerate(names)}
+        hf["label2id"] = {name: i for i, name in enumerate(names)}
+        hf["problem_type"] = about.problem_type
+    return hf
+
+
+def _classes(config: TransformerConfig) -> int:
+    """The labels of the head that the config's labels name; 0 without one."""
+    return next((head.labels for head in config.heads if head.name == "classifier"), 0)
+
+
+def _ids(tokenizer: Tokenizer | None) -> dict[str, int | None]:
+    return {
+        "pad_token_id": None if tokenizer is None else tokenizer.pad,
+        "bos_token_id": None if tokenizer is None else tokenizer.begin,
+        "eos_token_id": None if tokenizer is None else tokenizer.end,
+    }
+
+
+def _our_config(hf: Mapping[str, Any]) -> TransformerConfig:
+    body = hf.get(OURS)
+    if not isinstance(body, dict) or type(body.get("format")) is not int:
+        raise ConfigError("our own config is missing", where=f"config.json: {OURS}",
+                          found=repr(body), wanted='{"format": …, "config": …}')  # fmt: skip
+    if body["format"] != OUR_FORMAT:
+        raise CheckpointError(
+            "the folder was written in another version of the format",
+            where=f"config.json: {OURS}.format",
+            found=body["format"],
+            wanted=OUR_FORMAT,
+            do="load it with the version of maskwright that wrote it",
+        )
+    return from_plain(TransformerConfig, body.get("config"), "config")

@@ -1,0 +1,99 @@
+"""Where a file's tensors and a config's parameters meet.
+
+`match` compares names, shapes and types, on headers alone; `fill` makes the model, reads one tensor
+at a time into it, and looks at each for values that are no numbers. A tensor of the file that
+another architecture of the family would use is allowed and reported; any other stranger is refused,
+and so is anything missing: no head is ever left random in silence (reliability F28, F29, F89).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from maskwright.checkpoint import shapes
+from maskwright.checkpoint.files import NAMES, Tensors
+from maskwright.checkpoint.layout import Layout
+from maskwright.errors import CheckpointError
+from maskwright.families import weights
+from maskwright.nn.transformer import Transformer
+
+
+def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Canonical name -> name in the file for what is read, and the names of what is not.
+
+    Raises:
+        CheckpointError: a tensor is missing, unknown, or of another shape or type.
+    """
+    rules, wanted = form.rules(), shapes.parameters(form.config)
+    expected = {name for rule in weights.carriers(rules) for name in rule.names()}
+    expected |= {rule.theirs for rule in weights.ties(rules)}
+    found = weights.canonical(tensors.entries, expected, form.prefix, form.ignored)
+    where = tensors.files[0]
+    carriers = [(rule, rule.reads(found)) for rule in weights.carriers(rules)]
+    missing = sorted(name for _, name in carriers if name not in found)
+    rest = sorted(set(found) - expected)
+    known = form.known_names() if rest else set()
+    unknown = [found[name] for name in rest if name not in known]
+    if missing or unknown:
+        raise CheckpointError(
+            "the file does not hold the tensors of the config",
+            where=where,
+            found=f"missing {missing[:10]}, unknown {unknown[:10]}",
+            wanted=f"{len(carriers)} tensors of {form.architecture}",
+            do="check that config.json belongs to this file",
+        )
+    for rule in rules:
+        name = rule.theirs if isinstance(rule, weights.Tie) else rule.reads(found)
+        if name not in found:
+            continue
+        entry = tensors.entries[found[name]]
+        if entry.shape != rule.shape(wanted) or not entry.dtype.is_floating_point:
+            raise CheckpointError(
+                "a tensor is not what the config says",
+                where=f"{entry.file}: {found[name]}",
+                found=f"{list(entry.shape)} {NAMES[entry.dtype]}",
+                wanted=f"{list(rule.shape(wanted))}, floating point",
+                do="check that config.json belongs to this file",
+            )
+    return found, tuple(found[name] for name in rest)
+
+
+@torch.no_grad()
+def fill(
+    form: Layout, tensors: Tensors, found: Mapping[str, str], dtype: torch.dtype | None
+) -> Transformer:
+    """The model with the file's weights, each checked to be finite."""
+
+    def read(name: str) -> Tensor:
+        tensor = tensors.read(found[name])
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(
+                "a tensor has values that are not finite numbers",
+                where=f"{tensors.entries[found[name]].file}: {found[name]}",
+                found=f"{int((~torch.isfinite(tensor)).sum())} of {tensor.numel()}",
+                do="take an earlier checkpoint",
+            )
+        return tensor
+
+    rules = form.rules()
+    stored = {tensors.entries[found[r.reads(found)]].dtype for r in weights.carriers(rules)}
+    alike = next(iter(stored)) if len(stored) == 1 else torch.float32
+    with torch.device("meta"):
+        model = Transformer(form.config)
+    model = model.to_empty(device="cpu").to(dtype or alike).eval()
+    parameters = dict(model.named_parameters())
+    for ours, tensor in weights.load(rules, found, read):
+        parameters[ours].copy_(tensor)
+    for tie in weights.ties(rules):
+        if tie.theirs in found and not torch.equal(
+            read(tie.theirs).to(parameters[tie.ours].dtype), parameters[tie.ours]
+        ):
+            raise CheckpointError(
+                "two tensors are tied in config.json but differ in the file",
+                where=f"{tensors.files[0]}: {found[tie.theirs]}",
+                do='set "tie_word_embeddings": false, or remove the copy',
+            )
+    return model

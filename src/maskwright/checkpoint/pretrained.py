@@ -1,0 +1,238 @@
+"""A model folder is a Hugging Face folder: load one, save one.
+
+    load    config.json -> config -> bytes needed -> header against shapes -> tensors -> tokenizer
+    save    config.json, model.safetensors, tokenizer files, MANIFEST.json last
+
+Everything is compared before anything is allocated: the sizes the config asks for with the memory
+there is, the names and shapes of the file with those of the config. A model that lies in a family
+is saved under that family's names and loads in the reference library; any other is saved with
+`model_type: maskwright` and our own config, and says so. No code in a folder is ever run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright import commit
+from maskwright.checkpoint import files, layout, matching, shapes
+from maskwright.checkpoint.guarded import model_folder, read_json, regular_file
+from maskwright.checkpoint.layout import About, Layout
+from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, ResourceError
+from maskwright.families import weights
+from maskwright.nn.config import TransformerConfig
+from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
+SPARE_MEMORY = 0.9  # share of the free memory that a model may take
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What a model folder holds.
+
+    Attributes:
+        model: on the CPU, in evaluation mode.
+        tokenizer: None where the folder has none.
+        config: the point of the model in the configuration space.
+        model_type: the family's name, or `maskwright`.
+        about: names of labels and the like, ready to be saved again.
+        extra: the keys of config.json that the config does not decide.
+        unused: tensors of the file that belong to another architecture of the family.
+        tokenizer_fingerprint: of the tokenizer the weights were saved with, where that is recorded.
+    """
+
+    model: Transformer
+    tokenizer: Tokenizer | None
+    config: TransformerConfig
+    model_type: str
+    about: About = field(default_factory=About)
+    extra: dict[str, Any] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+    tokenizer_fingerprint: str | None = None
+
+
+# ------------------------------------------------------------------------------ loading
+def load(
+    folder: Path | str,
+    *,
+    dtype: torch.dtype | None = None,
+    architecture: str | None = None,
+    largest_bytes: int | None = None,
+    other_tokenizer: bool = False,
+) -> Pretrained:
+    """The model in `folder`.
+
+    Args:
+        dtype: of the parameters; None keeps the file's where all are alike, else float32.
+        architecture: read the weights as this class of the family, not as the declared one.
+        largest_bytes: refuse a larger model; None: what fits the free memory.
+        other_tokenizer: accept a tokenizer that is not the one the weights were saved with.
+
+    Raises:
+        UsageError: no such folder.
+        ConfigError, CheckpointError, TokenizerError: a file in it is wrong; the message says where.
+        IncompatibleError: the tokenizer does not belong to the weights.
+        ResourceError: the model does not fit the memory.
+    """
+    folder = model_folder(folder)
+    hf = read_json(folder, CONFIG)
+    if architecture is not None:
+        hf["architectures"] = [architecture]
+    form = _located(folder / CONFIG, lambda: layout.of_hf(hf))
+    wanted = shapes.parameters(form.config)
+    itemsize = (dtype or torch.float32).itemsize
+    _bearable(folder, sum(math.prod(s) for s in wanted.values()) * itemsize, largest_bytes)
+    tensors = files.open_folder(folder)
+    form = layout.of_hf(form.switched(hf, tensors.entries))
+    found, unused = matching.match(form, tensors)
+    manifest = _verified(folder, [path.name for path in tensors.files])
+    model = matching.fill(form, tensors, found, dtype)
+    recorded = manifest.about.get("tokenizer") if manifest is not None else None
+    tokenizer = None
+    if (folder / TOKENIZER).exists():
+        regular_file(folder, TOKENIZER)
+        tokenizer = Tokenizer.load(folder)
+        require_room(tokenizer, form.config)
+        if recorded is not None and not other_tokenizer:
+            require_tokenizer(recorded, tokenizer)
+    return Pretrained(
+        model, tokenizer, form.config, form.model_type, layout.about_of(hf, form.config),
+        layout.rest_of(hf, form), unused, recorded,
+    )  # fmt: skip
+
+
+def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that is not the one the weights were trained with (reliability F30).
+
+    Raises:
+        IncompatibleError: with both fingerprints.
+    """
+    if tokenizer.fingerprint != fingerprint:
+        raise IncompatibleError(
+            "the tokenizer is not the one the model was trained with",
+            where=TOKENIZER,
+            found=tokenizer.fingerprint,
+            wanted=fingerprint,
+            do="use the tokenizer in the model's folder",
+        )
+
+
+def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
+    """Refuse a tokenizer with ids beyond the model's table (reliability F31).
+
+    Raises:
+        IncompatibleError: with the largest id and the number of rows.
+    """
+    if tokenizer.vocabulary_size > config.tokens.vocabulary:
+        raise IncompatibleError(
+            "the tokenizer has more tokens than the model has rows for them",
+            where="tokens.vocabulary",
+            found=f"largest id {tokenizer.vocabulary_size - 1}",
+            wanted=f"at most {config.tokens.vocabulary - 1}",
+            do="use the tokenizer that belongs to this model",
+        )
+
+
+def _located(path: Path, act: Callable[[], Layout]) -> Layout:
+    """What `act` returns; a refusal also names the file."""
+    try:
+        return act()
+    except MaskwrightError as error:
+        where = str(error.where or "").removeprefix("config.json").removeprefix(": ")
+        raise type(error)(
+            error.what,
+            where=f"{path}: {where}" if where else path,
+            found=error.found,
+            wanted=error.wanted,
+            do=error.do,
+        ) from error
+
+
+def _bearable(folder: Path, needed: int, largest: int | None) -> None:
+    limit = int(shapes.free_bytes() * SPARE_MEMORY) if largest is None else largest
+    if needed > limit:
+        raise ResourceError(
+            "the model is larger than the memory allows",
+            where=folder / CONFIG,
+            found=f"{needed:,} bytes of parameters",
+            wanted=f"at most {limit:,}",
+            do="use a smaller model or a machine with more memory",
+        )
+
+
+def _verified(folder: Path, names: list[str]) -> commit.Manifest | None:
+    """The folder's manifest, once config and weights agree with it; None without one."""
+    if not (folder / commit.MANIFEST).exists():
+        return None
+    manifest = commit.read_manifest(folder)
+    for name in (*names, CONFIG):
+        listed = manifest.files.get(name)
+        if listed is None:
+            continue
+        with open(folder / name, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != listed["sha256"]:
+            raise CheckpointError(
+                "a file is not the one that was saved",
+                where=folder / name,
+                found=f"sha256 {digest}",
+                wanted=f"sha256 {listed['sha256']}",
+                do="take an intact copy, or an earlier checkpoint",
+            )
+    return manifest
+
+
+# ------------------------------------------------------------------------------ saving
+def save_files(
+    model: Transformer, tokenizer: Tokenizer | None, about: About | None = None
+) -> dict[str, files.Content]:
+    """The files of a model folder: each its bytes, or a function that gives them piece by piece.
+
+    Raises:
+        IncompatibleError: the tokenizer has more tokens than the model has rows.
+    """
+    about = about or About()
+    if tokenizer is not None:
+        require_room(tokenizer, model.config)
+    form = layout.of_config(model.config)
+    arrays = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    saved = weights.save(form.rules(), arrays, torch.cat)
+    content: dict[str, files.Content] = dict(layout.documents(form, tokenizer, about, saved))
+    content |= files.weight_files(saved, about.largest_shard)
+    if tokenizer is not None:
+        content |= tokenizer.files(layout.longest(model.config))
+    return content
+
+
+def save(
+    model: Transformer,
+    tokenizer: Tokenizer | None,
+    folder: Path | str,
+    about: About | None = None,
+    *,
+    replace: bool = False,
+) -> commit.Manifest:
+    """Write the model folder, completely or not at all.
+
+    Raises:
+        IncompatibleError: the tokenizer has more tokens than the model has rows.
+        OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
+    """
+    content = save_files(model, tokenizer, about)
+    facts = {"kind": "model", "tokenizer": None if tokenizer is None else tokenizer.fingerprint}
+
+    def write(staging: commit.Staging) -> None:
+        for name, data in content.items():
+            staging.write_bytes(name, data() if callable(data) else data)
+
+    expected = files.num_bytes(dict(model.named_parameters()))
+    return commit.commit(Path(folder), write, about=facts, expected_bytes=expected, replace=replace)

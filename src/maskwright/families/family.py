@@ -1,0 +1,297 @@
+"""A family: how a Hugging Face model type sits in the configuration space.
+
+A module `families/<model_type>.py` is data; `Family` reads it. Membership is computed, never
+declared: a config belongs to a family exactly when `point(read(config)) == config`, and when it
+does not, the difference of the two is the message. A model that belongs to no family is never
+written under a family's name.
+
+    hf dict --point--> TransformerConfig --read--> hf dict     both ways, one table (COORDINATES)
+
+The contract of a member module:
+
+    MODEL_TYPE, PAPERS, STYLE    its name, who described it, which tokenizers it goes with
+    COORDINATES, CONSTANTS       keys of config.json: read from the config, or always the same
+    ARCHITECTURES, SIZES         classes of the reference library and their heads; published shapes
+    PREFIX, IGNORED, SWITCHES    how a body is prefixed, which tensors are no weights, and which key
+                                 is false where a file lacks a part
+    point(fields)                HF config -> our config
+    weights(config)              the rules for its tensors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+from maskwright import catalogue
+from maskwright.config import differences
+from maskwright.errors import ConfigError, IncompatibleError, near
+from maskwright.families.weights import Rule, carriers, ties
+from maskwright.nn.config import Head, TransformerConfig
+
+Coordinate = str | Callable[[TransformerConfig], Any]
+"""A dotted path into the config (`#` counts), or a function of it; None means: not said."""
+
+# Names of activations in the reference library -> ours (`gelu` is the exact form).
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What an architecture (a class of the reference library) has on top of the body."""
+
+    pooler: bool = False
+    vocabulary: bool = False
+    heads: tuple[tuple[str, Literal["sequence", "token", "span"]], ...] = ()
+    labels: int | None = None
+    """How many labels its heads have; None leaves it to the config."""
+    generates: bool = False
+
+    def agreement(self, config: TransformerConfig) -> tuple[bool, bool, bool, bool]:
+        """How far a config has this kit, the weightiest first; all true when it has it."""
+        heads = tuple((head.name, head.kind) for head in config.heads)
+        return (
+            [kind for _, kind in self.heads] == [kind for _, kind in heads],
+            self.vocabulary == (config.vocabulary_head is not None),
+            self.pooler == config.pooler,
+            self.heads == heads,
+        )
+
+
+class Family:
+    """The member module `name` of `families/`, with what can be computed from it."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.name: str = module.MODEL_TYPE
+        self.style: Literal["bert", "gpt2"] = module.STYLE
+        self.prefix: str = module.PREFIX
+        self.ignored: tuple[str, ...] = module.IGNORED
+        self.switches: dict[str, str] = module.SWITCHES
+        self.architectures: dict[str, Kit] = module.ARCHITECTURES
+        self.sizes: dict[str, dict[str, Any]] = module.SIZES
+        self._coordinates: dict[str, Coordinate] = module.COORDINATES
+        self._constants: dict[str, Any] = module.CONSTANTS
+        self._point: Callable[[Fields], TransformerConfig] = module.point
+        self._weights: Callable[[TransformerConfig], list[Rule]] = module.weights
+
+    def point(self, hf: Mapping[str, Any]) -> TransformerConfig:
+        """The config that a Hugging Face config means.
+
+        Raises:
+            ConfigError: a key is missing, of the wrong type, out of range, or asks for something
+                that is outside the family as it is built here.
+        """
+        return self._point(Fields(hf))
+
+    def size(self, name: str, architecture: str | None = None, **keys: Any) -> TransformerConfig:
+        """A published size, as `architecture` (default: the bare body), with HF `keys` replaced."""
+        if name not in self.sizes:
+            raise ConfigError(f"{self.name} has no size of that name", found=repr(name),
+                              wanted=near(name, self.sizes))  # fmt: skip
+        chosen = {} if architecture is None else {"architectures": [architecture]}
+        return self.point({**self.sizes[name], **chosen, **keys})
+
+    def read(self, config: TransformerConfig) -> dict[str, Any]:
+        """The coordinates of `config`: the reverse of `point` for a config that belongs.
+
+        Raises:
+            LookupError: the config has nothing at one of the coordinates.
+        """
+        hf = {key: _look(config, where) for key, where in self._coordinates.items()}
+        said = {key: value for key, value in hf.items() if value is not None}
+        return {"architectures": [self._nearest(config)], **said}
+
+    def departures(self, config: TransformerConfig) -> list[str]:
+        """Where `config` leaves the family, one line each; empty when it belongs."""
+        try:
+            here = self.point(self.read(config))
+        except _NoCoordinateError as error:
+            return [f"{error}: family has one, config has none"]
+        except ConfigError as error:
+            return [f"{error.where}: {error.what} (found {error.found}, wanted {error.wanted})"]
+        return [
+            f"{path}: family has {theirs!r}, config has {ours!r}"
+            for path, theirs, ours in differences(here, config)
+        ]
+
+    def belongs(self, config: TransformerConfig) -> bool:
+        return not self.departures(config)
+
+    def architecture(self, config: TransformerConfig) -> str:
+        """The class of the reference library that `config` is; refused when it departs."""
+        self._require(config)
+        return self._nearest(config)
+
+    def hf_config(self, config: TransformerConfig) -> dict[str, Any]:
+        """The keys of `config.json` that the config decides, for a config that belongs.
+
+        Raises:
+            IncompatibleError: the config departs from the family; the message says where.
+        """
+        self._require(config)
+        return {"model_type": self.name, **self._constants, **self.read(config)}
+
+    def weights(self, config: TransformerConfig) -> list[Rule]:
+        """The rules for every tensor of `config`."""
+        return self._weights(config)
+
+    def known_names(self, config: TransformerConfig) -> set[str]:
+        """Foreign names that any architecture of the family gives to a tensor of this body."""
+        hf = self.read(config)
+        names: set[str] = set()
+        for architecture in self.architectures:
+            rules = self.weights(self.point({**hf, "architectures": [architecture]}))
+            names |= {name for rule in carriers(rules) for name in rule.names()}
+            names |= {rule.theirs for rule in ties(rules)}
+        bare = {name.removeprefix(self.prefix) for name in names}
+        return names | bare | {self.prefix + name for name in bare}
+
+    def _nearest(self, config: TransformerConfig) -> str:
+        kits = self.architectures
+        return max(kits, key=lambda name: kits[name].agreement(config))
+
+    def _require(self, config: TransformerConfig) -> None:
+        departures = self.departures(config)
+        if departures:
+            raise IncompatibleError(
+                f"the model is not a {self.name}",
+                where=departures[0].split(": ")[0],
+                found="; ".join(departures[:5]),
+                do="save it as a model of our own, or change the config to lie in the family",
+            )
+
+
+def family(name: str) -> Family:
+    """The family of that Hugging Face `model_type`.
+
+    Raises:
+        UsageError: there is none; the message has the near names.
+    """
+    return Family(catalogue.load("families", name))
+
+
+def family_of(config: TransformerConfig) -> Family | None:
+    """The family that `config` belongs to, or None."""
+    members = (family(name) for name in catalogue.names("families"))
+    return next((member for member in members if member.belongs(config)), None)
+
+
+def heads(kit: Kit, fields: Fields, dropout: float) -> tuple[Head, ...]:
+    """The heads of a kit, sized by the labels of a Hugging Face config."""
+    labels = kit.labels or fields.labels()
+    return tuple(Head(name=n, kind=k, labels=labels, dropout=dropout) for n, k in kit.heads)
+
+
+def _look(config: TransformerConfig, where: Coordinate) -> Any:
+    if not isinstance(where, str):
+        return where(config)
+    value: Any = config
+    for step in where.split("."):
+        if step == "#":
+            value = len(value)
+        elif step.isdigit():
+            value = value[int(step)]
+        elif hasattr(value, step):
+            value = getattr(value, step)
+        else:
+            raise _NoCoordinateError(where)
+    return value
+
+
+class _NoCoordinateError(LookupError):
+    """The config has nothing at a place the family reads."""
+
+
+class Fields:
+    """A Hugging Face config read key by key, each with its type and range (reliability F87)."""
+
+    def __init__(self, hf: Mapping[str, Any]) -> None:
+        self._hf = hf
+
+    def whole(self, key: str, default: int | None = None, smallest: int = 1) -> int:
+        """A whole number from `smallest` to 2^31-1; `default` None makes the key required."""
+        value = self._value(key, default)
+        if type(value) is not int or not smallest <= value < 1 << 31:
+            raise self._wrong(key, value, f"a whole number, at least {smallest}")
+        return value
+
+    def positive(self, key: str, default: float) -> float:
+        value = self._value(key, default)
+        if type(value) not in (int, float) or not 0 < value < 1:
+            raise self._wrong(key, value, "a number between 0 and 1")
+        return float(value)
+
+    def rate(self, key: str, default: float | None) -> float:
+        """A dropout rate."""
+        value = self._value(key, default)
+        if type(value) not in (int, float) or not 0 <= value < 1:
+            raise self._wrong(key, value, "a rate, 0 <= rate < 1")
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._value(key, default)
+        if type(value) is not bool:
+            raise self._wrong(key, value, "true or false")
+        return value
+
+    def choice(self, key: str, table: Mapping[str, Any], default: str) -> Any:
+        """What `table` has for the value of `key`."""
+        value = self._value(key, default)
+        if not isinstance(value, str) or value not in table:
+            raise self._wrong(key, value, f"one of {', '.join(table)}")
+        return table[value]
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there and not null."""
+        return self._hf.get(key) is not None
+
+    def fixed(self, values: Mapping[str, Any]) -> None:
+        """Refuse a config in which one of these keys is there with another value."""
+        for key, wanted in values.items():
+            if self._hf.get(key, wanted) != wanted:
+                raise ConfigError(
+                    "the model type is built here without this variation",
+                    where=f"config.json: {key}",
+                    found=repr(self._hf[key]),
+                    wanted=repr(wanted),
+                )
+
+    def kit(self, table: Mapping[str, Kit]) -> Kit:
+        """The kit of the first architecture named; without one, the first of the table."""
+        names = self._hf.get("architectures") or [next(iter(table))]
+        if not isinstance(names, list) or not isinstance(names[0], str) or names[0] not in table:
+            found = names[0] if isinstance(names, list) else names
+            raise self._wrong("architectures", found, near(str(found)[:64], table))
+        return table[names[0]]
+
+    def labels(self) -> int:
+        """How many labels the config declares: `id2label`, else `num_labels`, else 2."""
+        if not self.has("id2label"):
+            return self.whole("num_labels", 2)
+        table = self._hf["id2label"]
+        if not isinstance(table, dict) or sorted(table) != sorted(map(str, range(len(table)))):
+            raise self._wrong("id2label", table, 'names under the keys "0", "1", …')
+        if not table or not all(isinstance(name, str) for name in table.values()):
+            raise self._wrong("id2label", table, "at least one name, all of them texts")
+        return len(table)
+
+    def _value(self, key: str, default: Any) -> Any:
+        value = self._hf.get(key)
+        if value is None and default is None:
+            raise ConfigError("a key is missing", where=f"config.json: {key}")
+        return default if value is None else value
+
+    def _wrong(self, key: str, found: Any, wanted: str) -> ConfigError:
+        return ConfigError(
+            "a value that cannot be", where=f"config.json: {key}", found=repr(found), wanted=wanted
+        )

@@ -1,0 +1,295 @@
+"""Generation with a decoder: greedy, or sampled with temperature, top-k and top-p.
+
+    generate(model, prompts, 20)                                  lists of new ids
+    for step in steps(model, prompts, 20, Sampling(top_p=0.9)):   one token per row, and its chances
+
+Randomness is a function: the number that decides a token hangs on the seed, the prompt and the
+step, so a prompt gets the same continuation wherever it stands in a batch (equal prompts are told
+apart by their order). A model is never asked about positions it was not trained on: when a text has
+outgrown the trained length, reading starts anew from its last half. Where it starts is a function
+of the text's length alone, so with or without a cache the same contexts are read.
+
+Letters: B rows, T positions, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from maskwright import randomness
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.nn import mask
+from maskwright.nn.cache import KVCache
+from maskwright.nn.config import Rotary, TransformerConfig
+from maskwright.nn.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is chosen from its scores; the filters apply in this order."""
+
+    temperature: float = 1.0
+    """Scores are divided by it; 0 takes the likeliest token."""
+    top_k: int | None = None
+    """Only so many of the likeliest tokens."""
+    top_p: float | None = None
+    """Only the likeliest tokens that together reach this probability (arXiv:1904.09751)."""
+    seed: int = 0
+    forbidden: tuple[int, ...] = ()
+    """Ids that are never chosen."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise _out_of_range("temperature", self.temperature, "0 or more")
+        if self.top_k is not None and self.top_k < 1:
+            raise _out_of_range("top_k", self.top_k, "1 or more")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise _out_of_range("top_p", self.top_p, "more than 0, at most 1")
+
+
+GREEDY = Sampling(temperature=0.0)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of all rows that go on.
+
+    Attributes:
+        rows: which prompts they belong to.
+        tokens: the id chosen in each.
+        probabilities: what it was chosen from, after temperature and filters.
+    """
+
+    rows: list[int]
+    tokens: list[int]
+    probabilities: Float[Tensor, "B V"]
+
+
+def generate(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    count: int,
+    sampling: Sampling = GREEDY,
+    *,
+    end: int | None = None,
+    context: int | None = None,
+    cached: bool = True,
+) -> list[list[int]]:
+    """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
+    made: list[list[int]] = [[] for _ in prompts]
+    for step in steps(model, prompts, count, sampling, end=end, context=context, cached=cached):
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            if token != end:
+                made[row].append(token)
+    return made
+
+
+def steps(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    count: int,
+    sampling: Sampling = GREEDY,
+    *,
+    end: int | None = None,
+    context: int | None = None,
+    cached: bool = True,
+) -> Iterator[Step]:
+    """Generate step by step.
+
+    Args:
+        prompts: at least one id each; they may differ in length.
+        count: how many tokens each row gets at most.
+        end: a row that chose this id goes no further.
+        context: how many tokens are read at most; None: as many as the model was trained on.
+        cached: keep keys and values between steps; the same tokens either way.
+
+    Raises:
+        IncompatibleError: the model is no decoder with a vocabulary head.
+        UsageError: an empty prompt, or a context that the model does not have.
+    """
+    _check(model, prompts, context)
+    texts = [list(prompt) for prompt in prompts]
+    names = _names(prompts)
+    rows = list(range(len(texts)))
+    was_training = model.training
+    reader = _Reader(model.eval(), context or trained_length(model.config), cached)
+    try:
+        for number in range(count):
+            if not rows:
+                return
+            scores = reader.next_scores([texts[row] for row in rows], count - number)
+            probabilities = distribution(scores, sampling)
+            keys = randomness.key("sample", sampling.seed, names[0][rows], names[1][rows], number)
+            tokens = choose(probabilities, randomness.uniforms(keys, 1)[:, 0])
+            yield Step(rows, tokens, probabilities)
+            for row, token in zip(rows, tokens, strict=True):
+                texts[row].append(token)
+            going = [i for i, token in enumerate(tokens) if token != end]
+            if len(going) < len(rows):
+                rows = [rows[i] for i in going]
+                reader.keep(going)
+    finally:
+        model.train(was_training)
+
+
+def distribution(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
+    """The probabilities, in float64, from which the next token is chosen."""
+    scores = scores.double()
+    if sampling.forbidden:
+        scores = scores.index_fill(-1, torch.tensor(sampling.forbidden), float("-inf"))
+    if sampling.temperature == 0:
+        best = scores.argmax(-1, keepdim=True)
+        return torch.zeros_like(scores).scatter_(-1, best, 1.0)
+    best = scores.max(-1, keepdim=True).values
+    probabilities = ((scores - best) / sampling.temperature).softmax(-1)
+    if sampling.top_k is None and sampling.top_p is None:
+        return probabilities
+    ordered, places = probabilities.sort(dim=-1, descending=True, stable=True)
+    if sampling.top_k is not None:
+        ordered[:, sampling.top_k :] = 0.0
+        ordered = ordered / ordered.sum(-1, keepdim=True)
+    if sampling.top_p is not None:
+        before = ordered.cumsum(-1) - ordered
+        ordered = ordered.masked_fill(before >= sampling.top_p, 0.0)
+        ordered = ordered / ordered.sum(-1, keepdim=True)
+    return torch.zeros_like(ordered).scatter_(-1, places, ordered)
+
+
+def choose(probabilities: Float[Tensor, "B V"], numbers: np.ndarray) -> list[int]:
+    """The id on which each number in [0, 1) falls when the probabilities are laid end to end."""
+    ends = probabilities.cumsum(-1)
+    marks = torch.from_numpy(numbers)[:, None] * ends[:, -1:]
+    places = torch.searchsorted(ends, marks, right=True)[:, 0]
+    # Rounding may put a mark on the very end: then the last id that is possible is meant.
+    ids = torch.arange(probabilities.shape[1])
+    last = torch.where(probabilities > 0, ids, 0).amax(-1)
+    return torch.minimum(places, last).tolist()
+
+
+def trained_length(config: TransformerConfig) -> int | None:
+    """The longest text the decoder knows positions for; None where positions are relative."""
+    if config.decoder is None:
+        return None
+    lengths = [
+        block.attention.positions.length
+        for block in config.decoder.blocks
+        if isinstance(block.attention.positions, Rotary)
+    ]
+    if config.decoder.embeddings.positions is not None:
+        lengths.append(config.decoder.embeddings.positions.length)
+    return min(lengths, default=None)
+
+
+def context_start(length: int, limit: int | None) -> int:
+    """Where reading starts in a text of `length` tokens. Up to `limit` tokens all are read; then
+    reading starts anew from the last half, and again whenever `limit` is exceeded."""
+    if limit is None or length <= limit:
+        return 0
+    half = max(1, limit // 2)
+    beyond = length - limit - 1
+    return limit + 1 - half + beyond // (limit - half + 1) * (limit - half + 1)
+
+
+class _Reader:
+    """Scores of the next token for growing texts, with what was computed before."""
+
+    def __init__(self, model: Transformer, limit: int | None, cached: bool) -> None:
+        self.model, self.limit, self.cached = model, limit, cached
+        self.cache: KVCache | None = None
+        self.starts: list[int] = []
+        self.pads: Int[Tensor, " B"] | None = None
+
+    @torch.inference_mode()
+    def next_scores(self, texts: Sequence[Sequence[int]], left: int) -> Float[Tensor, "B V"]:
+        """(B, V) for the token that follows each text; `left` is how many will still follow."""
+        starts = [context_start(len(text), self.limit) for text in texts]
+        cache = self.cache
+        if cache is None or starts != self.starts or cache.length == cache.capacity:
+            hidden = self._read(texts, starts, left)
+        else:
+            tokens = torch.tensor([[text[-1]] for text in texts])
+            places = torch.tensor([[len(t) - s - 1] for t, s in zip(texts, starts, strict=True)])
+            hidden = self._decode(tokens, places, cache)
+        return self.model.logits(hidden[:, -1]).cpu()
+
+    def keep(self, rows: list[int]) -> None:
+        """Go on with these rows only."""
+        self.starts = [self.starts[row] for row in rows]
+        index = torch.tensor(rows, dtype=torch.int64)
+        if self.pads is not None:
+            self.pads = self.pads[index]
+        if self.cache is not None:
+            self.cache.reorder(index)
+
+    def _read(self, texts: Sequence[Sequence[int]], starts: list[int], left: int) -> Tensor:
+        """Read the contexts from their beginning, aligned at their ends."""
+        contexts = [list(text[start:]) for text, start in zip(texts, starts, strict=True)]
+        length = max(map(len, contexts))
+        pads = torch.tensor([length - len(context) for context in contexts])
+        tokens = torch.tensor([[0] * (length - len(c)) + c for c in contexts])  # B, T
+        places = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
+        self.starts, self.pads = starts, pads if bool(pads.any()) else None
+        self.cache = None
+        if self.cached:
+            # Room until the first row starts anew: no row reads more than the limit.
+            room = length + left - 1
+            capacity = room if self.limit is None else min(room, length + self.limit)
+            weight = self.model.tokens.weight
+            self.cache = KVCache.of(
+                self.model.config, len(texts), capacity, dtype=weight.dtype, device=weight.device
+            )
+        return self._decode(tokens, places, self.cache)
+
+    def _decode(self, tokens: Tensor, places: Tensor, cache: KVCache | None) -> Tensor:
+        device = self.model.tokens.weight.device
+        visible = None
+        if self.pads is not None:
+            total = tokens.shape[1] + (0 if cache is None else cache.length)
+            keep = torch.arange(total)[None] >= self.pads[:, None]
+            visible = mask.real(keep.to(device))
+        return self.model.decode(
+            tokens.to(device), positions=places.to(device), visible=visible, cache=cache
+        )
+
+
+def _names(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """A number for each prompt's content, and how many equal prompts stand before it."""
+    seen: Counter[int] = Counter()
+    contents, copies = [], []
+    for prompt in prompts:
+        data = np.asarray(prompt, dtype="<i8").tobytes()
+        content = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+        contents.append(content)
+        copies.append(seen[content])
+        seen[content] += 1
+    return np.asarray(contents, dtype=np.uint64), np.asarray(copies, dtype=np.uint64)
+
+
+def _check(model: Transformer, prompts: Sequence[Sequence[int]], context: int | None) -> None:
+    config = model.config
+    if config.decoder is None or config.vocabulary_head is None:
+        raise IncompatibleError(
+            "only a decoder with a vocabulary head writes on",
+            found="an encoder" if config.decoder is None else "no vocabulary head",
+            do="use fill-mask for a masked model",
+        )
+    empty = next((i for i, prompt in enumerate(prompts) if len(prompt) == 0), None)
+    if empty is not None:
+        raise UsageError("a prompt without a token", where=f"prompt {empty}",
+                         do="begin with a word, or with the tokenizer's begin token")  # fmt: skip
+    longest = trained_length(config)
+    if context is not None and not 1 <= context <= (longest or context):
+        raise UsageError("a context the model does not have", where="context", found=context,
+                         wanted=f"1 to {longest or 'any length'}")  # fmt: skip
+
+
+def _out_of_range(name: str, found: object, wanted: str) -> ConfigError:
+    return ConfigError("a setting is out of range", where=name, found=found, wanted=wanted)

@@ -1,0 +1,89 @@
+"""Small models for tests, built from a seed: every published shape in miniature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from maskwright.families.family import Family
+from maskwright.nn import initialise
+from maskwright.nn.config import (
+    Attention,
+    Block,
+    Embeddings,
+    FeedForward,
+    Norm,
+    Sinusoidal,
+    Stack,
+    Tokens,
+    TransformerConfig,
+    VocabularyHead,
+    layers,
+)
+from maskwright.nn.transformer import Transformer
+
+SMALL: dict[str, dict[str, Any]] = {
+    "bert": {
+        "vocab_size": 61,
+        "hidden_size": 24,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "intermediate_size": 40,
+        "max_position_embeddings": 32,
+        "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
+    },
+    "gpt2": {
+        "vocab_size": 61,
+        "n_embd": 24,
+        "n_layer": 3,
+        "n_head": 4,
+        "n_inner": 40,
+        "n_positions": 32,
+    },
+}
+
+
+def small(family: Family, architecture: str | None = None, **keys: Any) -> TransformerConfig:
+    """A member of the family that is small and has no two sizes alike."""
+    chosen = {} if architecture is None else {"architectures": [architecture]}
+    return family.point({**SMALL[family.name], **chosen, **keys})
+
+
+def twin(*, causal: bool) -> TransformerConfig:
+    """The twins of row A2: equal but for who may see whom, and the bias of the vocabulary head."""
+    attention = Attention(
+        heads=4, head_width=24, pattern="causal" if causal else "bidirectional", dropout=0.1
+    )
+    norm = Norm(eps=1e-5)
+    block = Block(
+        attention=attention,
+        feed_forward=FeedForward(width=256, activation="relu"),
+        norm=norm,
+        placement="pre",
+        dropout=0.1,
+    )
+    blocks, weights_of = layers(block, 2)
+    stack = Stack(
+        embeddings=Embeddings(positions=Sinusoidal(length=48), dropout=0.1),
+        blocks=blocks,
+        weights_of=weights_of,
+        final_norm=True,
+    )
+    return TransformerConfig(
+        width=96,
+        tokens=Tokens(vocabulary=62, width=96),
+        encoder=None if causal else stack,
+        decoder=stack if causal else None,
+        vocabulary_head=VocabularyHead(tied=False, bias=not causal),
+    )
+
+
+@torch.no_grad()
+def model_of(config: TransformerConfig, seed: int = 0) -> Transformer:
+    """A model whose every parameter is random, biases and norms too."""
+    generator = torch.Generator().manual_seed(seed)
+    model = initialise.build(config, generator)
+    for parameter in model.parameters():
+        parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model.eval()

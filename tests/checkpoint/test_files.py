@@ -1,0 +1,312 @@
+"""The safetensors form, read strictly and written as the format's own library does."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.checkpoint import files, guarded
+from maskwright.errors import CheckpointError, MaskwrightError, StorageError
+
+TENSORS = {
+    "a.weight": torch.arange(6.0).reshape(2, 3),
+    "half": torch.randn(3, 5, generator=torch.Generator().manual_seed(0)).bfloat16(),
+    "ids": torch.arange(4),
+    "flags": torch.tensor([True, False, True]),
+    "nothing": torch.zeros(0, 4),
+    "one": torch.tensor(2.5, dtype=torch.float64),
+    "turned": torch.arange(12.0).reshape(3, 4).T,
+}
+
+
+def written(path: Path, tensors: dict[str, torch.Tensor] = TENSORS) -> Path:
+    path.write_bytes(b"".join(files.chunks(tensors)))
+    return path
+
+
+def with_header(path: Path, header: Any, data: bytes = b"\0" * 8) -> Path:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+# ------------------------------------------------------------------------------ both ways
+def test_the_library_reads_what_we_write(tmp_path: Path) -> None:
+    path = written(tmp_path / "m.safetensors")
+    theirs = safetensors.torch.load_file(path)
+    assert theirs.keys() == TENSORS.keys()
+    assert all(torch.equal(theirs[name], TENSORS[name]) for name in TENSORS)
+    with safetensors.safe_open(path, "pt") as opened:
+        assert opened.metadata() == {"format": "pt"}
+
+
+def test_we_read_what_the_library_writes(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    plain = {name: tensor.contiguous() for name, tensor in TENSORS.items()}
+    safetensors.torch.save_file(plain, path)
+    opened = files.open_file(path)
+    assert opened.entries.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        assert torch.equal(opened.read(name), tensor) and opened.read(name).dtype == tensor.dtype
+
+
+def test_equal_tensors_give_equal_bytes() -> None:
+    turned = dict(reversed(TENSORS.items()))
+    assert b"".join(files.chunks(TENSORS)) == b"".join(files.chunks(turned))
+
+
+def test_shards_and_index_hold_the_same(tmp_path: Path) -> None:
+    tensors = {f"t{i}": torch.full((10,), float(i)) for i in range(7)}
+    made = files.weight_files(tensors, largest=100)
+    for name, content in made.items():
+        data = content if isinstance(content, bytes) else b"".join(content())
+        (tmp_path / name).write_bytes(data)
+    assert sorted(made)[:2] == [
+        "model-00001-of-00004.safetensors",
+        "model-00002-of-00004.safetensors",
+    ]
+    assert json.loads((tmp_path / files.INDEX).read_text())["metadata"] == {"total_size": 280}
+    opened = files.open_folder(tmp_path)
+    assert all(torch.equal(opened.read(name), tensors[name]) for name in tensors)
+    assert len(opened.files) == 4
+
+
+def test_a_file_below_the_limit_is_one_file() -> None:
+    assert list(files.weight_files(TENSORS)) == [files.WEIGHTS]
+
+
+# ------------------------------------------------------------------------------ F89: damage
+GOOD = {"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+BAD_HEADERS: dict[str, Any] = {
+    "no object": [],
+    "unknown dtype": {"w": {"dtype": "F31", "shape": [2], "data_offsets": [0, 8]}},
+    "dtype no text": {"w": {"dtype": ["F32"], "shape": [2], "data_offsets": [0, 8]}},
+    "negative size": {"w": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}},
+    "bool size": {"w": {"dtype": "F32", "shape": [True, 2], "data_offsets": [0, 8]}},
+    "text size": {"w": {"dtype": "F32", "shape": ["2"], "data_offsets": [0, 8]}},
+    "fraction": {"w": {"dtype": "F32", "shape": [2.0], "data_offsets": [0, 8]}},
+    "overflow": {"w": {"dtype": "F32", "shape": [1 << 40, 1 << 40], "data_offsets": [0, 8]}},
+    "wraps to zero": {"w": {"dtype": "F32", "shape": [1 << 32, 1 << 32], "data_offsets": [0, 0]}},
+    "offsets beyond": {"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}},
+    "offsets turned": {"w": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}},
+    "negative offset": {"w": {"dtype": "F32", "shape": [2], "data_offsets": [-8, 0]}},
+    "three offsets": {"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8, 8]}},
+    "no offsets": {"w": {"dtype": "F32", "shape": [2]}},
+    "further key": {"w": {**GOOD["w"], "offset": 3}},
+    "no entry": {"w": None},
+    "hole at the start": {"w": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}},
+    "bytes without owner": {"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
+    "overlap": {**GOOD, "v": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}},
+    "many axes": {"w": {"dtype": "F32", "shape": [1] * 9 + [2], "data_offsets": [0, 8]}},
+    "metadata no table": {"__metadata__": 3, **GOOD},
+    "metadata no text": {"__metadata__": {"format": 3}, **GOOD},
+    "key twice": b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{}}',
+    "not UTF-8": b'{"\xff":1}',
+    "not a number": b'{"w":NaN}',
+    "too large a number": b'{"w":1e999}',
+    "too many digits": b'{"w":' + b"9" * 5000 + b"}",
+    "too deep": b'{"w":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "broken off": b'{"w":',
+}
+
+
+def test_the_header_that_is_varied_is_good(tmp_path: Path) -> None:
+    assert files.open_file(with_header(tmp_path / "m", GOOD)).entries["w"].shape == (2,)
+
+
+@pytest.mark.parametrize("header", BAD_HEADERS.values(), ids=BAD_HEADERS)
+def test_F89_a_header_that_cannot_be_right(tmp_path: Path, header: Any) -> None:
+    path = with_header(tmp_path / "m.safetensors", header)
+    with pytest.raises(CheckpointError) as refused:
+        files.open_file(path)
+    assert "m.safetensors" in str(refused.value)
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 1 << 30, (1 << 64) - 1])
+def test_F89_a_header_length_that_cannot_be_right(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(length.to_bytes(8, "little") + b"{}")
+    with pytest.raises(CheckpointError, match="length"):
+        files.open_file(path)
+
+
+def test_F89_every_truncation_is_noticed(tmp_path: Path) -> None:
+    whole = written(tmp_path / "whole").read_bytes()
+    cut = tmp_path / "cut"
+    for length in range(len(whole)):
+        cut.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError):
+            files.open_file(cut)
+    cut.write_bytes(whole + b"\0")
+    with pytest.raises(CheckpointError, match="not as long as"):
+        files.open_file(cut)
+
+
+def test_F89_flipped_bits_give_a_file_or_a_refusal(tmp_path: Path) -> None:
+    """A flip in the header is refused, or still says where every byte belongs; nothing else."""
+    whole = written(tmp_path / "whole").read_bytes()
+    draw, path, refused = random.Random(0), tmp_path / "flipped", 0
+    for _ in range(1500):
+        data = bytearray(whole)
+        data[draw.randrange(8 + int.from_bytes(whole[:8], "little"))] ^= 1 << draw.randrange(8)
+        path.write_bytes(data)
+        try:
+            opened = files.open_file(path)
+        except MaskwrightError:
+            refused += 1
+        else:
+            assert sum(entry.bytes for entry in opened.entries.values()) <= len(whole)
+            for name in opened.entries:
+                opened.read(name)
+    assert refused > 500
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "m")
+    opened = files.open_file(path)
+    os.truncate(path, 200)
+    with pytest.raises(StorageError, match="ended early"):
+        opened.read("turned")
+
+
+# ------------------------------------------------------------------------------ F88, F90
+def test_F88_pickled_weights_are_named_and_not_read(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    payload = b"cposix\nsystem\n(S'touch " + str(canary).encode() + b"'\ntR."
+    for name in ("pytorch_model.bin", "model.pt", "weights.pkl"):
+        folder = tmp_path / name.replace(".", "-")
+        folder.mkdir()
+        (folder / name).write_bytes(payload)
+        with pytest.raises(CheckpointError, match="can run code") as refused:
+            files.open_folder(folder)
+        assert name in str(refused.value)
+    assert not canary.exists()
+
+
+def test_a_folder_without_weights_says_what_it_has(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(CheckpointError, match=r"no weights(.|\n)*notes.txt"):
+        files.open_folder(tmp_path)
+
+
+# ------------------------------------------------------------------------------ F92: names
+TRAVERSALS = [
+    "../secret.safetensors",
+    "/etc/secret.safetensors",
+    "..\\secret.safetensors",
+    "C:\\secret.safetensors",
+    "sub/m.safetensors",
+    "m\0.safetensors",
+    "%2e%2e%2fsecret.safetensors",
+    "..safetensors",
+    "-m.safetensors",
+    "",
+    " m.safetensors",
+    "m.safetensors\n",
+    "ｍ.safetensors",
+    "a" * 200 + ".safetensors",
+]
+
+
+@pytest.mark.parametrize("name", [*TRAVERSALS, 3, None, ["m.safetensors"]])
+def test_F92_an_index_names_plain_files_only(tmp_path: Path, name: Any) -> None:
+    written(tmp_path / "secret.safetensors", {"w": torch.zeros(2)})
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / files.INDEX).write_text(json.dumps({"weight_map": {"w": name}}))
+    with pytest.raises(CheckpointError, match="not the plain name"):
+        files.open_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ({"weight_map": {"w": "config.json"}}, "another kind"),
+        ({"weight_map": {"w": "gone.safetensors"}}, "cannot be read"),
+        ({"weight_map": {"w": "m.safetensors", "v": "m.safetensors"}}, "same tensors"),
+        ({"weight_map": {"v": "m.safetensors"}}, "same tensors"),
+        ({"weight_map": {}}, "no weight_map"),
+        ({"weight_map": ["m.safetensors"]}, "no weight_map"),
+        ({}, "no weight_map"),
+    ],
+)
+def test_an_index_that_does_not_fit(tmp_path: Path, index: Any, message: str) -> None:
+    written(tmp_path / "m.safetensors", {"w": torch.zeros(2)})
+    (tmp_path / files.INDEX).write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match=message):
+        files.open_folder(tmp_path)
+
+
+def test_F92_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    outside = written(tmp_path / "secret.safetensors", {"w": torch.zeros(2)})
+    (folder / files.WEIGHTS).symlink_to(outside)
+    with pytest.raises(CheckpointError, match="leads out"):
+        files.open_folder(folder)
+    inside = written(folder / "inner.safetensors", {"w": torch.ones(2)})
+    (folder / files.WEIGHTS).unlink()
+    (folder / files.WEIGHTS).symlink_to(inside)
+    assert torch.equal(files.open_folder(folder).read("w"), torch.ones(2))
+
+
+def test_a_download_cache_may_keep_its_blobs_beside(tmp_path: Path) -> None:
+    folder = tmp_path / "models--x" / "snapshots" / "abc"
+    blobs = tmp_path / "models--x" / "blobs"
+    folder.mkdir(parents=True)
+    blobs.mkdir()
+    written(blobs / "123", {"w": torch.ones(2)})
+    (folder / files.WEIGHTS).symlink_to("../../blobs/123")
+    assert torch.equal(files.open_folder(folder).read("w"), torch.ones(2))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_only_regular_files_are_opened(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / files.WEIGHTS)
+    with pytest.raises(CheckpointError, match="not a regular file"):
+        files.open_folder(tmp_path)
+
+
+# ------------------------------------------------------------------------------ JSON
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"3",
+        b"{",
+        b'{"a":1,"a":2}',
+        b'{"a":Infinity}',
+        b'{"a":-NaN}',
+        b'{"a":1e400}',
+        b'{"a":' + b"1" * 4400 + b"}",
+        b'\xff\xfe{"a":1}',
+        b"\xef\xbb\xbf{}",
+        b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    ],
+)
+def test_json_that_is_not_strict(text: bytes) -> None:
+    with pytest.raises(CheckpointError, match=r"here\.json"):
+        guarded.parse_json(text, "here.json")
+
+
+def test_json_too_large_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(b"{}" + b" " * 200)
+    assert guarded.read_json(tmp_path, "config.json") == {}
+    with pytest.raises(CheckpointError, match="too large"):
+        guarded.read_json(tmp_path, "config.json", largest=100)
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans() | st.none()))
+def test_json_comes_back(value: dict[str, Any]) -> None:
+    assert guarded.parse_json(guarded.write_json(value), "x") == value

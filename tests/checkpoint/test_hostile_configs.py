@@ -1,0 +1,257 @@
+"""F87: a config.json that asks for the impossible is refused before anything is allocated.
+
+Every case starts from a folder that loads, changes one thing, and must end in a refusal that names
+the file; that no model was built meanwhile is asserted, not timed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint.small import SMALL, model_of, small, twin
+from maskwright.checkpoint import layout, matching, pretrained, shapes
+from maskwright.errors import (
+    CheckpointError,
+    ConfigError,
+    MaskwrightError,
+    ResourceError,
+    UsageError,
+)
+from maskwright.families.family import family
+
+SIZES = {
+    "bert": "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
+    "max_position_embeddings type_vocab_size",
+    "gpt2": "vocab_size n_embd n_layer n_head n_inner n_positions",
+}
+RATES = {
+    "bert": "hidden_dropout_prob attention_probs_dropout_prob layer_norm_eps classifier_dropout",
+    "gpt2": "resid_pdrop attn_pdrop embd_pdrop layer_norm_epsilon",
+}
+NO_SIZES: list[Any] = [
+    0, -1, -(1 << 63), 1 << 31, 10**9, 10**30, True, False, 2.0, 2.5, "2", "", [], [2], {},
+]  # fmt: skip
+NO_RATES: list[Any] = [-0.1, 1.0, 1.5, 1e308, True, "0.1", [], {}, 10**400]
+OTHERS: dict[str, list[tuple[str, Any]]] = {
+    "bert": [
+        ("hidden_size", 25),
+        ("num_attention_heads", 5),
+        ("num_attention_heads", 25),
+        ("hidden_act", "os.system"),
+        ("hidden_act", 3),
+        ("hidden_act", ["gelu"]),
+        ("hidden_act", {"gelu": 1}),
+        ("position_embedding_type", "relative_key"),
+        ("is_decoder", True),
+        ("add_cross_attention", True),
+        ("tie_word_embeddings", "yes"),
+        ("tie_word_embeddings", 1),
+        ("architectures", ["BertForEverything"]),
+        ("architectures", "BertModel"),
+        ("architectures", [3]),
+        ("architectures", {"0": "BertModel"}),
+        ("architectures", [["BertModel"]]),
+        ("id2label", {"0": "a", "2": "b"}),
+        ("id2label", ["a", "b"]),
+        ("id2label", {}),
+        ("id2label", {"0": 3}),
+        ("id2label", "ab"),
+        ("model_type", "bret"),
+        ("model_type", None),
+        ("model_type", 3),
+        ("model_type", ["bert"]),
+        ("model_type", "../bert"),
+        ("model_type", "family"),
+        ("model_type", "weights"),
+        ("model_type", "bert.point"),
+    ],
+    "gpt2": [
+        ("n_embd", 25),
+        ("n_head", 5),
+        ("activation_function", "exec"),
+        ("scale_attn_weights", "no"),
+        ("scale_attn_by_inverse_layer_idx", True),
+        ("add_cross_attention", True),
+        ("tie_word_embeddings", None.__class__.__name__),
+        ("architectures", ["GPT2DoubleHeadsModel"]),
+    ],
+}
+CASES = [
+    *((n, k, v) for n in SIZES for k in SIZES[n].split() for v in NO_SIZES),
+    *((n, k, v) for n in RATES for k in RATES[n].split() for v in NO_RATES),
+    *((n, k, v) for n in OTHERS for k, v in OTHERS[n]),
+]
+KIND = {"bert": "BertForSequenceClassification", "gpt2": "GPT2LMHeadModel"}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {}
+    for name in SMALL:
+        model = model_of(small(family(name), KIND[name]))
+        made[name] = tmp_path_factory.mktemp("folders") / name
+        pretrained.save(model, None, made[name])
+        (made[name] / "MANIFEST.json").unlink()
+    return made
+
+
+@pytest.fixture()
+def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(config: object) -> None:
+        pytest.fail("a model was built for a config that must be refused")
+
+    monkeypatch.setattr(matching, "Transformer", build)
+
+
+def changed(folder: Path, to: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    to.mkdir()
+    for path in folder.iterdir():
+        os.link(path, to / path.name)
+    hf = json.loads((folder / "config.json").read_text())
+    change(hf)
+    (to / "config.json").unlink()
+    (to / "config.json").write_text(json.dumps(hf))
+    return to
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(CASES) >= 200
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+@pytest.mark.parametrize("name", SMALL)
+def test_F87_one_value_that_cannot_be(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
+    for number, (_, key, value) in enumerate(case for case in CASES if case[0] == name):
+        folder = changed(folders[name], tmp_path / str(number), lambda hf: hf.update({key: value}))  # noqa: B023
+        with pytest.raises((ConfigError, CheckpointError, ResourceError)) as refused:
+            pretrained.load(folder)
+        assert str(folder) in str(refused.value), (key, value)
+        assert len(str(refused.value)) < 1500, (key, value)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_folder_that_is_varied_loads(folders: dict[str, Path], name: str) -> None:
+    assert pretrained.load(folders[name]).model_type == name
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+@pytest.mark.parametrize("name", SMALL)
+def test_F87_every_size_is_compared_with_the_file(
+    folders: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    for key in SIZES[name].split():
+        if key in ("num_attention_heads", "n_head"):  # leaves no trace in any shape
+            continue
+        here = SMALL[name].get(key, 2)
+        folder = changed(folders[name], tmp_path / key, lambda hf: hf.update({key: here * 2}))  # noqa: B023
+        with pytest.raises(CheckpointError, match=r"config\.json belongs to this file"):
+            pretrained.load(folder)
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+def test_F87_bytes_are_counted_before_there_are_any(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """Just below every limit of size, a trillion bytes: refused by arithmetic."""
+    huge = {"hidden_size": 1 << 17, "intermediate_size": 1 << 20, "num_hidden_layers": 1024}
+    folder = changed(folders["bert"], tmp_path / "huge", lambda hf: hf.update(huge))
+    with pytest.raises(ResourceError, match="larger than the memory") as refused:
+        pretrained.load(folder)
+    found = int(str(refused.value.found).split()[0].replace(",", ""))
+    matrices = 1024 * (4 * (1 << 17) ** 2 + 2 * (1 << 17) * (1 << 20)) * 4  # four bytes a number
+    assert matrices < found < 1.001 * matrices
+    with pytest.raises(ResourceError, match="at most 1,000"):
+        pretrained.load(folders["bert"], largest_bytes=1000)
+
+
+def test_free_memory_is_a_sensible_number() -> None:
+    assert 1 << 26 < shapes.free_bytes() < 1 << 50
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("format", 2),
+        ("format", 0),
+        ("format", "1"),
+        ("format", True),
+        ("config", None),
+        ("config", []),
+        ("config.width", -96),
+        ("config.width", 10**9),
+        ("config.width", True),
+        ("config.tokens.vocabulary", 0),
+        ("config.encoder", None),
+        ("config.encoder.blocks", []),
+        ("config.encoder.weights_of", [0]),
+        ("config.encoder.weights_of", [1, 0]),
+        ("config.encoder.weights_of", [0, -1]),
+        ("config.encoder.embeddings.positions.type", "os.system"),
+        ("config.encoder.embeddings.positions.length", 10**12),
+        ("config.encoder.blocks.0.attention.pattern", "diagonal"),
+        ("config.encoder.blocks.0.attention.heads", 0),
+        ("config.encoder.blocks.0.attention.dropout", 1.5),
+        ("config.encoder.blocks.0.surprise", 1),
+        ("config.vocabulary_head.transform", "eval"),
+    ],
+)
+def test_F87_our_own_config_is_as_strict(tmp_path: Path, path: str, value: Any) -> None:
+    pretrained.save(model_of(twin(causal=False)), None, tmp_path / "twin")
+
+    def change(hf: dict[str, Any]) -> None:
+        *steps, last = path.split(".")
+        table = hf[layout.OURS]
+        for step in steps:
+            table = table[int(step)] if isinstance(table, list) else table[step]
+        table[last] = value
+
+    folder = changed(tmp_path / "twin", tmp_path / "changed", change)
+    with pytest.raises((ConfigError, CheckpointError)) as refused:
+        pretrained.load(folder)
+    assert str(folder / "config.json") in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"\xff", b"{", b'{"model_type":"bert","model_type":3}']
+)
+def test_a_config_that_is_no_object(folders: dict[str, Path], tmp_path: Path, data: bytes) -> None:
+    folder = changed(folders["bert"], tmp_path / "x", lambda hf: None)
+    (folder / "config.json").write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        pretrained.load(folder)
+
+
+@pytest.mark.parametrize("name", ["nowhere", "config.json", "a\0b"])
+def test_no_folder_is_a_mistake_of_use(folders: dict[str, Path], name: str) -> None:
+    with pytest.raises(UsageError, match="no model folder"):
+        pretrained.load(folders["bert"] / name)
+
+
+def test_a_folder_without_config(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        pretrained.load(tmp_path)
+
+
+def test_F91_code_in_a_folder_stays_asleep(folders: dict[str, Path], tmp_path: Path) -> None:
+    """`auto_map`, a module beside the weights, a package: nothing of it is imported."""
+    canary = tmp_path / "canary"
+    code = f"open({str(canary)!r}, 'w').write('awake')"
+    wakes = {"AutoConfig": "modeling_x.Config", "AutoModel": "modeling_x.Model"}
+    folder = changed(folders["bert"], tmp_path / "x", lambda hf: hf.update(auto_map=wakes))
+    for name in ("modeling_x.py", "configuration_x.py", "__init__.py", "bert.py", "setup.py"):
+        (folder / name).write_text(code)
+    loaded = pretrained.load(folder)
+    assert loaded.extra["auto_map"] == wakes and not canary.exists()
+
+
+def test_every_refusal_is_one_of_ours() -> None:
+    assert all(
+        issubclass(kind, MaskwrightError) for kind in (ConfigError, CheckpointError, ResourceError)
+    )

@@ -1,0 +1,405 @@
+"""A model folder: saved, loaded, and refused where weights, config and tokenizer disagree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from checkpoint.small import model_of, small, twin
+from maskwright.checkpoint import files, pretrained
+from maskwright.checkpoint.layout import About
+from maskwright.errors import (
+    CheckpointError,
+    ConfigError,
+    IncompatibleError,
+    OutputError,
+)
+from maskwright.families.family import family
+from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import TokenizerChoice, train
+
+BERT, GPT2 = family("bert"), family("gpt2")
+Tensors = dict[str, torch.Tensor]
+
+
+def same(one: Transformer, other: Transformer) -> bool:
+    theirs = dict(other.named_parameters())
+    ours = dict(one.named_parameters())
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
+
+
+def saved(folder: Path, kind: str, **keys: object) -> Transformer:
+    """A small model of that architecture, saved in `folder` without a manifest."""
+    model = model_of(small(GPT2 if kind.startswith("GPT2") else BERT, kind, **keys))
+    pretrained.save(model, None, folder)
+    (folder / "MANIFEST.json").unlink()
+    return model
+
+
+def tensors_of(folder: Path) -> Tensors:
+    opened = files.open_folder(folder)
+    return {name: opened.read(name) for name in opened.entries}
+
+
+def rewritten(folder: Path, change: Callable[[Tensors], None]) -> Path:
+    """The folder after `change` of its tensors."""
+    tensors = tensors_of(folder)
+    change(tensors)
+    (folder / files.WEIGHTS).write_bytes(b"".join(files.chunks(tensors)))
+    return folder
+
+
+def config_json(folder: Path) -> dict[str, object]:
+    value: dict[str, object] = json.loads((folder / "config.json").read_text())
+    return value
+
+
+# ------------------------------------------------------------------------------ foreign habits
+def test_old_names_of_norms(tmp_path: Path) -> None:
+    model = saved(tmp_path / "m", "BertForMaskedLM")
+
+    def old(tensors: Tensors) -> None:
+        for name in [n for n in tensors if "LayerNorm" in n]:
+            stem, _, last = name.rpartition(".")
+            tensors[f"{stem}.{'gamma' if last == 'weight' else 'beta'}"] = tensors.pop(name)
+
+    rewritten(tmp_path / "m", old)
+    assert any(name.endswith(".gamma") for name in tensors_of(tmp_path / "m"))
+    assert same(pretrained.load(tmp_path / "m").model, model)
+
+
+@pytest.mark.parametrize("kind", ["BertForSequenceClassification", "GPT2LMHeadModel"])
+def test_a_body_without_its_prefix(tmp_path: Path, kind: str) -> None:
+    model = saved(tmp_path / "m", kind)
+    prefix = "bert." if kind.startswith("Bert") else "transformer."
+
+    def strip(tensors: Tensors) -> None:
+        for name in [n for n in tensors if n.startswith(prefix)]:
+            tensors[name.removeprefix(prefix)] = tensors.pop(name)
+
+    rewritten(tmp_path / "m", strip)
+    assert same(pretrained.load(tmp_path / "m").model, model)
+
+
+@pytest.mark.parametrize("kind", ["BertModel", "GPT2Model"])
+def test_a_bare_body_with_a_prefix(tmp_path: Path, kind: str) -> None:
+    model = saved(tmp_path / "m", kind)
+    prefix = "bert." if kind.startswith("Bert") else "transformer."
+
+    def add(tensors: Tensors) -> None:
+        for name in list(tensors):
+            tensors[prefix + name] = tensors.pop(name)
+
+    rewritten(tmp_path / "m", add)
+    assert same(pretrained.load(tmp_path / "m").model, model)
+
+
+def test_buffers_that_are_no_weights(tmp_path: Path) -> None:
+    bert, gpt2 = saved(tmp_path / "b", "BertModel"), saved(tmp_path / "g", "GPT2Model")
+    ids = {"embeddings.position_ids": torch.arange(32)[None]}
+    rewritten(tmp_path / "b", lambda tensors: tensors.update(ids))
+    triangle = {"h.0.attn.bias": torch.ones(1, 1, 8, 8).tril().bool(),
+                "h.0.attn.masked_bias": torch.tensor(-1e4)}  # fmt: skip
+    rewritten(tmp_path / "g", lambda tensors: tensors.update(triangle))
+    for folder, model in (("b", bert), ("g", gpt2)):
+        loaded = pretrained.load(tmp_path / folder)
+        assert same(loaded.model, model) and loaded.unused == ()
+
+
+def test_a_body_saved_without_pooler(tmp_path: Path) -> None:
+    saved(tmp_path / "m", "BertModel")
+
+    def drop(tensors: Tensors) -> None:
+        del tensors["pooler.dense.weight"], tensors["pooler.dense.bias"]
+
+    loaded = pretrained.load(rewritten(tmp_path / "m", drop))
+    assert not loaded.config.pooler and BERT.belongs(loaded.config)
+    pretrained.save(loaded.model, None, tmp_path / "again")
+    assert config_json(tmp_path / "again")["add_pooling_layer"] is False
+    assert same(pretrained.load(tmp_path / "again").model, loaded.model)
+
+
+# ------------------------------------------------------------------------------ F29: ties
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertForPreTraining", "GPT2LMHeadModel"])
+def test_F29_tied_tensors_are_saved_once_and_tied_again(tmp_path: Path, kind: str) -> None:
+    saved(tmp_path / "m", kind)
+    names = set(tensors_of(tmp_path / "m"))
+    assert not names & {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}
+    assert "lm_head.weight" not in names
+    model = pretrained.load(tmp_path / "m").model
+    assert model.head_weight.data_ptr() == model.tokens.weight.data_ptr()
+
+
+def test_F29_a_copy_of_a_tied_tensor_must_be_equal(tmp_path: Path) -> None:
+    model = saved(tmp_path / "m", "GPT2LMHeadModel")
+    copy = model.tokens.weight.detach().clone()
+    rewritten(tmp_path / "m", lambda tensors: tensors.update({"lm_head.weight": copy}))
+    assert same(pretrained.load(tmp_path / "m").model, model)
+    copy[3, 4] += 1e-3
+    rewritten(tmp_path / "m", lambda tensors: tensors.update({"lm_head.weight": copy}))
+    with pytest.raises(CheckpointError, match="tied in config"):
+        pretrained.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "GPT2LMHeadModel"])
+def test_untied_tables_stay_apart(tmp_path: Path, kind: str) -> None:
+    model = saved(tmp_path / "m", kind, tie_word_embeddings=False)
+    loaded = pretrained.load(tmp_path / "m").model
+    assert same(loaded, model)
+    assert loaded.head_weight.data_ptr() != loaded.tokens.weight.data_ptr()
+    assert config_json(tmp_path / "m")["tie_word_embeddings"] is False
+
+
+@pytest.mark.parametrize("absent", ["cls.predictions.bias", "cls.predictions.decoder.bias"])
+def test_untied_bert_is_read_from_either_name_of_its_bias(tmp_path: Path, absent: str) -> None:
+    model = saved(tmp_path / "m", "BertForMaskedLM", tie_word_embeddings=False)
+    rewritten(tmp_path / "m", lambda tensors: tensors.__delitem__(absent))
+    assert same(pretrained.load(tmp_path / "m").model, model)
+
+
+# ------------------------------------------------------------------------------ F28, F89: tensors
+@pytest.mark.parametrize("kind", ["BertForSequenceClassification", "GPT2LMHeadModel"])
+def test_F28_every_tensor_is_needed(tmp_path: Path, kind: str) -> None:
+    saved(tmp_path / "m", kind)
+    for name in tensors_of(tmp_path / "m"):
+        before = (tmp_path / "m" / files.WEIGHTS).read_bytes()
+        rewritten(tmp_path / "m", lambda tensors: tensors.__delitem__(name))  # noqa: B023
+        with pytest.raises(CheckpointError, match=f"missing.*{name}"):
+            pretrained.load(tmp_path / "m")
+        (tmp_path / "m" / files.WEIGHTS).write_bytes(before)
+
+
+def test_F28_a_strange_tensor_is_refused(tmp_path: Path) -> None:
+    saved(tmp_path / "m", "BertModel")
+    rewritten(tmp_path / "m", lambda tensors: tensors.update(surprise=torch.zeros(2)))
+    with pytest.raises(CheckpointError, match=r"unknown \['surprise'\]"):
+        pretrained.load(tmp_path / "m")
+
+
+def test_F28_tensors_of_another_architecture_are_reported(tmp_path: Path) -> None:
+    """As in the published BERT files: declared masked only, with pooler and pair head inside."""
+    whole = saved(tmp_path / "m", "BertForPreTraining")
+    hf = config_json(tmp_path / "m") | {"architectures": ["BertForMaskedLM"]}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
+    loaded = pretrained.load(tmp_path / "m")
+    assert loaded.unused == (
+        "bert.pooler.dense.bias",
+        "bert.pooler.dense.weight",
+        "cls.seq_relationship.bias",
+        "cls.seq_relationship.weight",
+    )
+    assert same(pretrained.load(tmp_path / "m", architecture="BertForPreTraining").model, whole)
+    body = pretrained.load(tmp_path / "m", architecture="BertModel")
+    assert torch.equal(body.model.tokens.weight, whole.tokens.weight) and body.config.pooler
+    with pytest.raises(CheckpointError, match=r"missing \['classifier.bias'"):
+        pretrained.load(tmp_path / "m", architecture="BertForTokenClassification")
+    with pytest.raises(ConfigError, match="BertForMaskedLM"):
+        pretrained.load(tmp_path / "m", architecture="BertForMaskedLMs")
+
+
+def test_two_tensors_for_one_weight(tmp_path: Path) -> None:
+    saved(tmp_path / "m", "BertModel")
+
+    def double(tensors: Tensors) -> None:
+        tensors["embeddings.LayerNorm.gamma"] = tensors["embeddings.LayerNorm.weight"]
+
+    with pytest.raises(CheckpointError, match="stand for the same weight"):
+        pretrained.load(rewritten(tmp_path / "m", double))
+
+
+@pytest.mark.parametrize(
+    "shape", [(24,), (24, 23), (23, 24), (24, 24, 1), (1, 24, 24), (0, 24), ()]
+)
+def test_F89_a_tensor_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    saved(tmp_path / "m", "BertModel")
+    odd = {"pooler.dense.weight": torch.zeros(shape)}
+    rewritten(tmp_path / "m", lambda tensors: tensors.update(odd))
+    with pytest.raises(CheckpointError, match=r"pooler\.dense\.weight") as refused:
+        pretrained.load(tmp_path / "m")
+    assert refused.value.wanted == "[24, 24], floating point"
+
+
+def test_F89_a_tensor_of_whole_numbers(tmp_path: Path) -> None:
+    saved(tmp_path / "m", "BertModel")
+    odd = {"pooler.dense.weight": torch.zeros(24, 24, dtype=torch.int32)}
+    rewritten(tmp_path / "m", lambda tensors: tensors.update(odd))
+    with pytest.raises(CheckpointError, match="I32"):
+        pretrained.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_F89_weights_that_are_no_numbers(tmp_path: Path, value: float, dtype: torch.dtype) -> None:
+    saved(tmp_path / "m", "GPT2Model")
+
+    def spoil(tensors: Tensors) -> None:
+        tensors["h.1.attn.c_attn.weight"] = tensors["h.1.attn.c_attn.weight"].to(dtype)
+        tensors["h.1.attn.c_attn.weight"][3, 50] = value
+
+    with pytest.raises(CheckpointError, match=r"h\.1\.attn\.c_attn\.weight(.|\n)*1 of 1728"):
+        pretrained.load(rewritten(tmp_path / "m", spoil))
+
+
+def test_F27_config_and_weights_of_different_models(tmp_path: Path) -> None:
+    for kind in ("BertModel", "GPT2Model", "BertForMaskedLM"):
+        saved(tmp_path / kind, kind)
+    for config, weights in (("BertModel", "GPT2Model"), ("GPT2Model", "BertForMaskedLM")):
+        folder = tmp_path / f"{config}-{weights}"
+        folder.mkdir()
+        (folder / "config.json").write_bytes((tmp_path / config / "config.json").read_bytes())
+        (folder / files.WEIGHTS).write_bytes((tmp_path / weights / files.WEIGHTS).read_bytes())
+        with pytest.raises(CheckpointError, match="missing"):
+            pretrained.load(folder)
+
+
+# ------------------------------------------------------------------------------ the manifest
+@pytest.mark.parametrize("name", [files.WEIGHTS, "config.json"])
+def test_a_flipped_bit_in_a_saved_file_is_noticed(tmp_path: Path, name: str) -> None:
+    pretrained.save(model_of(small(BERT)), None, tmp_path / "m")
+    data = bytearray((tmp_path / "m" / name).read_bytes())
+    place = -3 if name == files.WEIGHTS else data.index(b"0.02") + 3
+    data[place] ^= 1
+    (tmp_path / "m" / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match="not the one that was saved") as refused:
+        pretrained.load(tmp_path / "m")
+    assert name in str(refused.value)
+
+
+def test_files_beside_the_weights_may_change(tmp_path: Path) -> None:
+    about = About(readme="# A model\n")
+    pretrained.save(model_of(small(BERT)), None, tmp_path / "m", about)
+    (tmp_path / "m" / "README.md").write_text("# My model\n")
+    assert pretrained.load(tmp_path / "m").model_type == "bert"
+
+
+def test_a_folder_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    model, other = model_of(small(BERT)), model_of(small(BERT), seed=1)
+    pretrained.save(model, None, tmp_path / "m")
+    with pytest.raises(OutputError):
+        pretrained.save(other, None, tmp_path / "m")
+    assert same(pretrained.load(tmp_path / "m").model, model)
+    pretrained.save(other, None, tmp_path / "m", replace=True)
+    assert same(pretrained.load(tmp_path / "m").model, other)
+
+
+# ------------------------------------------------------------------------------ our own layout
+@pytest.mark.parametrize(("causal", "count"), [(True, 186_368), (False, 186_430)])
+def test_the_twins_belong_to_no_family_and_come_back(
+    tmp_path: Path, causal: bool, count: int
+) -> None:
+    model = model_of(twin(causal=causal))
+    assert model.num_parameters() == count
+    pretrained.save(model, None, tmp_path / "m")
+    assert config_json(tmp_path / "m")["model_type"] == "maskwright"
+    loaded = pretrained.load(tmp_path / "m")
+    assert loaded.model_type == "maskwright" and loaded.config == model.config
+    assert same(loaded.model, model)
+
+
+def test_F26_a_later_format_is_refused(tmp_path: Path) -> None:
+    pretrained.save(model_of(twin(causal=True)), None, tmp_path / "m")
+    (tmp_path / "m" / "MANIFEST.json").unlink()
+    hf = json.loads((tmp_path / "m" / "config.json").read_text())
+    hf["maskwright"]["format"] = 9
+    (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
+    with pytest.raises(CheckpointError, match="another version") as refused:
+        pretrained.load(tmp_path / "m")
+    assert (refused.value.found, refused.value.wanted) == ("9", "1")
+
+
+# ------------------------------------------------------------------------------ dtypes, shards
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_dtypes_are_kept_or_chosen(tmp_path: Path, dtype: torch.dtype) -> None:
+    model = model_of(small(GPT2, "GPT2LMHeadModel")).to(dtype)
+    pretrained.save(model, None, tmp_path / "m")
+    name = str(dtype).removeprefix("torch.")
+    hf = config_json(tmp_path / "m")
+    assert (hf["dtype"], hf["torch_dtype"]) == (name, name)
+    assert same(pretrained.load(tmp_path / "m").model, model)
+    wide = pretrained.load(tmp_path / "m", dtype=torch.float32).model
+    assert {parameter.dtype for parameter in wide.parameters()} == {torch.float32}
+    assert torch.equal(wide.tokens.weight.to(dtype), model.tokens.weight)
+
+
+def test_many_shards_load_as_one(tmp_path: Path) -> None:
+    model = model_of(small(BERT, "BertForPreTraining"))
+    pretrained.save(model, None, tmp_path / "m", About(largest_shard=20_000))
+    assert len(list((tmp_path / "m").glob("*.safetensors"))) > 3
+    assert same(pretrained.load(tmp_path / "m").model, model)
+
+
+# ------------------------------------------------------------------------------ labels
+def test_labels_keep_their_names(tmp_path: Path) -> None:
+    model = model_of(small(BERT, "BertForSequenceClassification"))
+    about = About(labels=("no", "yes", "perhaps"), problem_type="single_label_classification")
+    pretrained.save(model, None, tmp_path / "m", about)
+    hf = config_json(tmp_path / "m")
+    assert hf["id2label"] == {"0": "no", "1": "yes", "2": "perhaps"}
+    assert hf["label2id"] == {"no": 0, "yes": 1, "perhaps": 2}
+    assert pretrained.load(tmp_path / "m").about == about
+    for labels in (("no", "yes"), ("no", "no", "yes")):
+        with pytest.raises(ConfigError, match="labels"):
+            pretrained.save_files(model, None, About(labels=labels))
+
+
+# ------------------------------------------------------------------------------ tokenizers
+def tokenizer(text: str = "the cat sat on the mat", style: str = "bert") -> Tokenizer:
+    choice = TokenizerChoice(kind="character", style=style)  # type: ignore[arg-type]
+    return train([text], choice)
+
+
+def test_a_tokenizer_travels_with_its_model(tmp_path: Path) -> None:
+    words = tokenizer()
+    pretrained.save(model_of(small(BERT)), words, tmp_path / "m")
+    loaded = pretrained.load(tmp_path / "m")
+    assert loaded.tokenizer is not None
+    assert loaded.tokenizer.fingerprint == words.fingerprint == loaded.tokenizer_fingerprint
+    assert config_json(tmp_path / "m")["pad_token_id"] == words.pad
+    settings = json.loads((tmp_path / "m" / "tokenizer_config.json").read_text())
+    assert settings["model_max_length"] == 32
+
+
+def test_F30_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    words, others = tokenizer(), tokenizer("the dog ran")
+    pretrained.save(model_of(small(BERT)), words, tmp_path / "m")
+    for name, data in others.files().items():
+        (tmp_path / "m" / name).write_bytes(data)
+    with pytest.raises(IncompatibleError, match="trained with") as refused:
+        pretrained.load(tmp_path / "m")
+    assert words.fingerprint in str(refused.value) and others.fingerprint in str(refused.value)
+    loaded = pretrained.load(tmp_path / "m", other_tokenizer=True)
+    assert loaded.tokenizer is not None and loaded.tokenizer.fingerprint == others.fingerprint
+    assert loaded.tokenizer_fingerprint == words.fingerprint
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+def test_F31_ids_beyond_the_table(tmp_path: Path, extra: int) -> None:
+    """V-1, V and V+1 tokens for a table of V rows."""
+    words = tokenizer()
+    rows = words.vocabulary_size - extra
+    model = model_of(small(BERT, vocab_size=rows))
+    if extra <= 0:
+        pretrained.save(model, words, tmp_path / "m")
+        assert pretrained.load(tmp_path / "m").tokenizer is not None
+        return
+    with pytest.raises(IncompatibleError, match=f"at most {rows - 1}"):
+        pretrained.save(model, words, tmp_path / "m")
+    pretrained.save(model, None, tmp_path / "m")
+    for name, data in words.files().items():
+        (tmp_path / "m" / name).write_bytes(data)
+    with pytest.raises(IncompatibleError, match=f"largest id {rows}"):
+        pretrained.load(tmp_path / "m")
+
+
+def test_generation_settings_are_written_for_those_that_generate(tmp_path: Path) -> None:
+    words = tokenizer(style="gpt2")
+    content = pretrained.save_files(model_of(small(GPT2, "GPT2LMHeadModel")), words)
+    settings = content["generation_config.json"]
+    assert isinstance(settings, bytes) and json.loads(settings)["eos_token_id"] == words.end
+    for config in (small(GPT2), small(BERT, "BertForMaskedLM"), twin(causal=True)):
+        assert "generation_config.json" not in pretrained.save_files(model_of(config), None)

@@ -1,0 +1,256 @@
+"""Every family keeps the room's contract: one body of tests, run over the catalogue."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright import catalogue
+from maskwright.checkpoint import pretrained, shapes
+from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.families import weights
+from maskwright.families.family import Family, family, family_of
+from maskwright.nn.config import Sinusoidal
+from maskwright.nn.mask import pattern, reach
+from maskwright.nn.transformer import Transformer
+
+NAMES = catalogue.names("families")
+FAMILIES = {name: family(name) for name in NAMES}
+SIZES = [(name, size) for name in NAMES for size in FAMILIES[name].sizes]
+KINDS = [(name, kind) for name in NAMES for kind in FAMILIES[name].architectures]
+CONTRACT = {
+    *("MODEL_TYPE", "PAPERS", "STYLE", "PREFIX", "IGNORED", "SWITCHES"),
+    *("ARCHITECTURES", "COORDINATES", "CONSTANTS", "SIZES", "point", "weights"),
+}
+
+# families.md; bodies with their pooler where the family has one, else as the class is named.
+PUBLISHED = {
+    ("bert", "tiny", "BertModel"): 4_385_920,
+    ("bert", "mini", "BertModel"): 11_170_560,
+    ("bert", "small", "BertModel"): 28_763_648,
+    ("bert", "medium", "BertModel"): 41_373_184,
+    ("bert", "base", "BertModel"): 109_482_240,
+    ("bert", "base", "BertForPreTraining"): 110_106_428,
+    ("bert", "base-cased", "BertModel"): 108_310_272,
+    ("bert", "large", "BertModel"): 335_141_888,
+    ("bert", "large", "BertForPreTraining"): 336_226_108,
+    ("gpt2", "small", "GPT2LMHeadModel"): 124_439_808,
+    ("gpt2", "medium", "GPT2LMHeadModel"): 354_823_168,
+    ("gpt2", "large", "GPT2LMHeadModel"): 774_030_080,
+    ("gpt2", "xl", "GPT2LMHeadModel"): 1_557_611_200,
+}
+
+
+def on_meta(member: Family, size: str, kind: str) -> Transformer:
+    with torch.device("meta"):
+        return Transformer(member.size(size, kind))
+
+
+# ------------------------------------------------------------------------------ the contract
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_its_registration(name: str) -> None:
+    module = catalogue.load("families", name)
+    assert isinstance(module, ModuleType) and family(name).name == name
+    assert set(vars(module)) >= CONTRACT
+    assert all(paper.startswith("https://") for paper in module.PAPERS)
+
+
+# ------------------------------------------------------------------------------ configs
+@pytest.mark.parametrize(("name", "size"), SIZES)
+def test_published_config_comes_back(name: str, size: str) -> None:
+    member = FAMILIES[name]
+    for kind in member.architectures:
+        config = member.size(size, kind)
+        back = member.hf_config(config)
+        assert {key: back[key] for key in member.sizes[size]} == member.sizes[size]
+        assert back["architectures"] == [kind] and back["model_type"] == name
+        assert member.point(back) == config
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_config_with_odd_values_comes_back(name: str, kind: str) -> None:
+    member = FAMILIES[name]
+    config = small(member, kind)
+    assert member.point(member.read(config)) == config
+    assert member.belongs(config) and family_of(config) is not None
+    assert member.architecture(config) == kind
+
+
+def test_every_key_of_the_coordinates_moves_the_config() -> None:
+    member = FAMILIES["gpt2"]
+    here = small(member)
+    for key, value in {
+        "vocab_size": 62,
+        "n_embd": 28,
+        "n_layer": 4,
+        "n_head": 3,
+        "n_inner": 41,
+        "n_positions": 33,
+        "activation_function": "relu",
+        "resid_pdrop": 0.2,
+        "attn_pdrop": 0.3,
+        "embd_pdrop": 0.4,
+        "layer_norm_epsilon": 1e-6,
+        "scale_attn_weights": False,
+    }.items():
+        there = small(member, **{key: value})
+        assert there != here, key
+        assert member.read(there)[key] == value
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ("placement", "encoder.blocks.0.placement: family has 'post', config has 'pre'"),
+        ("positions", "encoder.embeddings.positions.type: family has 'Learned'"),
+        ("head", "heads.0.name: family has 'classifier', config has 'mood'"),
+    ],
+)
+def test_what_departs_is_named(change: str, place: str) -> None:
+    member = FAMILIES["bert"]
+    config = small(member, "BertForSequenceClassification")
+    stack = config.encoder
+    assert stack is not None and member.departures(config) == []
+    if change == "placement":
+        blocks = tuple(replace(b, placement="pre") for b in stack.blocks)
+        config = replace(config, encoder=replace(stack, blocks=blocks))
+    elif change == "positions":
+        entry = replace(stack.embeddings, positions=Sinusoidal(length=32))
+        config = replace(config, encoder=replace(stack, embeddings=entry))
+    else:
+        config = replace(config, heads=(replace(config.heads[0], name="mood"),))
+    assert any(line.startswith(place) for line in member.departures(config))
+    assert not member.belongs(config) and family_of(config) is None
+    with pytest.raises(IncompatibleError, match="is not a bert"):
+        member.hf_config(config)
+
+
+def test_families_do_not_claim_each_other() -> None:
+    bert, gpt2 = (small(FAMILIES[name]) for name in ("bert", "gpt2"))
+    assert FAMILIES["gpt2"].departures(bert) == [
+        "decoder.blocks.#: family has one, config has none"
+    ]
+    assert FAMILIES["bert"].departures(gpt2) == [
+        "encoder.blocks.#: family has one, config has none"
+    ]
+
+
+# ------------------------------------------------------------------------------ weights
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_every_tensor_is_named_once(name: str, kind: str) -> None:
+    member = FAMILIES[name]
+    for size in [None, *member.sizes]:
+        config = small(member, kind) if size is None else member.size(size, kind)
+        rules = member.weights(config)
+        ours = [part for rule in weights.carriers(rules) for part in rule.parts()]
+        theirs = [foreign for rule in weights.carriers(rules) for foreign in rule.names()]
+        theirs += [rule.theirs for rule in weights.ties(rules)]
+        assert sorted(ours) == sorted(shapes.parameters(config))
+        assert len(theirs) == len(set(theirs))
+        assert set(theirs) <= member.known_names(config)
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_rules_run_both_ways(name: str, kind: str) -> None:
+    config = small(FAMILIES[name], kind)
+    rules = FAMILIES[name].weights(config)
+    wanted = shapes.parameters(config)
+    draw = np.random.default_rng(0)
+    ours = {part: draw.standard_normal(shape) for part, shape in wanted.items()}
+    theirs = weights.save(rules, ours, np.concatenate)
+    for rule in weights.carriers(rules):
+        assert all(theirs[foreign].shape == rule.shape(wanted) for foreign in rule.names())
+    back = dict(weights.load(rules, theirs, theirs.__getitem__))
+    assert back.keys() == ours.keys()
+    assert all(np.array_equal(back[part], ours[part]) for part in ours)
+
+
+def test_a_rule_too_few_or_too_many_is_noticed() -> None:
+    config = small(FAMILIES["bert"])
+    rules = FAMILIES["bert"].weights(config)
+    ours = {part: np.zeros(shape) for part, shape in shapes.parameters(config).items()}
+    with pytest.raises(CheckpointError, match=r"unnamed \['pooler.bias'\]"):
+        weights.save(rules[:-1], ours, np.concatenate)
+    with pytest.raises(CheckpointError, match=r"named twice \['tokens.weight'\]"):
+        weights.save([*rules, rules[0]], ours, np.concatenate)
+
+
+# ------------------------------------------------------------------------------ sizes
+@pytest.mark.parametrize(("name", "size"), SIZES)
+def test_shapes_are_those_of_the_model(name: str, size: str) -> None:
+    for kind in FAMILIES[name].architectures:
+        model = on_meta(FAMILIES[name], size, kind)
+        built = {part: tuple(p.shape) for part, p in model.named_parameters()}
+        assert built == shapes.parameters(model.config)
+        assert model.num_parameters() == shapes.num_parameters(model.config)
+
+
+@pytest.mark.parametrize(("name", "size", "kind"), PUBLISHED)
+def test_published_parameter_counts(name: str, size: str, kind: str) -> None:
+    assert on_meta(FAMILIES[name], size, kind).num_parameters() == PUBLISHED[name, size, kind]
+
+
+def test_every_published_size_has_its_count() -> None:
+    assert {(name, size) for name, size, _ in PUBLISHED} == set(SIZES)
+
+
+# ------------------------------------------------------------------------------ behaviour
+def hidden_of(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
+    return (model.encode if model.config.encoder is not None else model.decode)(tokens)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mask_law(name: str) -> None:
+    """Perturb input j: output i moves if and only if j is reachable from i."""
+    config = small(FAMILIES[name])
+    model = model_of(config).double()
+    tokens = torch.randint(61, (1, 9), generator=torch.Generator().manual_seed(1))
+    (stack,) = config.stacks.values()
+    masks = [pattern(b.attention.pattern, b.attention.window) for b in stack.blocks]
+    felt = reach(masks, 9)[0]
+    with torch.no_grad():
+        before = hidden_of(model, tokens)[0]
+        for j in range(9):
+            changed = tokens.clone()
+            changed[0, j] = (changed[0, j] + 1) % 61
+            moved = (hidden_of(model, changed)[0] - before).abs().amax(-1)
+            assert (moved[~felt[:, j]] == 0).all(), "a leak"
+            assert (moved[felt[:, j]] > 1e-9).all(), "a blind spot"
+    assert felt.all() == (name != "gpt2")
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_forward_and_backward(name: str, kind: str) -> None:
+    model = model_of(small(FAMILIES[name], kind)).train()
+    hidden = hidden_of(model, torch.arange(20).reshape(2, 10))
+    total = hidden.square().mean()
+    if model.vocabulary_head is not None:
+        total = total + model.logits(hidden).logsumexp(-1).mean()
+    if model.pooler is not None:
+        total = total + model.pool(hidden[:, 0]).sum()
+    for head in model.config.heads:
+        picked = hidden[:, 0] if head.kind == "sequence" else hidden
+        total = total + model.head(head.name, picked).square().sum()
+    total.backward()
+    assert math.isfinite(total.item())
+    for part, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), part
+        assert parameter.grad.abs().sum() > 0, part
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_saved_and_loaded_is_the_same(name: str, kind: str, tmp_path: object) -> None:
+    model = model_of(small(FAMILIES[name], kind))
+    folder = f"{tmp_path}/model"
+    pretrained.save(model, None, folder)
+    loaded = pretrained.load(folder)
+    assert loaded.config == model.config and loaded.model_type == name
+    theirs = dict(loaded.model.named_parameters())
+    for part, parameter in model.named_parameters():
+        assert torch.equal(theirs[part], parameter), part
