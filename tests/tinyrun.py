@@ -1,4 +1,5 @@
-"""A run of a second or two on text that it makes itself, and what must be equal of two such runs."""
+"""A run of a second or two on text that it makes itself, and what must be equal of two such
+runs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from maskwright.recipes.recipe import (
 )
 from maskwright.train.schedule import Budget
 
-WORDS = "the cat dog sat ran on mat rug and then saw one big red hat under a tall old tree".split()
+SENTENCE = "the cat dog sat ran on mat rug and then saw one big red hat under a tall old tree"
+WORDS = SENTENCE.split()
 
 
 def text_file(folder: Path, documents: int = 120) -> Path:
@@ -80,7 +82,8 @@ def essence(out: Path) -> dict[str, str]:
 
 
 def forked(work: Callable[[], object], log: Path) -> int:
-    """Start `work` in a child of this process, which has torch imported already; returns its pid."""
+    """Start `work` in a child of this process, which has torch imported already; returns its
+    pid."""
     pid = os.fork()
     if pid:
         return pid

@@ -1,8 +1,8 @@
 """A folder is a registry.
 
-`families/`, `objectives/` and `recipes/` are open sets: a module that keeps the room's contract is a
-member by lying there, and its file name is its name (`openai_gpt.py` is `openai-gpt`). Nothing is
-imported before it is asked for by name, so a list costs no torch.
+`families/`, `objectives/` and `recipes/` are open sets: a module that keeps the room's contract
+is a member by lying there, and its file name is its name (`openai_gpt.py` is `openai-gpt`).
+Nothing is imported before it is asked for by name, so a list costs no torch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from maskwright.errors import UsageError, near
 CONTRACTS = {
     "families": {"family", "weights"},
     "objectives": {"objective", "corruption", "vocabulary_loss"},
-    "recipes": {"recipe", "prepare", "run", "runfolder"},
+    "recipes": {"recipe"},
 }
 
 
@@ -38,7 +38,5 @@ def load(room: str, name: str) -> ModuleType:
     known = names(room)
     if name not in known:
         singular = {"families": "family"}.get(room, room[:-1])
-        raise UsageError(
-            f"no {singular} of that name", found=repr(name), wanted=near(name, known)
-        )
+        raise UsageError(f"no {singular} of that name", found=repr(name), wanted=near(name, known))
     return importlib.import_module(f"maskwright.{room}.{name.replace('-', '_')}")

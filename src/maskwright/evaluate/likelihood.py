@@ -1,8 +1,8 @@
 """How well a model predicts held-out text, beside what needs no model at all.
 
-The rows and their masks are fixed by keys, so two checkpoints answer exactly the same questions. The
-reference lines are the uniform distribution and the training text's token frequencies; a model whose
-loss stands on the unigram line has learned no context yet.
+The rows and their masks are fixed by keys, so two checkpoints answer exactly the same questions.
+The reference lines are the uniform distribution and the training text's token frequencies; a
+model whose loss stands on the unigram line has learned no context yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from maskwright.data.batch import Batch
-from maskwright.data.pack import RowSource
+from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.errors import DataError
 from maskwright.objectives.objective import Objective
@@ -32,7 +32,8 @@ _SCORES_AT_ONCE = 1 << 25
 
 @dataclass(frozen=True)
 class Figures:
-    """Loss in nats per target; `top1`, `top5` shares of targets, ties counted by their fair share."""
+    """Loss in nats per target; `top1`, `top5` shares of targets, ties counted by their fair
+    share."""
 
     loss: float
     perplexity: float
@@ -69,8 +70,11 @@ def questions(
         DataError: the held-out text does not fill a single row.
     """
     if len(source) == 0:
-        raise DataError("the held-out text does not fill a single row", found=source.description,
-                        do="hold out more text (corpus.held_out) or shorten the rows")
+        raise DataError(
+            "the held-out text does not fill a single row",
+            found=source.description,
+            do="hold out more text (corpus.held_out) or shorten the rows",
+        )
     count = min(rows, len(source))
     chosen = permute(key("shuffle", SEED, 0), len(source), np.arange(count))
     for start in range(0, count, batch_rows):
@@ -131,13 +135,21 @@ def top_hits(scores: Tensor, wanted: Tensor, k: int) -> Tensor:
 
 
 def reference_lines(
-    objective: Objective, store: TokenStore, source: RowSource, *, rows: int = 1024, batch_rows: int = 32
+    objective: Objective,
+    store: TokenStore,
+    source: RowSource,
+    *,
+    rows: int = 1024,
+    batch_rows: int = 32,
 ) -> Lines:
     """Uniform and unigram figures on the same questions; frequencies (plus one) from `store`."""
     vocabulary = store.vocabulary_size
     counts = token_counts(store)
-    wanted = [b.targets.numpy() for b in questions(objective, source, rows, batch_rows)
-              if b.targets is not None]
+    wanted = [
+        b.targets.numpy()
+        for b in questions(objective, source, rows, batch_rows)
+        if b.targets is not None
+    ]
     targets = np.concatenate(wanted)
     share = (counts + 1) / (counts.sum() + vocabulary)
     order = np.argsort(-counts, kind="stable")

@@ -1,7 +1,8 @@
-"""Causal language modelling: every position predicts the next token (GPT, Radford et al. 2018, 3.1).
+"""Causal language modelling: every position predicts the next token (GPT, Radford et al. 2018,
+3.1).
 
-Rows carry one token more than the model reads; row[:-1] goes in and row[1:] is wanted. The objective
-refuses a model whose masks let a position reach its own target.
+Rows carry one token more than the model reads; row[:-1] goes in and row[1:] is wanted. The
+objective refuses a model whose masks let a position reach its own target.
 """
 
 from __future__ import annotations
@@ -39,12 +40,17 @@ class Options:
 class Causal(Objective):
     """Next-token prediction over one stack that hides the future."""
 
+    codes_text = True
+
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
         if model.config.vocabulary_head is None or len(model.config.stacks) != 1:
-            raise IncompatibleError("`causal` needs one stack with a vocabulary head",
-                                    where="model", do="choose a decoder family such as gpt2")
-        (where, stack), = model.config.stacks.items()
+            raise IncompatibleError(
+                "`causal` needs one stack with a vocabulary head",
+                where="model",
+                do="choose a decoder family such as gpt2",
+            )
+        ((where, stack),) = model.config.stacks.items()
         refuse_leak("causal", stack, where, "use pattern `causal`, or the objective `masked`")
         self.product = model
         self.vocabulary = vocabulary

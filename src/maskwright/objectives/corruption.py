@@ -3,12 +3,12 @@
 All draws come from keys (purpose, seed, epoch, row), so a row is corrupted alike whatever batch,
 process or resumed run it appears in. Three units of choice:
 
-    token   positions independently                                   BERT, Devlin et al. 2018, 3.1
-    word    whole words, so that no piece gives its word away         BERT's whole-word release, 2019
-    span    runs of whole words, length ~ Geometric(0.2), at most 10  SpanBERT, Joshi et al. 2019, 3.1
+    token   positions independently                              Devlin et al. 2018, 3.1
+    word    whole words, so that no piece gives its word away    BERT's whole-word release, 2019
+    span    runs of whole words, length ~ Geometric(0.2) ≤ 10    Joshi et al. 2019, 3.1
 
-Every row gets exactly max(1, round(rate * maskable)) positions (units `token` and `span`); whole words
-cannot be cut, so `word` comes as near to that number as its last word allows.
+Every row gets exactly max(1, round(rate * maskable)) positions (units `token` and `span`); whole
+words cannot be cut, so `word` comes as near to that number as its last word allows.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def replace(
 
 
 def word_numbers(maskable: Array, starts_word: Array) -> Array:
-    """(B, T) int64 in [0, T): the number of each position's word; separators are words of their own,
-    and so is whatever follows one."""
+    """(B, T) int64 in [0, T): the number of each position's word; separators are words of their
+    own, and so is whatever follows one."""
     after_gap = np.zeros_like(maskable)
     after_gap[:, 1:] = ~maskable[:, :-1]
     begins = starts_word | ~maskable | after_gap

@@ -1,8 +1,8 @@
 """Masked language modelling (BERT, Devlin et al. 2018, section 3.1; RoBERTa's dynamic masks).
 
-15 % of the positions are chosen; of these 80 % become [MASK], 10 % another token, 10 % stay; the loss
-is taken at the chosen positions, all of them, and nowhere else. Dynamic masks change with every epoch;
-static ones are the same draw without the epoch in its key.
+15 % of the positions are chosen; of these 80 % become [MASK], 10 % another token, 10 % stay; the
+loss is taken at the chosen positions, all of them, and nowhere else. Dynamic masks change with
+every epoch; static ones are the same draw without the epoch in its key.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ ROWS = "documents"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate` replaced."""
+    """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate`
+    replaced."""
 
     rate: float = 0.15
     mask_rate: float = 0.8
@@ -48,17 +49,26 @@ class Options:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.rate <= 1.0:
-            raise ConfigError("a mask rate is out of range", where="objective.rate",
-                              found=self.rate, wanted="0 < rate <= 1")
+            raise ConfigError(
+                "a mask rate is out of range",
+                where="objective.rate",
+                found=self.rate,
+                wanted="0 < rate <= 1",
+            )
         if min(self.mask_rate, self.random_rate) < 0 or self.mask_rate + self.random_rate > 1.0:
-            raise ConfigError("mask_rate and random_rate are shares of the chosen positions",
-                              where="objective.mask_rate",
-                              found=f"{self.mask_rate} + {self.random_rate}",
-                              wanted="each >= 0, together at most 1")
+            raise ConfigError(
+                "mask_rate and random_rate are shares of the chosen positions",
+                where="objective.mask_rate",
+                found=f"{self.mask_rate} + {self.random_rate}",
+                wanted="each >= 0, together at most 1",
+            )
         if not (0.0 < self.span_stop < 1.0 and 1 <= self.span_longest <= 1000):
-            raise ConfigError("span lengths are out of range", where="objective.span_stop",
-                              found=f"{self.span_stop}, {self.span_longest}",
-                              wanted="0 < span_stop < 1 and 1 <= span_longest <= 1000")
+            raise ConfigError(
+                "span lengths are out of range",
+                where="objective.span_stop",
+                found=f"{self.span_stop}, {self.span_longest}",
+                wanted="0 < span_stop < 1 and 1 <= span_longest <= 1000",
+            )
 
 
 class Masked(Objective):
@@ -67,11 +77,17 @@ class Masked(Objective):
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
         if vocabulary.mask is None:
-            raise IncompatibleError("the tokenizer has no mask token", where="tokenizer",
-                                    do="train the tokenizer with style \"bert\", or use `causal`")
+            raise IncompatibleError(
+                "the tokenizer has no mask token",
+                where="tokenizer",
+                do='train the tokenizer with style "bert", or use `causal`',
+            )
         if model.config.vocabulary_head is None or model.config.encoder is None:
-            raise IncompatibleError("`masked` needs an encoder with a vocabulary head",
-                                    where="model", do="choose an encoder family such as bert")
+            raise IncompatibleError(
+                "`masked` needs an encoder with a vocabulary head",
+                where="model",
+                do="choose an encoder family such as bert",
+            )
         self.product = model
         self.options = options
         self.vocabulary = vocabulary
@@ -97,8 +113,14 @@ class Masked(Objective):
         keys = key("replace", seed, np.zeros_like(epochs) if o.static else epochs, rows.ids)
         assert self.vocabulary.mask is not None
         tokens = corruption.replace(
-            rows.tokens, chosen, unit, keys, mask_id=self.vocabulary.mask, ordinary=self.ordinary,
-            mask_rate=o.mask_rate, random_rate=o.random_rate,
+            rows.tokens,
+            chosen,
+            unit,
+            keys,
+            mask_id=self.vocabulary.mask,
+            ordinary=self.ordinary,
+            mask_rate=o.mask_rate,
+            random_rate=o.random_rate,
         )
         index = np.flatnonzero(chosen)
         return Batch(

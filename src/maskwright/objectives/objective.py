@@ -1,11 +1,12 @@
 """What is trained is an objective: a module that maps a batch to a loss.
 
-Two halves. `corrupt` makes a batch out of clean rows (numpy, no gradient, a function of keys only);
-`forward` computes the loss of a batch. In between lies `counts`: the loop adds the counts of a whole
-optimizer step, over all its microbatches and processes, before the first backward pass, so that every
-part of the loss is a mean over the targets of the step and not a mean of means (reliability F44).
+Two halves. `corrupt` makes a batch out of clean rows (numpy, no gradient, a function of keys
+only); `forward` computes the loss of a batch. In between lies `counts`: the loop adds the counts
+of a whole optimizer step, over all its microbatches and processes, before the first backward
+pass, so that every part of the loss is a mean over the targets of the step and not a mean of
+means (reliability F44).
 
-    rows --corrupt(keys)--> Batch --forward--> Loss{part: (sum, weight)}   scaled by counts of the step
+    rows --corrupt(keys)--> Batch --forward--> Loss{part: (sum, weight)}   scaled by the counts
 """
 
 from __future__ import annotations
@@ -48,11 +49,13 @@ class Loss:
 class Objective(nn.Module):
     """The contract of the room. `product` is the network that gets saved.
 
-    A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (which kind
-    of rows it eats) and `build(model, options, vocabulary)`.
+    A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (the kind of
+    rows it eats) and `build(model, options, vocabulary)`.
     """
 
     product: Transformer
+    # Whether the loss is a code length of the text: every token predicted once from what precedes it.
+    codes_text = False
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
         """Clean rows -> a batch. `epochs` (B,) tells how often each row has been seen before."""
@@ -121,16 +124,17 @@ def refuse_leak(name: str, stack: Stack, where: str, remedy: str) -> None:
         IncompatibleError: naming the first position that would see its target, and the layer.
     """
     length = 8
-    patterns = [masks.pattern_of(block.attention) for block in stack.blocks]
-    reached = masks.reach([p.dense(length, length) for p in patterns])
+    patterns = [masks.pattern(b.attention.pattern, b.attention.window) for b in stack.blocks]
+    reached = masks.reach(patterns, length)[0]
     leaks = [t for t in range(length - 1) if bool(reached[t, t + 1])]
     if not leaks:
         return
+    first = leaks[0]
     layer = next(
-        i for i, p in enumerate(patterns) if bool(masks.reach([p.dense(length, length)])[leaks[0], leaks[0] + 1])
+        i for i, p in enumerate(patterns) if bool(masks.reach([p], length)[0, first, first + 1])
     )
     raise IncompatibleError(
-        f"`{name}` would let position {leaks[0]} see its own target (token {leaks[0] + 1})",
+        f"`{name}` would let position {first} see its own target (token {first + 1})",
         where=f"{where}.blocks.{layer}.attention",
         found=f"pattern {stack.blocks[layer].attention.pattern}",
         wanted="a pattern that hides the next token from its predictor",

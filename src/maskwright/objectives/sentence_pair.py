@@ -7,7 +7,7 @@ later work found the pair task weak (RoBERTa, Liu et al. 2019, 4.2), so the sum 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -18,7 +18,8 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives import masked
+from maskwright.objectives.masked import Masked
+from maskwright.objectives.masked import Options as Masking
 from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, encode, facts
 
 ROWS = "pairs"
@@ -27,9 +28,11 @@ HEAD = "pair"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`masked` None trains the pair task alone."""
+    """`masked` adds masked modelling by the settings of `masking`; without it the pair task is
+    alone."""
 
-    masked: masked.Options | None = masked.Options()
+    masked: bool = True
+    masking: Masking = field(default_factory=Masking)
 
 
 class SentencePair(Objective):
@@ -38,12 +41,15 @@ class SentencePair(Objective):
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
         if HEAD not in {h.name for h in model.config.heads} or not model.config.pooler:
-            raise IncompatibleError("`sentence-pair` needs a pooler and a head named 'pair'",
-                                    where="model.heads", do="choose the family bert with its pair head")
+            raise IncompatibleError(
+                "`sentence-pair` needs a pooler and a head named 'pair'",
+                where="model.heads",
+                do="choose the family bert with its pair head",
+            )
         self.product = model
         self.masked = None
-        if options.masked is not None:
-            self.masked = masked.Masked(model, options.masked, vocabulary)
+        if options.masked:
+            self.masked = Masked(model, options.masking, vocabulary)
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
         if self.masked is not None:
@@ -63,19 +69,22 @@ class SentencePair(Objective):
         hidden = encode(self.product, batch)
         parts = {} if self.masked is None else {"masked": self.masked.read(hidden, batch)}
         scores = self.pair_scores(hidden, batch)
-        parts["pair"] = Part(functional.cross_entropy(scores.float(), batch.labels, reduction="sum"))
+        parts["pair"] = Part(
+            functional.cross_entropy(scores.float(), batch.labels, reduction="sum")
+        )
         return Loss(parts)
 
     def pair_scores(self, hidden: Tensor, batch: Batch) -> Tensor:
         """(R, 2): column 0 says "is the next sentence", as in the reference library."""
         assert batch.pooled is not None
         first = hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
-        return self.product.head(HEAD, self.product.pool(first))
+        return self.product.head(HEAD, first)
 
     def target_states(self, batch: Batch) -> Tensor:
         if self.masked is None:
-            raise IncompatibleError("the pair task alone has no scores over the vocabulary",
-                                    where="objective.masked")
+            raise IncompatibleError(
+                "the pair task alone has no scores over the vocabulary", where="objective.masked"
+            )
         return self.masked.target_states(batch)
 
 

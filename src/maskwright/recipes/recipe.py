@@ -1,14 +1,14 @@
 """Recipe: every choice of a run as one frozen value, saved beside its results.
 
-A built-in recipe is a function that returns a Recipe; a user's is a TOML file; the `recipe.toml` in a
-run folder is the resolved one and runs again as it stands. `--set a.b=c` replaces one field. Unknown
-keys are errors with the near name.
+A built-in recipe is a function that returns a Recipe; a user's is a TOML file; the `recipe.toml`
+in a run folder is the resolved one and runs again as it stands. `--set a.b=c` replaces one field.
+Unknown keys are errors with the near name.
 """
 
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,12 @@ from maskwright.train.schedule import Budget, Schedule
 
 # Settings that may differ when a run is resumed: they do not change what is computed.
 FREE = (
-    "training.log_seconds", "training.threads", "evaluation", "checkpoints", "name", "note",
+    "training.log_seconds",
+    "training.threads",
+    "evaluation",
+    "checkpoints",
+    "name",
+    "note",
 )
 
 
@@ -52,18 +57,23 @@ class Corpus:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.held_out < 1.0:
-            raise ConfigError("a share is out of range", where="corpus.held_out",
-                              found=self.held_out, wanted="0 < held_out < 1")
+            raise ConfigError(
+                "a share is out of range",
+                where="corpus.held_out",
+                found=self.held_out,
+                wanted="0 < held_out < 1",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyModel:
-    """A published family: `settings` are its own config.json keys, over those of `size` if given."""
+    """A published family and one of its architectures (class names of the reference library);
+    `settings` are its own config.json keys, over those of `size` if given."""
 
     family: str
+    architecture: str
     size: str | None = None
     settings: dict[str, Any]
-    heads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +81,15 @@ class Point:
     """Any point of the configuration space, written out."""
 
     config: TransformerConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initialisation:
+    """How fresh weights are drawn; the columns of the table in `nn/initialise.py`."""
+
+    distribution: Literal["truncated", "normal", "fan_in", "uniform"] = "truncated"
+    deviation: float = 0.02
+    scaled_residual: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +109,12 @@ class RowChoice:
 
     def __post_init__(self) -> None:
         if not 4 <= self.length <= 1 << 20:
-            raise ConfigError("a row length is out of range", where="rows.length",
-                              found=self.length, wanted="4 to 1048576")
+            raise ConfigError(
+                "a row length is out of range",
+                where="rows.length",
+                found=self.length,
+                wanted="4 to 1048576",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +125,7 @@ class Training:
     batch: int
     microbatches: int = 1
     optimizer: AdamW
-    schedule: Schedule = Schedule()
+    schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
     precision: Precision = "auto"
     device: str = "auto"
@@ -111,12 +134,19 @@ class Training:
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.microbatches < 1 or self.batch % self.microbatches:
-            raise ConfigError("the batch does not split into equal microbatches",
-                              where="training.microbatches", found=self.microbatches,
-                              wanted=f"a divisor of training.batch = {self.batch}")
+            raise ConfigError(
+                "the batch does not split into equal microbatches",
+                where="training.microbatches",
+                found=self.microbatches,
+                wanted=f"a divisor of training.batch = {self.batch}",
+            )
         if not 0 <= self.seed < 1 << 53:
-            raise ConfigError("a seed is out of range", where="training.seed", found=self.seed,
-                              wanted="0 to 2^53 - 1")
+            raise ConfigError(
+                "a seed is out of range",
+                where="training.seed",
+                found=self.seed,
+                wanted="0 to 2^53 - 1",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +167,12 @@ class Checkpoints:
 
     def __post_init__(self) -> None:
         if self.keep < 1:
-            raise ConfigError("at least one checkpoint must stay", where="checkpoints.keep",
-                              found=self.keep, wanted="1 or more")
+            raise ConfigError(
+                "at least one checkpoint must stay",
+                where="checkpoints.keep",
+                found=self.keep,
+                wanted="1 or more",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +184,7 @@ class Recipe:
     corpus: Corpus = Corpus()
     tokenizer: TokenizerChoice
     model: FamilyModel | Point
+    initialisation: Initialisation = Initialisation()
     objective: ObjectiveChoice
     rows: RowChoice
     training: Training
@@ -188,8 +223,12 @@ def find(name: str) -> Recipe:
         return read(path)
     known = catalogue.names("recipes")
     if name not in known:
-        raise UsageError("no recipe of that name", found=repr(name), wanted=near(name, known),
-                         do="maskwright list recipes")
+        raise UsageError(
+            "no recipe of that name",
+            found=repr(name),
+            wanted=near(name, known),
+            do="maskwright list recipes",
+        )
     recipe = catalogue.load("recipes", name).recipe()
     assert isinstance(recipe, Recipe)
     return recipe
@@ -228,8 +267,11 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
     for setting in settings:
         path, sign, text = setting.partition("=")
         if not sign:
-            raise UsageError("--set wants path=value", found=repr(setting),
-                             wanted="for example --set training.batch=32")
+            raise UsageError(
+                "--set wants path=value",
+                found=repr(setting),
+                wanted="for example --set training.batch=32",
+            )
         value = config.parse_value(text)
         if path.startswith("training.budget."):
             plain: Any = {path.removeprefix("training.budget."): value}

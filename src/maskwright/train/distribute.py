@@ -1,8 +1,8 @@
 """The only file that knows ranks.
 
 Data-parallel training is one all-reduce of the flat gradient per optimizer step, on PyTorch's own
-process groups, started by `torchrun`. Counts, losses and flags travel the same way, so every process
-decides alike. One process is the ordinary case of the same functions.
+process groups, started by `torchrun`. Counts, losses and flags travel the same way, so every
+process decides alike. One process is the ordinary case of the same functions.
 """
 
 from __future__ import annotations
@@ -36,9 +36,12 @@ class Processes:
             ConfigError: they cannot be shared out evenly.
         """
         if microbatches % self.world:
-            raise ConfigError("the step's microbatches cannot be shared out evenly",
-                              where="training.microbatches", found=microbatches,
-                              wanted=f"a multiple of the {self.world} processes")
+            raise ConfigError(
+                "the step's microbatches cannot be shared out evenly",
+                where="training.microbatches",
+                found=microbatches,
+                wanted=f"a multiple of the {self.world} processes",
+            )
         return range(self.rank, microbatches, self.world)
 
     def sum(self, vector: Tensor) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -37,7 +37,8 @@ class DivergedError(MaskwrightError):
 
 
 class Hook(Protocol):
-    """What wants to know. Hooks may stop the run by setting `StopFlag`; they change nothing else."""
+    """What wants to know. Hooks may stop the run by setting `StopFlag`; they change nothing
+    else."""
 
     def after_step(self, state: TrainState, record: Record) -> None: ...
 
@@ -59,7 +60,7 @@ class Plan:
     microbatches: int
     budget: Budget
     schedule: Schedule
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 def train(
@@ -140,8 +141,14 @@ def step(
     state.tokens += int(tokens)
     state.targets += sum(counts.values())
     return {
-        "kind": "train", "step": state.step, "loss": total, "parts": means, "learning_rate": rate,
-        "gradient_norm": norm, "tokens": state.tokens, "targets": sum(counts.values()),
+        "kind": "train",
+        "step": state.step,
+        "loss": total,
+        "parts": means,
+        "learning_rate": rate,
+        "gradient_norm": norm,
+        "tokens": state.tokens,
+        "targets": sum(counts.values()),
     }
 
 
@@ -155,13 +162,17 @@ def _counts(objective: Objective, mine: list[Batch], processes: Processes) -> di
     sums = processes.totals([float(totals[n]) for n in names])
     counts = {n: int(s) for n, s in zip(names, sums, strict=True)}
     if not any(counts.values()):
-        raise DataError("a whole step without a single target",
-                        found="rows that hold nothing but special tokens",
-                        do="check the corpus and the row length")
+        raise DataError(
+            "a whole step without a single target",
+            found="rows that hold nothing but special tokens",
+            do="check the corpus and the row length",
+        )
     return counts
 
 
-def _means(sums: dict[str, float], counts: dict[str, int], processes: Processes) -> dict[str, float]:
+def _means(
+    sums: dict[str, float], counts: dict[str, int], processes: Processes
+) -> dict[str, float]:
     totals = processes.totals([sums[n] for n in sums])
     return {n: t / max(1, counts[n]) for n, t in zip(sums, totals, strict=True)}
 

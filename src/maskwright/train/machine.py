@@ -1,9 +1,9 @@
 """What this machine can do, and the process settings that make it do it.
 
-Two settings matter on CPUs. glibc hands buffers above 32 MiB back to the kernel at every free, so a
-training step pays page faults for each of its large activations; three `mallopt` calls keep them.
-Transparent huge pages save the rest. Both change the process for good (memory never shrinks again), so
-only the training entry points call `settle`, never an import.
+Two settings matter on CPUs. glibc hands buffers above 32 MiB back to the kernel at every free, so
+a training step pays page faults for each of its large activations; three `mallopt` calls keep
+them. Transparent huge pages save the rest. Both change the process for good (memory never shrinks
+again), so only the training entry points call `settle`, never an import.
 """
 
 from __future__ import annotations
@@ -47,8 +47,13 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ResourceError("there is no CUDA device here", where="training.device", found=device,
-                            wanted="cpu", do="--set training.device=cpu")
+        raise ResourceError(
+            "there is no CUDA device here",
+            where="training.device",
+            found=device,
+            wanted="cpu",
+            do="--set training.device=cpu",
+        )
     if precision != "auto":
         return Machine(torch.device(device), getattr(torch, precision), "asked for")
     units = matrix_units(device)
@@ -60,7 +65,9 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
 def matrix_units(device: str) -> str:
     """The name of the bfloat16 matrix units of `device`, or an empty text."""
     if device.startswith("cuda"):
-        return "CUDA tensor cores" if torch.cuda.is_bf16_supported(including_emulation=False) else ""
+        return (
+            "CUDA tensor cores" if torch.cuda.is_bf16_supported(including_emulation=False) else ""
+        )
     if torch.cpu._is_amx_tile_supported():
         return "AMX"
     return "AVX512-BF16" if torch.cpu._is_avx512_bf16_supported() else ""

@@ -1,8 +1,8 @@
 """AdamW over flat vectors (Loshchilov & Hutter 2019), with BERT's grouping and BERT's variant.
 
-Matrices decay, biases and norms do not (google-research/bert, optimization.py). Two kernel calls per
-step, whatever the number of parameters. `bias_correction=False` is the optimizer BERT was trained
-with: it is had by telling the kernel a step so late that the correction is 1 in float32.
+Matrices decay, biases and norms do not (google-research/bert, optimization.py). Two kernel calls
+per step, whatever the number of parameters. `bias_correction=False` is the optimizer BERT was
+trained with: it is had by telling the kernel a step so late that the correction is 1 in float32.
 """
 
 from __future__ import annotations
@@ -31,17 +31,27 @@ class AdamW:
     bias_correction: bool = True
 
     def __post_init__(self) -> None:
-        for name, low, high in (("learning_rate", 0.0, 1e3), ("decay", 0.0, 1e3),
-                                ("clip", 0.0, 1e9), ("epsilon", 0.0, 1.0)):
+        for name, low, high in (
+            ("learning_rate", 0.0, 1e3),
+            ("decay", 0.0, 1e3),
+            ("clip", 0.0, 1e9),
+            ("epsilon", 0.0, 1.0),
+        ):
             if not low <= getattr(self, name) <= high:
-                raise ConfigError("a setting of the optimizer is out of range",
-                                  where=f"training.optimizer.{name}", found=getattr(self, name),
-                                  wanted=f"{low} to {high}")
+                raise ConfigError(
+                    "a setting of the optimizer is out of range",
+                    where=f"training.optimizer.{name}",
+                    found=getattr(self, name),
+                    wanted=f"{low} to {high}",
+                )
         for name in ("beta1", "beta2"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ConfigError("a setting of the optimizer is out of range",
-                                  where=f"training.optimizer.{name}", found=getattr(self, name),
-                                  wanted="0 <= beta < 1")
+                raise ConfigError(
+                    "a setting of the optimizer is out of range",
+                    where=f"training.optimizer.{name}",
+                    found=getattr(self, name),
+                    wanted="0 <= beta < 1",
+                )
 
 
 class AdamWState:
@@ -58,16 +68,25 @@ class AdamWState:
         """One update of the masters from the gradient; publishes the narrower copies."""
         self.steps += 1
         s, p = self.settings, self.parameters
-        late = torch.tensor(float(self.steps) if s.bias_correction else _LATE_STEP,
-                            device=p.masters.device)
+        late = torch.tensor(
+            float(self.steps) if s.bias_correction else _LATE_STEP, device=p.masters.device
+        )
         # The kernel adds 1 to nothing: the count it is given is the count it uses.
         for span, decay in ((slice(0, p.boundary), s.decay), (slice(p.boundary, None), 0.0)):
             vectors = [v[span] for v in (p.masters, p.gradient, self.first, self.second)]
             if vectors[0].numel() == 0:
                 continue
             torch._fused_adamw_(
-                *([v] for v in vectors), [], [late], amsgrad=False, lr=learning_rate, beta1=s.beta1,
-                beta2=s.beta2, weight_decay=decay, eps=s.epsilon, maximize=False,
+                *([v] for v in vectors),
+                [],
+                [late],
+                amsgrad=False,
+                lr=learning_rate,
+                beta1=s.beta1,
+                beta2=s.beta2,
+                weight_decay=decay,
+                eps=s.epsilon,
+                maximize=False,
             )
         p.publish()
 

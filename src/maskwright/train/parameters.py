@@ -1,10 +1,11 @@
 """All weights of a module as one float32 vector, and one vector of their gradients.
 
-The masters are always float32. A model that computes in bfloat16 holds bfloat16 copies, refreshed by
-`publish` after each optimizer step; in float32 the module's parameters are views of the masters and
-`publish` has nothing to do. Gradients are folded into the float32 vector as soon as autograd has one
-(a hook per parameter), so microbatches add up in float32 whatever the model computes in, the norm is
-one reduction, the optimizer one kernel, and data-parallel training one all-reduce.
+The masters are always float32. A model that computes in bfloat16 holds bfloat16 copies, refreshed
+by `publish` after each optimizer step; in float32 the module's parameters are views of the
+masters and `publish` has nothing to do. Gradients are folded into the float32 vector as soon as
+autograd has one (a hook per parameter), so microbatches add up in float32 whatever the model
+computes in, the norm is one reduction, the optimizer one kernel, and data-parallel training one
+all-reduce.
 
     masters   |---------- decayed ----------|-- not decayed --|      (biases and norms: no decay)
     gradient  |---------- decayed ----------|-- not decayed --|
@@ -33,8 +34,8 @@ class Parameters:
     """The trained parameters of `module`, flattened; see the module's first lines.
 
     Args:
-        module: its trainable parameters are taken over: `.data` points into the vectors from now on.
-        compute: the dtype in which the module computes.
+        module: its trainable parameters are taken over: `.data` points into the vectors from now
+        on. compute: the dtype in which the module computes.
     """
 
     def __init__(self, module: nn.Module, compute: torch.dtype = torch.float32) -> None:
@@ -52,8 +53,10 @@ class Parameters:
         self.masters = torch.empty(start, dtype=torch.float32, device=device)
         self.gradient = torch.zeros(start, dtype=torch.float32, device=device)
         self.compute = compute
-        self.working = self.masters if compute == torch.float32 else torch.empty(
-            start, dtype=compute, device=device
+        self.working = (
+            self.masters
+            if compute == torch.float32
+            else torch.empty(start, dtype=compute, device=device)
         )
         self._fresh: set[str] = set()
         for name, parameter in self.named.items():
@@ -85,7 +88,8 @@ class Parameters:
         return hook
 
     def clear(self) -> None:
-        """Forget the gradients of the last step; a parameter that gets none this time counts as 0."""
+        """Forget the gradients of the last step; a parameter that gets none this time counts as
+        0."""
         self._fresh.clear()
 
     def settle(self) -> None:
@@ -115,8 +119,11 @@ class Parameters:
         """
         wrong = [n for n in self.named if n not in state or state[n].shape != self.spans[n].shape]
         if wrong:
-            raise CheckpointError("the checkpoint does not fit the model", found=wrong[:10],
-                                  wanted=f"{len(self.named)} tensors")
+            raise CheckpointError(
+                "the checkpoint does not fit the model",
+                found=wrong[:10],
+                wanted=f"{len(self.named)} tensors",
+            )
         for name in self.named:
             self.view(self.masters, name).copy_(state[name])
         self.publish()

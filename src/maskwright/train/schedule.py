@@ -6,8 +6,8 @@
     inverse-sqrt   warm-up, then sqrt(warmup / position)                (Vaswani et al. 2017, 5.3)
     stable-decay   warm-up, 1, and 1 - sqrt down to `floor` over the last `decay` share
 
-Indexing follows the reference library: the update at step 0 uses position 0, so a warm-up begins at 0
-and `linear` without one begins at 1.
+Indexing follows the reference library: the update at step 0 uses position 0, so a warm-up begins
+at 0 and `linear` without one begins at 1.
 """
 
 from __future__ import annotations
@@ -31,11 +31,19 @@ class Schedule:
     def __post_init__(self) -> None:
         for name in ("warmup", "floor", "decay"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ConfigError("a share is out of range", where=f"training.schedule.{name}",
-                                  found=getattr(self, name), wanted="0 to 1")
+                raise ConfigError(
+                    "a share is out of range",
+                    where=f"training.schedule.{name}",
+                    found=getattr(self, name),
+                    wanted="0 to 1",
+                )
         if self.kind == "inverse-sqrt" and self.warmup == 0.0:
-            raise ConfigError("inverse-sqrt needs a warm-up", where="training.schedule.warmup",
-                              found=0.0, wanted="a share above 0, such as 0.01")
+            raise ConfigError(
+                "inverse-sqrt needs a warm-up",
+                where="training.schedule.warmup",
+                found=0.0,
+                wanted="a share above 0, such as 0.01",
+            )
 
     def factor(self, position: float, total: float) -> float:
         """What to multiply the peak rate with at `position` of `total` (same unit, any unit)."""
@@ -60,8 +68,8 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How long a run lasts: exactly one of the three. Minutes are wall time and so not repeatable to
-    the bit; steps and tokens are."""
+    """How long a run lasts: exactly one of the three. Minutes are wall time and so not repeatable
+    to the bit; steps and tokens are."""
 
     steps: int | None = None
     tokens: int | None = None
@@ -70,10 +78,13 @@ class Budget:
     def __post_init__(self) -> None:
         given = [n for n in ("steps", "tokens", "minutes") if getattr(self, n) is not None]
         if len(given) != 1 or getattr(self, given[0]) < 0:
-            raise ConfigError("a run lasts for steps, tokens or minutes, exactly one of them",
-                              where="training.budget", found=given or "none",
-                              wanted="one of steps, tokens, minutes, not negative",
-                              do="for example --set training.budget.steps=1000")
+            raise ConfigError(
+                "a run lasts for steps, tokens or minutes, exactly one of them",
+                where="training.budget",
+                found=given or "none",
+                wanted="one of steps, tokens, minutes, not negative",
+                do="for example --set training.budget.steps=1000",
+            )
 
     @property
     def total(self) -> float:

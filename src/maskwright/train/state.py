@@ -34,8 +34,9 @@ class TrainState:
         """
         names = {f.name for f in fields(cls)}
         if not isinstance(plain, dict) or set(plain) != names:
-            raise CheckpointError("not a training state", where=where, found=plain,
-                                  wanted=", ".join(sorted(names)))
+            raise CheckpointError(
+                "not a training state", where=where, found=plain, wanted=", ".join(sorted(names))
+            )
         try:
             numbers = {n: int(plain[n]) for n in names - {"seconds"}}
             return cls(**numbers, seconds=float.fromhex(plain["seconds"]))

@@ -1,0 +1,286 @@
+"""The command `maskwright`: one verb per thing that can be done, in the order of the work.
+
+Nothing heavy is imported before a verb needs it, so help and mistakes answer at once. Every verb
+is one import away in Python: this file only reads arguments, calls, and prints. A refusal is
+printed in five parts without a traceback (`--debug` shows it) and its class is the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from maskwright import __version__
+from maskwright.errors import MaskwrightError, UsageError, near
+
+ROOMS = ("families", "objectives", "recipes")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that refuses in the house's form, with near names."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, do=f"{self.prog} --help")
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    top = Parser(
+        prog="maskwright",
+        description="Text of your own to a language Transformer of your own.",
+        epilog="First time here? Run: maskwright quickstart",
+    )
+    top.add_argument("--version", action="version", version=f"maskwright {__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+
+    def verb(name: str, summary: str, do: Callable[[argparse.Namespace], None]) -> Parser:
+        made = verbs.add_parser(name, help=summary, description=summary)
+        made.set_defaults(do=do)
+        made.add_argument("--debug", action="store_true", help="show the traceback of a refusal")
+        return made
+
+    made = verb(
+        "quickstart", "train a first model on text that is already here, and report", _quickstart
+    )
+    made.add_argument("--minutes", type=float, default=4.0, help="how long it may take (default 4)")
+    _out(made)
+
+    made = verb("tokenizer", "train a tokenizer on your text and report on it", _tokenizer)
+    _text(made)
+    made.add_argument(
+        "--kind",
+        default="wordpiece",
+        help="character, bpe, byte-bpe, wordpiece or unigram (default wordpiece)",
+    )
+    made.add_argument("--vocabulary", type=int, default=8192, help="tokens to learn (default 8192)")
+    made.add_argument("--lowercase", action="store_true", help="fold capitals")
+    _out(made)
+
+    made = verb("pretrain", "pretrain a model from a recipe", _pretrain)
+    made.add_argument("recipe", help="a built-in recipe, a .toml file, or the folder of a run")
+    _text(made)
+    _settings(made)
+    _out(made)
+
+    made = verb("resume", "go on with a run from its last checkpoint", _resume)
+    made.add_argument("run", type=Path, help="the folder of the run")
+    _settings(made)
+
+    made = verb("evaluate", "how well a model predicts held-out text", _evaluate)
+    made.add_argument("model", type=Path, help="the folder of a model or a run")
+    _text(made)
+
+    made = verb("fill-mask", "the likeliest words for each mask in a text", _fill_mask)
+    made.add_argument("model", type=Path, help="the folder of a model or a run")
+    made.add_argument("text", help="a text with the model's mask token in it, such as [MASK]")
+    made.add_argument("--top", type=int, default=5, help="how many words to show (default 5)")
+
+    made = verb("generate", "let a causal model go on with a text", _generate)
+    made.add_argument("model", type=Path, help="the folder of a model or a run")
+    made.add_argument("prompt", nargs="?", default="", help="how the text begins")
+    made.add_argument("--tokens", type=int, default=100, help="how many tokens (default 100)")
+    made.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (default 0.8)")
+    made.add_argument("--top-k", type=int, default=0, help="draw from the k likeliest (0: all)")
+    made.add_argument(
+        "--top-p", type=float, default=1.0, help="draw from this share of probability"
+    )
+    made.add_argument("--seed", type=int, default=0)
+
+    made = verb("show", "a recipe, a run or a model folder in words", _show)
+    made.add_argument(
+        "thing", help="a built-in recipe, a .toml file, a run folder or a model folder"
+    )
+    _settings(made)
+
+    made = verb("list", "what there is: families, objectives, recipes", _list)
+    made.add_argument("room", nargs="?", help="families, objectives or recipes")
+    return top
+
+
+def _text(made: Parser) -> None:
+    made.add_argument(
+        "--text",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="files or folders: txt, jsonl, csv, tsv, parquet, also .gz and .zst",
+    )
+
+
+def _settings(made: Parser) -> None:
+    made.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="change one setting of the recipe, as training.batch=32; may be repeated",
+    )
+
+
+def _out(made: Parser) -> None:
+    made.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="where to write (default: the next free folder under runs/)",
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        read = parser()
+        _refuse_unknown_verb(read, given)
+        chosen = read.parse_args(given)
+        if chosen.verb is None:
+            read.print_help()
+            return 0
+        chosen.do(chosen)
+    except MaskwrightError as error:
+        if debug:
+            raise
+        print(error.render(), file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader went away; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0
+
+
+def _refuse_unknown_verb(read: Parser, given: list[str]) -> None:
+    verbs = next(a for a in read._actions if isinstance(a, argparse._SubParsersAction)).choices
+    first = next((g for g in given if not g.startswith("-")), None)
+    if first is not None and first not in verbs:
+        raise UsageError(
+            "no such verb", found=repr(first), wanted=near(first, verbs), do="maskwright --help"
+        )
+
+
+def next_run(name: str) -> Path:
+    """`runs/name-1`, or the first number that is free."""
+    number = 1
+    while (path := Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return path
+
+
+def existing(path: Path, what: str) -> Path:
+    """`path`, if it is there.
+
+    Raises:
+        UsageError: it is not; the message names what lies beside it under a near name.
+    """
+    if path.exists():
+        return path
+    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise UsageError(
+        f"no such {what}", where=path, wanted=near(path.name, beside) if beside else None
+    )
+
+
+# -------------------------------------------------------------------------------------- the verbs
+def _quickstart(a: argparse.Namespace) -> None:
+    from maskwright.quickstart.first_run import quickstart
+
+    quickstart(a.out or next_run("quickstart"), minutes=a.minutes)
+
+
+def _tokenizer(a: argparse.Namespace) -> None:
+    from maskwright.pretrain.tokenizer_run import train_and_report
+
+    for path in a.text:
+        existing(Path(path), "text")
+    train_and_report(
+        a.text,
+        a.out or next_run("tokenizer"),
+        kind=a.kind,
+        vocabulary=a.vocabulary,
+        lowercase=a.lowercase,
+    )
+
+
+def _pretrain(a: argparse.Namespace) -> None:
+    from maskwright.recipes.recipe import find, override
+
+    recipe = override(find(a.recipe), a.settings)
+    for path in a.text:
+        existing(Path(path), "text")
+    from maskwright.pretrain import run
+
+    if a.text:
+        recipe = run.with_text(recipe, a.text)
+    out = a.out or next_run(recipe.name)
+    checkpoint = run.pretrain(recipe, out)
+    print(f"model: {checkpoint}")
+
+
+def _resume(a: argparse.Namespace) -> None:
+    existing(a.run, "run")
+    from maskwright.pretrain import run
+    from maskwright.recipes.recipe import override, read
+
+    settings = None
+    if a.settings and (a.run / run.RECIPE).is_file():
+        settings = override(read(a.run / run.RECIPE), a.settings)
+    print(f"model: {run.resume(a.run, settings=settings)}")
+
+
+def _evaluate(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    for path in a.text:
+        existing(Path(path), "text")
+    from maskwright.pretrain.use import evaluate_folder
+
+    print(evaluate_folder(a.model, a.text))
+
+
+def _fill_mask(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    from maskwright.pretrain.use import fill_mask
+
+    print(fill_mask(a.model, a.text, top=a.top))
+
+
+def _generate(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    from maskwright.pretrain.use import generate_text
+
+    print(
+        generate_text(
+            a.model,
+            a.prompt,
+            tokens=a.tokens,
+            temperature=a.temperature,
+            top_k=a.top_k,
+            top_p=a.top_p,
+            seed=a.seed,
+        )
+    )
+
+
+def _show(a: argparse.Namespace) -> None:
+    from maskwright.pretrain.show import show
+
+    print(show(a.thing, a.settings))
+
+
+def _list(a: argparse.Namespace) -> None:
+    from maskwright import catalogue
+
+    if a.room is not None and a.room not in ROOMS:
+        raise UsageError("there is no list of that", found=repr(a.room), wanted=near(a.room, ROOMS))
+    for room in (a.room,) if a.room else ROOMS:
+        print(f"{room}: {', '.join(catalogue.names(room))}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

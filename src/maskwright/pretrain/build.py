@@ -1,0 +1,154 @@
+"""From a recipe's choices to the objects that train: model, objective, rows.
+
+The only place where the names in a recipe become things.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+
+from maskwright import catalogue, config
+from maskwright.data.pack import PackedDocuments
+from maskwright.data.pairs import SentencePairs
+from maskwright.data.rows import RowSource
+from maskwright.data.store import TokenStore
+from maskwright.data.stream import Stream, Windows
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.families.family import family
+from maskwright.nn.config import TransformerConfig
+from maskwright.nn.initialise import build as build_transformer
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Objective, Vocabulary
+from maskwright.randomness import key, torch_seed
+from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
+    """The point of the recipe's model; its vocabulary is the tokenizer's unless the recipe sets
+    one.
+
+    Raises:
+        ConfigError: a setting the family does not know, or a vocabulary smaller than the
+        tokenizer's.
+    """
+    model = recipe.model
+    if isinstance(model, FamilyModel):
+        member = family(model.family)
+        keys = {
+            "vocab_size": tokenizer.vocabulary_size,
+            **_special_ids(tokenizer),
+            **model.settings,
+        }
+        architectures = {"architectures": [model.architecture]}
+        if model.size is None:
+            point = member.point({**keys, **architectures})
+        else:
+            point = member.size(model.size, model.architecture, **keys)
+    else:
+        point = model.config
+    if point.tokens.vocabulary < tokenizer.vocabulary_size:
+        raise IncompatibleError(
+            "the tokenizer has more tokens than the model has rows for them",
+            where="model",
+            found=f"{tokenizer.vocabulary_size} tokens",
+            wanted=f"at most {point.tokens.vocabulary}",
+            do="train a smaller tokenizer (tokenizer.vocabulary)",
+        )
+    return point
+
+
+def model(recipe: Recipe, point: TransformerConfig) -> Transformer:
+    """A fresh model; its weights are a function of the recipe's seed."""
+    generator = torch.Generator().manual_seed(torch_seed(key("init", recipe.training.seed)))
+    choice = recipe.initialisation
+    return build_transformer(
+        point,
+        generator,
+        distribution=choice.distribution,
+        deviation=choice.deviation,
+        scaled_residual=choice.scaled_residual,
+    )
+
+
+def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
+    """The recipe's objective around `network`."""
+    member = catalogue.load("objectives", recipe.objective.name)
+    options = config.from_plain(member.Options, recipe.objective.options, "objective.options")
+    built = member.build(network, options, vocabulary(tokenizer))
+    assert isinstance(built, Objective)
+    return built
+
+
+def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
+    """What objectives may know of the tokenizer."""
+    return Vocabulary(
+        size=tokenizer.vocabulary_size,
+        mask=tokenizer.mask,
+        special=tuple(sorted(tokenizer.special_ids)),
+    )
+
+
+def row_kind(recipe: Recipe) -> str:
+    """Which rows the objective eats, unless the recipe says otherwise."""
+    if recipe.rows.kind != "auto":
+        return recipe.rows.kind
+    return str(catalogue.load("objectives", recipe.objective.name).ROWS)
+
+
+def rows(recipe: Recipe, store: TokenStore) -> RowSource:
+    """The store's tokens as rows of the recipe's length.
+
+    Objectives that predict the next token get one token more per row.
+    """
+    kind, length = row_kind(recipe), recipe.rows.length
+    shifted = catalogue.load("objectives", recipe.objective.name).ROWS == "stream"
+    seed = recipe.training.seed
+    if kind == "documents":
+        return PackedDocuments(store, length, seed=seed)
+    if kind == "stream":
+        return Stream(store, length)
+    if kind == "windows":
+        return Windows(store, length + 1 if shifted else length)
+    if kind == "pairs":
+        return SentencePairs(store, length, seed=seed)
+    raise ConfigError("no such kind of rows", where="rows.kind", found=kind)
+
+
+def check_length(recipe: Recipe, point: TransformerConfig) -> None:
+    """Refuse rows that are longer than the model's table of positions.
+
+    Raises:
+        IncompatibleError: with both lengths.
+    """
+    for name, stack in point.stacks.items():
+        limit = getattr(stack.embeddings.positions, "length", None)
+        if limit is not None and recipe.rows.length > limit:
+            raise IncompatibleError(
+                "rows are longer than the model has positions for",
+                where="rows.length",
+                found=recipe.rows.length,
+                wanted=f"at most {limit} ({name})",
+                do=f"--set rows.length={limit}, or give the model more positions",
+            )
+
+
+def weights_hash(network: Transformer) -> str:
+    """SHA-256 over all weights in order of name: equal exactly when the weights are."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:
+    ids = {
+        "pad_token_id": tokenizer.pad,
+        "bos_token_id": tokenizer.begin,
+        "eos_token_id": tokenizer.end,
+    }
+    return {k: v for k, v in ids.items() if v is not None}

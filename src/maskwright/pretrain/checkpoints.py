@@ -1,0 +1,134 @@
+"""A run's checkpoints: each is a Hugging Face folder with the state of training beside it.
+
+    checkpoints/step-00001200/
+        config.json, model.safetensors, tokenizer.json, ...     loads in transformers as it stands
+        training/optimizer.safetensors                          moments, by parameter name
+        training/state.json                                     a few numbers
+        MANIFEST.json                                           sizes and hashes, written last
+
+The saved weights are the float32 masters. The newest folder that verifies is the one that counts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwright import commit
+from maskwright.checkpoint import files, pretrained
+from maskwright.errors import CheckpointError
+from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train.optimizer import AdamWState
+from maskwright.train.state import TrainState
+
+STATE = "training/state.json"
+MOMENTS = "training/optimizer.safetensors"
+# How an objective names the network that gets saved.
+OWN = "product."
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a checkpoint gives back, and why newer ones were passed over."""
+
+    path: Path
+    state: TrainState
+    about: dict[str, Any]
+    skipped: list[CheckpointError]
+
+
+class Checkpoints:
+    """The folder `run/checkpoints`, kept to the newest `keep`.
+
+    Args:
+        about: facts for every manifest (recipe, tokenizer, data and machine).
+    """
+
+    def __init__(self, run: Path, keep: int, about: dict[str, Any]) -> None:
+        self.folder = run / "checkpoints"
+        self.keep = keep
+        self.about = about
+
+    def path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}"
+
+    def save(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        optimizer: AdamWState,
+        state: TrainState,
+    ) -> Path:
+        """Commit the checkpoint of `state.step`; older ones go only after it is on disk and
+        verified.
+
+        Raises:
+            StoppedError: the disk is full.  StorageError, OutputError: it cannot be written.
+            CheckpointError: a weight is not finite.
+        """
+        target = self.path(state.step)
+        if target.exists():
+            return target
+
+        masters = own_weights(optimizer.parameters.state())
+        content = pretrained.save_files(model, tokenizer, state=masters)
+
+        def write(staging: commit.Staging) -> None:
+            for name, data in content.items():
+                staging.write_bytes(name, data() if callable(data) else data)
+            staging.write_bytes(MOMENTS, files.chunks(optimizer.state()))
+            staging.write_json(STATE, {**state.to_json(), "optimizer_steps": optimizer.steps})
+
+        size = optimizer.parameters.masters.numel() * 12
+        about = {**self.about, "step": state.step}
+        commit.commit(target, write, about=about, expected_bytes=size)
+        self.retain()
+        return target
+
+    def retain(self) -> None:
+        """Remove all but the newest `keep`, after the newest has been read back and verified."""
+        steps = sorted(p for p in self.folder.glob("step-*") if p.is_dir())
+        old = steps[: -self.keep]
+        if not old:
+            return
+        commit.verify(steps[-1])
+        for folder in old:
+            commit.remove_folder(folder)
+
+    def restore(self, optimizer: AdamWState) -> Restored:
+        """Load the newest valid checkpoint into `optimizer` and its parameters' masters.
+
+        Raises:
+            CheckpointError: none is valid; each is listed with its reason.
+        """
+        path, manifest, skipped = commit.newest(self.folder)
+        loaded = pretrained.load(path, dtype=torch.float32)
+        masters = {OWN + n: p.detach() for n, p in loaded.model.named_parameters()}
+        optimizer.parameters.load(masters)
+        plain = json.loads((path / STATE).read_text(encoding="utf-8"))
+        steps = int(plain.pop("optimizer_steps", -1))
+        moments = files.open_file(path / MOMENTS)
+        optimizer.load({name: moments.read(name) for name in moments.entries}, steps)
+        return Restored(
+            path, TrainState.from_json(plain, str(path / STATE)), manifest.about, skipped
+        )
+
+
+def own_weights(masters: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The product's weights among an objective's, under the product's own names."""
+    return {n.removeprefix(OWN): t for n, t in masters.items() if n.startswith(OWN)}
+
+
+def newest(run: Path) -> Path:
+    """The newest valid checkpoint of a run folder.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    return commit.newest(run / "checkpoints")[0]

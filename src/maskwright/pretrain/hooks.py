@@ -1,0 +1,143 @@
+"""What happens between steps: log, evaluate, save. The loop knows none of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright.data.rows import RowSource
+from maskwright.errors import StoppedError
+from maskwright.evaluate import likelihood
+from maskwright.objectives.objective import Objective
+from maskwright.pretrain.checkpoints import Checkpoints
+from maskwright.pretrain.journal import Journal
+from maskwright.pretrain.prepare import Prepared
+from maskwright.pretrain.samples import sample
+from maskwright.recipes.recipe import Recipe
+from maskwright.report.panel import Panel
+from maskwright.train.distribute import Processes
+from maskwright.train.loop import StopFlag
+from maskwright.train.machine import Machine
+from maskwright.train.optimizer import AdamWState
+from maskwright.train.state import TrainState
+
+# How often a full disk is waited out before the run stops.
+PATIENCE = 3
+
+
+@dataclass
+class Sitting:
+    """One sitting of a run: what the hooks and the loop share."""
+
+    recipe: Recipe
+    out: Path
+    prepared: Prepared
+    machine: Machine
+    processes: Processes
+    objective: Objective
+    optimizer: AdamWState
+    checkpoints: Checkpoints
+    state: TrainState
+    train_rows: RowSource
+    held_out_rows: RowSource
+    run: dict[str, Any]
+    stream: TextIO
+    stop: StopFlag = field(default_factory=StopFlag)
+
+
+class Log:
+    """Every step to the journal and the panel."""
+
+    def __init__(self, sitting: Sitting, journal: Journal, panel: Panel) -> None:
+        self.journal, self.panel = journal, panel
+        self._last = (sitting.state.seconds, sitting.state.tokens)
+        self._written = time.monotonic()
+        self._every = sitting.recipe.training.log_seconds
+
+    def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+        self.journal.write(record)
+        self.panel.step(record)
+        if time.monotonic() - self._written >= self._every:
+            self._time(state)
+
+    def at_end(self, state: TrainState) -> None:
+        self._time(state)
+
+    def _time(self, state: TrainState) -> None:
+        seconds, tokens = self._last
+        if state.seconds > seconds:
+            pace = (state.tokens - tokens) / (state.seconds - seconds)
+            self.journal.time(state.step, state.seconds, pace)
+        self._last = (state.seconds, state.tokens)
+        self._written = time.monotonic()
+
+
+class Evaluate:
+    """Held-out figures and a sample, every so many steps and when the run is complete."""
+
+    def __init__(self, sitting: Sitting, journal: Journal, panel: Panel) -> None:
+        self.sitting, self.journal, self.panel = sitting, journal, panel
+        self._done = -1
+
+    def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+        every = self.sitting.recipe.evaluation.every
+        if every and state.step % every == 0:
+            self._evaluate(state)
+
+    def at_end(self, state: TrainState) -> None:
+        if not self.sitting.stop.raised and self._done != state.step:
+            self._evaluate(state)
+
+    def _evaluate(self, state: TrainState) -> None:
+        s = self.sitting
+        figures = likelihood.evaluate(
+            s.objective,
+            s.held_out_rows,
+            rows=s.recipe.evaluation.rows,
+            batch_rows=s.recipe.evaluation.batch,
+            device=s.machine.device,
+            bytes_per_token=s.prepared.held_out_bytes_per_token if s.objective.codes_text else None,
+        )
+        record = {"kind": "evaluation", "step": state.step, **figures.to_json()}
+        self.journal.write(record)
+        self.panel.evaluation(record)
+        shown = sample(s.objective, s.prepared, state.step)
+        if shown is not None:
+            self.journal.write(shown)
+            self.panel.sample(shown)
+        self._done = state.step
+
+
+class Save:
+    """A checkpoint every so many steps, at the end, and when the run is asked to stop.
+
+    A full disk is waited out a few times: the older checkpoint stays, training goes on, and the
+    user is told; then the run stops.
+    """
+
+    def __init__(self, sitting: Sitting, journal: Journal, panel: Panel) -> None:
+        self.sitting, self.journal, self.panel = sitting, journal, panel
+        self._failures = 0
+
+    def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+        every = self.sitting.recipe.checkpoints.every
+        if every and state.step % every == 0:
+            try:
+                self._save(state)
+                self._failures = 0
+            except StoppedError as error:
+                self._failures += 1
+                if self._failures >= PATIENCE:
+                    raise
+                self.panel.note(f"not saved, training goes on: {error.what}, {error.found}")
+
+    def at_end(self, state: TrainState) -> None:
+        self._save(state)
+
+    def _save(self, state: TrainState) -> None:
+        s = self.sitting
+        self.journal.flush()
+        path = s.checkpoints.save(s.objective.product, s.prepared.tokenizer, s.optimizer, state)
+        self.panel.note(f"saved {path}")

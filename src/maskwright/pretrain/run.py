@@ -1,0 +1,349 @@
+"""`pretrain(recipe, out)` and `resume(out)`: a whole run, from text to a model folder.
+
+    out/
+      recipe.toml         the resolved recipe, runnable as it stands
+      run.json            what is trained, on what, where; the reference lines
+      metrics.jsonl       one line per step, evaluation and sample; equal for equal runs
+      timings.jsonl       seconds and tokens per second
+      tokenizer/  data/   made from the recipe's text
+      checkpoints/        Hugging Face folders with the training state beside them
+      report.html         written at the end
+
+Both entrances are one path: `pretrain` writes the recipe and `resume` reads it, and what follows
+is the same. A run is bit-exact when it continues on the same build of torch, thread count and
+precision; when one of these changed it says so and goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+
+from maskwright import commit, config
+from maskwright.data.loader import Loader
+from maskwright.errors import IncompatibleError, OutputError, ResourceError, UsageError
+from maskwright.evaluate import likelihood
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Objective
+from maskwright.pretrain import build, journal
+from maskwright.pretrain.checkpoints import Checkpoints
+from maskwright.pretrain.hooks import Evaluate, Log, Save, Sitting
+from maskwright.pretrain.prepare import Prepared, prepare
+from maskwright.recipes.recipe import Recipe, frozen_part, read
+from maskwright.report.page import write_report
+from maskwright.report.panel import Panel
+from maskwright.train import distribute, loop, machine
+from maskwright.train.optimizer import AdamWState
+from maskwright.train.parameters import Parameters
+from maskwright.train.signals import listening
+from maskwright.train.state import TrainState
+
+RECIPE = "recipe.toml"
+RUN = "run.json"
+Settle = Callable[[Recipe, Prepared], Recipe]
+
+
+class Stopped(SystemExit):
+    """A signal ended the run after a committed checkpoint; the code is 128 + the signal."""
+
+
+def pretrain(
+    recipe: Recipe, out: Path, *, stream: TextIO | None = None, settle: Settle | None = None
+) -> Path:
+    """Train `recipe` in the new folder `out`; returns the last checkpoint's folder.
+
+    Args:
+        settle: may change the recipe once its text is prepared and before anything is trained (the
+            quickstart sizes its budget this way); what it returns is what is saved and run.
+
+    Raises:
+        OutputError: `out` holds something already, or cannot be written.
+        MaskwrightError: whatever the recipe's text, sizes or machine make impossible.
+    """
+    processes = distribute.join()
+    if processes.first:
+        _claim(recipe, out)
+        if settle is not None:
+            recipe = settle(recipe, prepare(recipe, out, _say(stream)))
+            (out / RECIPE).write_text(config.to_toml(recipe), encoding="utf-8")
+    processes.wait()
+    return _run(recipe, out, processes, stream=stream)
+
+
+def resume(out: Path, *, stream: TextIO | None = None, settings: Recipe | None = None) -> Path:
+    """Go on with the run in `out` from its newest valid checkpoint.
+
+    Args:
+        settings: the recipe with changed free settings (how often to evaluate, say).
+
+    Raises:
+        UsageError: `out` is no run.  IncompatibleError: a setting changed that changes the result.
+        CheckpointError: checkpoints are there, and none of them is valid.
+    """
+    if not (out / RECIPE).is_file():
+        raise UsageError(
+            "not the folder of a run",
+            where=out,
+            wanted=f"a folder with {RECIPE}",
+            do="start one with: maskwright pretrain RECIPE --out FOLDER",
+        )
+    recipe = read(out / RECIPE)
+    if settings is not None:
+        _refuse_changes(recipe, settings)
+        recipe = settings
+    return _run(recipe, out, distribute.join(), stream=stream)
+
+
+def _claim(recipe: Recipe, out: Path) -> None:
+    if out.exists() and any(p.name != "run.lock" for p in out.iterdir()):
+        raise OutputError(
+            "the output folder holds something already",
+            where=out,
+            do=f"choose another --out, or go on with it: maskwright resume {out}",
+        )
+    commit.probe_writable(out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / RECIPE).write_text(config.to_toml(recipe), encoding="utf-8")
+
+
+def _refuse_changes(before: Recipe, after: Recipe) -> None:
+    changes = list(config.differences(frozen_part(before), frozen_part(after)))
+    if changes:
+        listed = "; ".join(f"{path}: {old!r} -> {new!r}" for path, old, new in changes[:8])
+        raise IncompatibleError(
+            "a resumed run cannot change what it computes",
+            where=changes[0][0],
+            found=listed,
+            wanted="the settings of recipe.toml",
+            do="start another run with the new settings",
+        )
+
+
+def _run(
+    recipe: Recipe, out: Path, processes: distribute.Processes, *, stream: TextIO | None
+) -> Path:
+    machine.settle(recipe.training.threads)
+    chosen = machine.choose(recipe.training.precision, recipe.training.device)
+    with contextlib.ExitStack() as held:
+        if processes.first:
+            held.enter_context(commit.Lock(out / "run.lock"))
+            commit.sweep(out)
+        say = _say(stream) if processes.first else (lambda text: None)
+        if processes.first:
+            prepare(recipe, out, say)
+        processes.wait()
+        prepared = prepare(recipe, out, lambda text: None)
+        flag = held.enter_context(listening())
+        sitting = _sit_down(recipe, out, prepared, chosen, processes, say, stream)
+        sitting.stop = flag
+        _train(sitting)
+        if flag.signal is not None:
+            say(f"stopped at step {sitting.state.step}; go on with: maskwright resume {out}")
+            raise Stopped(flag.exit_code)
+        processes.wait()
+        if processes.first:
+            say(f"report: {write_report(out)}")
+    return sitting.checkpoints.path(sitting.state.step)
+
+
+def _sit_down(
+    recipe: Recipe,
+    out: Path,
+    prepared: Prepared,
+    chosen: machine.Machine,
+    processes: distribute.Processes,
+    say: Any,
+    stream: TextIO | None,
+) -> Sitting:
+    """Everything a sitting of the run holds, restored from the newest checkpoint if there is
+    one."""
+    point = build.transformer_config(recipe, prepared.tokenizer)
+    build.check_length(recipe, point)
+    check_memory(point, chosen)
+    network = build.model(recipe, point).to(chosen.device)
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    parameters = Parameters(objective, chosen.compute)
+    optimizer = AdamWState(parameters, recipe.training.optimizer)
+    about = {
+        "recipe": recipe.fingerprint,
+        "tokenizer": prepared.tokenizer.fingerprint,
+        "data": prepared.train.fingerprint,
+        "machine": machine.describe(chosen),
+    }
+    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about)
+    state = TrainState()
+    if checkpoints.folder.is_dir() and any(checkpoints.folder.glob("step-*")):
+        state = _restore(checkpoints, optimizer, about, out, say, processes)
+    elif processes.first:
+        journal.cut(out, 0)
+    held_out = build.rows(recipe, prepared.held_out)
+    references = {}
+    if processes.first:
+        references = likelihood.reference_lines(
+            objective,
+            prepared.train,
+            held_out,
+            rows=recipe.evaluation.rows,
+            batch_rows=recipe.evaluation.batch,
+        ).to_json()
+    run = {
+        "recipe": recipe.name,
+        "note": recipe.note,
+        "parameters": network.num_parameters(),
+        "steps": recipe.training.budget.steps,
+        "budget": config.to_plain(recipe.training.budget),
+        "objective": recipe.objective.name,
+        "corpus": prepared.provenance,
+        "references": references,
+        "machine": about["machine"],
+    }
+    if processes.first:
+        (out / RUN).write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
+    return Sitting(
+        recipe=recipe,
+        out=out,
+        prepared=prepared,
+        machine=chosen,
+        processes=processes,
+        objective=objective,
+        optimizer=optimizer,
+        checkpoints=checkpoints,
+        state=state,
+        train_rows=build.rows(recipe, prepared.train),
+        held_out_rows=held_out,
+        run=run,
+        stream=stream or sys.stdout,
+    )
+
+
+def _restore(
+    checkpoints: Checkpoints,
+    optimizer: AdamWState,
+    about: dict[str, Any],
+    out: Path,
+    say: Any,
+    processes: distribute.Processes,
+) -> TrainState:
+    restored = checkpoints.restore(optimizer)
+    for reason in restored.skipped:
+        say(f"passed over a damaged checkpoint: {reason.where}: {reason.what}")
+    for name, what in (
+        ("recipe", "the recipe"),
+        ("tokenizer", "the tokenizer"),
+        ("data", "the training data"),
+    ):
+        if restored.about.get(name) != about[name]:
+            raise IncompatibleError(
+                f"{what} is not the one this checkpoint was trained with",
+                where=restored.path,
+                found=str(about[name])[:16],
+                wanted=str(restored.about.get(name))[:16],
+                do="restore it, or start another run",
+            )
+    for path, now, then in config.differences(about["machine"], restored.about["machine"]):
+        say(f"{path} was {then} and is {now}: the run continues, not bit-exactly")
+    if processes.first:
+        journal.cut(out, restored.state.step)
+    say(f"resuming after step {restored.state.step}")
+    return restored.state
+
+
+def _train(sitting: Sitting) -> None:
+    recipe, training = sitting.recipe, sitting.recipe.training
+    panel = Panel(sitting.run, sitting.stream, seconds=None) if sitting.processes.first else None
+    log = journal.Journal(sitting.out) if sitting.processes.first else None
+    hooks: list[loop.Hook] = []
+    if panel is not None and log is not None:
+        hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
+        panel.start()
+    loader = Loader(sitting.train_rows, training.batch, training.seed)
+    batches = Microbatches(sitting.objective, loader, training.seed, training.microbatches)
+    plan = loop.Plan(
+        seed=training.seed,
+        rows=training.batch,
+        microbatches=training.microbatches,
+        budget=training.budget,
+        schedule=training.schedule,
+        device=sitting.machine.device,
+    )
+    try:
+        loop.train(
+            sitting.objective,
+            batches,
+            sitting.optimizer,
+            plan,
+            sitting.state,
+            processes=sitting.processes,
+            hooks=hooks,
+            stop=sitting.stop,
+        )
+    except torch.OutOfMemoryError as error:
+        raise _out_of_memory(recipe, error) from error
+    finally:
+        if panel is not None:
+            panel.close()
+        if log is not None:
+            log.close()
+
+
+class Microbatches:
+    """The batches of a step: rows by the loader's order, corrupted by the objective's keys."""
+
+    def __init__(self, objective: Objective, loader: Loader, seed: int, parts: int) -> None:
+        self.objective, self.loader, self.seed, self.parts = objective, loader, seed, parts
+
+    def __call__(self, step: int, number: int) -> Any:
+        indices, epochs = self.loader.batch(step)
+        size = len(indices) // self.parts
+        mine = slice(number * size, (number + 1) * size)
+        rows = self.loader.rows_of(indices[mine], epochs[mine])
+        return self.objective.corrupt(rows, epochs[mine], self.seed)
+
+
+def check_memory(point: Any, chosen: machine.Machine) -> None:
+    """Refuse a model whose weights, gradients and moments cannot fit, before anything is allocated.
+
+    Raises:
+        ResourceError: with the bytes needed and the bytes there are.
+    """
+    with torch.device("meta"):
+        parameters = Transformer(point).num_parameters()
+    needed = parameters * (18 if chosen.compute != torch.float32 else 16)
+    there = machine.available_memory() if chosen.device.type == "cpu" else None
+    if there is not None and needed > there:
+        raise ResourceError(
+            "the model does not fit into memory",
+            where="model",
+            found=f"{parameters:,} parameters need {needed:,} bytes to train",
+            wanted=f"at most the {there:,} bytes that are free",
+            do="choose a smaller model",
+        )
+
+
+def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
+    t = recipe.training
+    return ResourceError(
+        "out of memory",
+        where="training.microbatches",
+        found=f"{t.batch // t.microbatches} rows of {recipe.rows.length} tokens at once",
+        do=f"--set training.microbatches={t.microbatches * 2} computes the same with less",
+    )
+
+
+def _say(stream: TextIO | None) -> Any:
+    def say(text: str) -> None:
+        print(text, file=stream or sys.stdout, flush=True)
+
+    return say
+
+
+def with_text(recipe: Recipe, paths: list[str]) -> Recipe:
+    """`recipe` on the user's own files."""
+    return replace(recipe, corpus=replace(recipe.corpus, text=tuple(paths)))

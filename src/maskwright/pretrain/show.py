@@ -1,0 +1,86 @@
+"""A recipe, a run or a model folder in words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from maskwright import catalogue, config
+from maskwright.checkpoint import layout
+from maskwright.checkpoint.guarded import read_json
+from maskwright.errors import UsageError, near
+from maskwright.families.family import family_of
+from maskwright.nn.config import TransformerConfig
+from maskwright.nn.transformer import Transformer
+from maskwright.pretrain import journal, run
+from maskwright.recipes.recipe import find, override
+
+
+def show(thing: str, settings: list[str]) -> str:
+    """What `thing` is: the recipe's TOML, the state of a run, or the shape of a model.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    path = Path(thing)
+    if (path / run.RECIPE).is_file() and not settings:
+        return _show_run(path)
+    if (path / "config.json").is_file():
+        return _show_model(path)
+    if thing in catalogue.names("recipes") or path.suffix == ".toml" or path.is_dir():
+        return config.to_toml(override(find(thing), settings)).rstrip()
+    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise UsageError(
+        "no such recipe, run or model",
+        found=repr(thing),
+        wanted=near(thing, [*catalogue.names("recipes"), *beside]),
+    )
+
+
+def _show_run(path: Path) -> str:
+    lines = [f"run {path}"]
+    if (path / run.RUN).is_file():
+        about = json.loads((path / run.RUN).read_text(encoding="utf-8"))
+        lines.append(f"  {about['recipe']}: {about['note']}, {about['parameters']:,} parameters")
+    steps = [r for r in journal.read(path) if r["kind"] == "train"]
+    evaluations = [r for r in journal.read(path) if r["kind"] == "evaluation"]
+    if steps:
+        lines.append(f"  step {steps[-1]['step']:,}, loss {steps[-1]['loss']:.4f}")
+    if evaluations:
+        last = evaluations[-1]
+        lines.append(
+            f"  held out after step {last['step']:,}: loss {last['loss']:.4f}, perplexity "
+            f"{last['perplexity']:.2f}, top-1 {last['top1']:.3f}, top-5 {last['top5']:.3f}"
+        )
+    saved = sorted(p.name for p in (path / "checkpoints").glob("step-*"))
+    lines.append(f"  checkpoints: {', '.join(saved) or 'none'}")
+    lines.append(f"  go on: maskwright resume {path}")
+    return "\n".join(lines)
+
+
+def _show_model(path: Path) -> str:
+    point = layout.of_hf(read_json(path, "config.json")).config
+    return describe(point, str(path))
+
+
+def describe(point: TransformerConfig, name: str) -> str:
+    """Sizes, parameters and family of a point of the configuration space."""
+    with torch.device("meta"):
+        count = Transformer(point).num_parameters()
+    member = family_of(point)
+    lines = [
+        f"model {name}",
+        f"  family      {member.name if member else 'none (maskwright)'}",
+        f"  parameters  {count:,}",
+        f"  vocabulary  {point.tokens.vocabulary:,}",
+    ]
+    for side, stack in point.stacks.items():
+        block = stack.blocks[0]
+        lines.append(
+            f"  {side:11} {len(stack.blocks)} layers, width {point.width}, "
+            f"{block.attention.heads} heads, feed-forward {block.feed_forward.width}, "
+            f"{block.attention.pattern}, {block.placement}-norm"
+        )
+    return "\n".join(lines)

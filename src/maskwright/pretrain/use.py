@@ -1,0 +1,165 @@
+"""A trained folder at work: fill masks, write on, measure. Each answer is text for a terminal.
+
+A folder is a model folder of any origin, or a run, which stands for its newest valid checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.pretrained import Pretrained
+from maskwright.corpus.read import Reader, Reading
+from maskwright.data.pack import PackedDocuments
+from maskwright.data.rows import RowSource
+from maskwright.data.store import TokenStore
+from maskwright.data.stream import Stream
+from maskwright.data.tokenize import build_store
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.evaluate import likelihood
+from maskwright.generate.decode import Sampling, generate
+from maskwright.generate.fill import fill
+from maskwright.objectives import causal, masked
+from maskwright.objectives.objective import Objective
+from maskwright.pretrain import build, checkpoints
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+def open_model(folder: Path) -> tuple[Pretrained, Tokenizer]:
+    """The model and tokenizer in `folder`, which may be a run.
+
+    Raises:
+        IncompatibleError: the folder has no tokenizer.  CheckpointError and others: it is no model.
+    """
+    if (folder / "checkpoints").is_dir():
+        folder = checkpoints.newest(folder)
+    loaded = pretrained.load(folder)
+    if loaded.tokenizer is None:
+        raise IncompatibleError(
+            "the folder has no tokenizer", where=folder, wanted="tokenizer.json"
+        )
+    return loaded, loaded.tokenizer
+
+
+def fill_mask(folder: Path, text: str, *, top: int = 5) -> str:
+    """The likeliest tokens for every mask in `text`, one line each."""
+    loaded, tokenizer = open_model(folder)
+    lines = []
+    holes = fill(loaded.model, tokenizer, [text], top=top)[0]
+    for number, hole in enumerate(holes, start=1):
+        if len(holes) > 1:
+            lines.append(f"mask {number}")
+        for candidate in hole.candidates:
+            lines.append(f"  {candidate.probability:6.1%}  {candidate.token:<14} {candidate.text}")
+    return "\n".join(lines)
+
+
+def generate_text(
+    folder: Path,
+    prompt: str,
+    *,
+    tokens: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    seed: int,
+) -> str:
+    """`prompt` and what the model writes after it."""
+    loaded, tokenizer = open_model(folder)
+    start = tokenizer.encode(prompt)
+    if not start:
+        if tokenizer.begin is None:
+            raise UsageError(
+                "this model's tokenizer has no token to begin with",
+                found="no prompt",
+                do="give it a text to go on with",
+            )
+        start = [tokenizer.begin]
+    sampling = Sampling(
+        temperature=temperature,
+        top_k=top_k or None,
+        top_p=top_p,
+        seed=seed,
+        forbidden=tuple(i for i in tokenizer.special_ids if i != tokenizer.end),
+    )
+    made = generate(loaded.model, [start], tokens, sampling, end=tokenizer.end)[0]
+    return tokenizer.decode(start + made)
+
+
+def evaluate_folder(folder: Path, texts: list[str], *, rows: int = 4096) -> str:
+    """Language-model figures of a folder on text files, or on its run's held-out text.
+
+    The measure is the model's own: masked accuracy for encoders, next-token loss and bits per
+    byte for decoders. Beside it stand the uniform and, for a run, the unigram lines of its
+    training text.
+    """
+    loaded, tokenizer = open_model(folder)
+    data = folder / "data"
+    with tempfile.TemporaryDirectory() as scratch:
+        if texts:
+            built = Path(scratch) / "store"
+            build_store(Reader(texts, Reading()), tokenizer, built)
+            store = TokenStore.open(built)
+        elif (data / "held-out").is_dir():
+            store = TokenStore.open(data / "held-out", tokenizer_fingerprint=tokenizer.fingerprint)
+        else:
+            raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
+        objective = _objective(loaded, tokenizer)
+        source = _rows(loaded, objective, store)
+        bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
+        figures = likelihood.evaluate(
+            objective,
+            source,
+            rows=rows,
+            bytes_per_token=bytes_per_token if objective.codes_text else None,
+        )
+        train = data / "train"
+        lines = likelihood.reference_lines(
+            objective, TokenStore.open(train) if train.is_dir() else store, source, rows=rows
+        )
+    return render(figures, lines, own_counts=not train.is_dir())
+
+
+def render(figures: likelihood.Figures, lines: likelihood.Lines, *, own_counts: bool) -> str:
+    """Figures and reference lines as a small table."""
+    unigram = "unigram (of this text itself)" if own_counts else "unigram (of the training text)"
+    table = [
+        ("", "loss", "perplexity", "top-1", "top-5"),
+        ("this model", figures.loss, figures.perplexity, figures.top1, figures.top5),
+        (
+            unigram,
+            lines.unigram_loss,
+            math.exp(lines.unigram_loss),
+            lines.unigram_top1,
+            lines.unigram_top5,
+        ),
+        (
+            "uniform",
+            lines.uniform_loss,
+            math.exp(lines.uniform_loss),
+            lines.uniform_top1,
+            lines.uniform_top5,
+        ),
+    ]
+    text = [f"{'':30}{'loss':>9}{'perplexity':>13}{'top-1':>9}{'top-5':>9}"]
+    for name, loss, perplexity, top1, top5 in table[1:]:
+        text.append(f"{name:30}{loss:9.4f}{perplexity:13.2f}{top1:9.4f}{top5:9.4f}")
+    if figures.bits_per_byte is not None:
+        text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
+    text.append(f"{figures.targets:,} targets")
+    return "\n".join(text)
+
+
+def _objective(loaded: Pretrained, tokenizer: Tokenizer) -> Objective:
+    known = build.vocabulary(tokenizer)
+    if loaded.config.encoder is not None:
+        return masked.build(loaded.model, masked.Options(), known)
+    return causal.build(loaded.model, causal.Options(), known)
+
+
+def _rows(loaded: Pretrained, objective: Objective, store: TokenStore) -> RowSource:
+    stack = next(iter(loaded.config.stacks.values()))
+    length = min(getattr(stack.embeddings.positions, "length", None) or 512, 512)
+    return Stream(store, length) if objective.codes_text else PackedDocuments(store, length)

@@ -1,0 +1,225 @@
+"""A labelled task from the machine itself: which exception carries this message?
+
+The label is the class in `raise X("…")`, so nobody annotated anything; packages are never split
+between training and test, so a project's own phrases do not leak. Six ways compete on equal
+splits:
+
+    majority                            the commonest label
+    words                               TF-IDF of words and pairs, logistic regression
+    probe, random encoder               mean of hidden states of an untrained model, logistic regression
+    probe, pretrained                   the same features of the pretrained model
+    from scratch                        the same model and recipe, fine-tuned from random weights
+    fine-tuned                          fine-tuned from the pretrained weights
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from maskwright.corpus import labelled
+from maskwright.data.rows import Rows
+from maskwright.nn.config import Head, TransformerConfig
+from maskwright.nn.initialise import build
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.supervised import HEAD, Options, Supervised
+from maskwright.pretrain.build import vocabulary
+from maskwright.randomness import key, permute, torch_seed
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train import loop
+from maskwright.train.optimizer import AdamW, AdamWState
+from maskwright.train.parameters import Parameters
+from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.state import TrainState
+
+BATCH, EPOCHS, RATE = 32, 3, 1e-3
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Texts as padded rows of ids, and their labels."""
+
+    texts: list[str]
+    tokens: np.ndarray
+    lengths: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def rows(self, index: np.ndarray) -> Rows:
+        """These examples as rows, cut to the longest of them."""
+        width = int(self.lengths[index].max())
+        tokens = self.tokens[index, :width]
+        real = np.arange(width) < self.lengths[index][:, None]
+        return Rows(
+            tokens=tokens,
+            positions=np.broadcast_to(np.arange(width), tokens.shape).copy(),
+            documents=real.astype(np.int32),
+            special=~real,
+            starts_word=real,
+            ids=index.astype(np.int64),
+            pair_label=self.labels[index],
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """The task, encoded for one tokenizer and row length."""
+
+    names: list[str]
+    train: Examples
+    test: Examples
+    truncated: int
+
+
+def load(tokenizer: Tokenizer, length: int) -> Task:
+    """Collect the messages of this installation and split them by package."""
+    parts = labelled.split(labelled.exception_messages(), seed=0)
+    names = sorted({e.label for e in parts.train})
+    truncated = 0
+
+    def encode(examples: Sequence[Any]) -> Examples:
+        nonlocal truncated
+        known = [e for e in examples if e.label in names]
+        ids = [
+            tokenizer.frame([int(i) for i in row])[0]
+            for row in tokenizer.encode_batch([e.text for e in known])
+        ]
+        truncated += sum(len(i) > length for i in ids)
+        ids = [i[: length - 1] + i[-1:] if len(i) > length else i for i in ids]
+        tokens = np.full((len(ids), length), tokenizer.pad or 0, dtype=np.int64)
+        for row, i in zip(tokens, ids, strict=True):
+            row[: len(i)] = i
+        return Examples(
+            [e.text for e in known],
+            tokens,
+            np.array([len(i) for i in ids]),
+            np.array([names.index(e.label) for e in known]),
+        )
+
+    return Task(names, encode(parts.train), encode(parts.test), truncated)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Accuracy and macro-F1 over seeds; one seed where nothing is drawn."""
+
+    accuracy: list[float]
+    macro_f1: list[float]
+
+    def render(self) -> str:
+        spread = f" ± {stdev(self.accuracy):.3f}" if len(self.accuracy) > 1 else "        "
+        return f"{mean(self.accuracy):.3f}{spread}    {mean(self.macro_f1):.3f}"
+
+
+def compare(
+    task: Task, pretrained: Transformer, tokenizer: Tokenizer, say: Callable[[str], None]
+) -> dict[str, Score]:
+    """All six ways on `task`, three seeds where chance plays a part."""
+    fresh = [_with_head(pretrained.config, None, len(task.names), s) for s in SEEDS]
+    scores = {"majority": _majority(task), "words": _words(task)}
+    scores["probe, random encoder"] = _probe(task, fresh[:1], tokenizer)
+    ready = [_with_head(pretrained.config, pretrained, len(task.names), s) for s in SEEDS]
+    scores["probe, pretrained"] = _probe(task, ready[:1], tokenizer)
+    for name, models in (("from scratch", fresh), ("fine-tuned", ready)):
+        runs = [_tune(task, m, tokenizer, s) for m, s in zip(models, SEEDS, strict=True)]
+        scores[name] = _score(task, runs)
+    for name, score in scores.items():
+        say(f"  {name:24} {score.render()}")
+    return scores
+
+
+def _with_head(
+    point: TransformerConfig, source: Transformer | None, labels: int, seed: int
+) -> Transformer:
+    config = replace(point, vocabulary_head=None, pooler=False,
+                     heads=(Head(name=HEAD, kind="sequence", labels=labels),))  # fmt: skip
+    model = build(config, torch.Generator().manual_seed(torch_seed(key("init", seed))))
+    if source is not None:
+        own = model.state_dict()
+        taken = {n: t for n, t in source.state_dict().items() if n in own}
+        model.load_state_dict({**own, **taken})
+    return model
+
+
+def _score(task: Task, predictions: list[np.ndarray]) -> Score:
+    wanted = task.test.labels
+    return Score(
+        [float(accuracy_score(wanted, p)) for p in predictions],
+        [float(f1_score(wanted, p, average="macro")) for p in predictions],
+    )
+
+
+def _majority(task: Task) -> Score:
+    common = np.bincount(task.train.labels).argmax()
+    return _score(task, [np.full(len(task.test), common)])
+
+
+def _words(task: Task) -> Score:
+    model = make_pipeline(
+        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2),
+        LogisticRegression(C=10.0, max_iter=1000),
+    )
+    model.fit(task.train.texts, task.train.labels)
+    return _score(task, [model.predict(task.test.texts)])
+
+
+def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score:
+    runs = []
+    for model in models:
+        train, test = (_features(model, part, tokenizer) for part in (task.train, task.test))
+        probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            probe.fit(train, task.train.labels)
+        runs.append(probe.predict(test))
+    return _score(task, runs)
+
+
+@torch.no_grad()
+def _features(model: Transformer, part: Examples, tokenizer: Tokenizer) -> np.ndarray:
+    objective = Supervised(model, Options(), vocabulary(tokenizer)).eval()
+    return np.concatenate([objective.features(b).numpy() for b in _in_order(objective, part)])
+
+
+def _in_order(objective: Supervised, part: Examples) -> Any:
+    for start in range(0, len(part), 256):
+        index = np.arange(start, min(start + 256, len(part)))
+        yield objective.corrupt(part.rows(index), np.zeros(len(index), dtype=np.int64), 0)
+
+
+def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np.ndarray:
+    """Fine-tune all weights with the one loop; returns the predictions on the test part."""
+    objective = Supervised(model, Options(), vocabulary(tokenizer))
+    optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=RATE))
+    per_epoch = len(task.train) // BATCH
+
+    def batches(step: int, number: int) -> Any:
+        epoch, place = divmod(step, per_epoch)
+        numbers = np.arange(place * BATCH, (place + 1) * BATCH)
+        index = permute(key("shuffle", seed, epoch), len(task.train), numbers)
+        return objective.corrupt(task.train.rows(index), np.full(BATCH, epoch), seed)
+
+    plan = loop.Plan(
+        seed=seed, rows=BATCH, microbatches=1, budget=Budget(steps=EPOCHS * per_epoch),
+        schedule=Schedule(kind="linear", warmup=0.1),
+    )  # fmt: skip
+    loop.train(objective, batches, optimizer, plan, TrainState())
+    objective.eval()
+    with torch.no_grad():
+        found = [objective.scores(b).argmax(dim=-1) for b in _in_order(objective, task.test)]
+    return torch.cat(found).numpy()

@@ -1,0 +1,48 @@
+"""SIGTERM, SIGINT and SIGHUP ask a run to stop: it finishes its step, commits, and exits.
+
+The handler only raises a flag. A second signal ends the process at once; the last checkpoint is
+whole whatever happens, because only finished folders get their names.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from maskwright.train.loop import StopFlag
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class SignalFlag(StopFlag):
+    """A stop flag that remembers which signal raised it."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the process exits with after a stop: 128 + the signal's number."""
+        return 0 if self.signal is None else 128 + self.signal
+
+
+@contextmanager
+def listening() -> Iterator[SignalFlag]:
+    """Signals raise the flag while the block runs; the handlers of before come back after it."""
+    flag = SignalFlag()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if flag.raised:
+            os._exit(128 + number)
+        flag.raised = True
+        flag.signal = number
+
+    before = {s: signal.signal(s, handle) for s in SIGNALS}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

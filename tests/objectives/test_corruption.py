@@ -1,0 +1,144 @@
+"""Choosing and replacing: exact counts, whole words, whole spans, 80/10/10, keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from maskwright import randomness
+from maskwright.objectives import corruption
+
+ROWS, LENGTH = 200, 64
+
+
+def keys(epoch: int = 0, purpose: str = "mask") -> np.ndarray:
+    return randomness.key(purpose, 7, np.full(ROWS, epoch), np.arange(ROWS))
+
+
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    """Maskable and starts-a-word tables with special tokens at both ends and in the middle."""
+    generator = np.random.default_rng(0)
+    maskable = np.ones((ROWS, LENGTH), dtype=bool)
+    maskable[:, [0, 30, 31, LENGTH - 1]] = False
+    starts = generator.random((ROWS, LENGTH)) < 0.6
+    return maskable, starts
+
+
+def test_tokens_are_chosen_in_the_exact_number() -> None:
+    maskable, _ = rows()
+    chosen = corruption.choose_tokens(maskable, 0.15, keys())
+    assert not (chosen & ~maskable).any()
+    assert (chosen.sum(axis=1) == 9).all()  # round(0.15 * 60)
+
+
+def test_a_hundred_tokens_have_fifteen_targets() -> None:
+    maskable = np.ones((1, 100), dtype=bool)
+    assert corruption.choose_tokens(maskable, 0.15, keys()[:1]).sum() == 15
+
+
+def test_one_token_is_still_a_target_and_no_token_is_none() -> None:
+    maskable = np.zeros((2, 8), dtype=bool)
+    maskable[0, 3] = True
+    for chosen in (
+        corruption.choose_tokens(maskable, 0.15, keys()[:2]),
+        corruption.choose_words(maskable, maskable, 0.15, keys()[:2]),
+        corruption.choose_spans(maskable, maskable, 0.15, keys()[:2], stop=0.2, longest=10)[0],
+    ):
+        assert chosen.sum() == 1 and chosen[0, 3]
+
+
+def test_every_position_is_equally_likely() -> None:
+    maskable = np.ones((20_000, 20), dtype=bool)
+    many = randomness.key("mask", 1, 0, np.arange(20_000))
+    share = corruption.choose_tokens(maskable, 0.15, many).mean(axis=0)
+    assert np.abs(share - 0.15).max() < 4 * np.sqrt(0.15 * 0.85 / 20_000)
+
+
+def test_dynamic_masks_change_with_the_epoch_and_repeat_for_the_same() -> None:
+    maskable, _ = rows()
+    first = corruption.choose_tokens(maskable, 0.15, keys(0))
+    assert np.array_equal(first, corruption.choose_tokens(maskable, 0.15, keys(0)))
+    assert not np.array_equal(first, corruption.choose_tokens(maskable, 0.15, keys(1)))
+
+
+def test_rows_are_masked_alike_in_any_batch() -> None:
+    maskable, starts = rows()
+    whole = corruption.choose_words(maskable, starts, 0.15, keys())
+    part = corruption.choose_words(maskable[50:60], starts[50:60], 0.15, keys()[50:60])
+    assert np.array_equal(whole[50:60], part)
+
+
+def word_is_whole(chosen: np.ndarray, maskable: np.ndarray, starts: np.ndarray) -> bool:
+    words = corruption.word_numbers(maskable, starts)
+    for row in range(len(chosen)):
+        for word in set(words[row][maskable[row]]):
+            inside = (words[row] == word) & maskable[row]
+            if chosen[row][inside].any() != chosen[row][inside].all():
+                return False
+    return True
+
+
+def test_words_are_chosen_whole_and_near_the_budget() -> None:
+    maskable, starts = rows()
+    chosen = corruption.choose_words(maskable, starts, 0.15, keys())
+    assert not (chosen & ~maskable).any()
+    assert word_is_whole(chosen, maskable, starts)
+    assert abs(chosen.sum(axis=1).mean() - 9) < 0.25
+    # The control: single tokens are not whole words, and the check sees it.
+    assert not word_is_whole(corruption.choose_tokens(maskable, 0.15, keys()), maskable, starts)
+
+
+def test_spans_meet_the_budget_exactly_and_stay_between_separators() -> None:
+    maskable, starts = rows()
+    chosen, span = corruption.choose_spans(maskable, starts, 0.15, keys(), stop=0.2, longest=10)
+    assert (chosen.sum(axis=1) == 9).all()
+    assert not (chosen & ~maskable).any()
+    for row in range(ROWS):
+        for number in set(span[row][chosen[row]]):
+            where = np.flatnonzero((span[row] == number) & chosen[row])
+            assert where.max() < 30 or where.min() > 31
+
+
+def test_span_lengths_follow_the_clipped_geometric() -> None:
+    draws = (np.arange(100_000) + 0.5) / 100_000
+    lengths = corruption._clipped_geometric(draws, 0.2, 10)
+    assert lengths.min() == 1 and lengths.max() == 10
+    assert lengths.mean() == pytest.approx(3.8, abs=0.02)  # SpanBERT, section 3.1
+
+
+def replaced(unit: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    tokens = np.full((2_000, LENGTH), 50)
+    chosen = np.zeros(tokens.shape, dtype=bool)
+    chosen[:, :10] = True
+    many = randomness.key("replace", 1, 0, np.arange(len(tokens)))
+    each = np.broadcast_to(np.arange(LENGTH), tokens.shape) if unit is None else unit
+    new = corruption.replace(
+        tokens,
+        chosen,
+        each,
+        many,
+        mask_id=4,
+        ordinary=np.arange(5, 100),
+        mask_rate=0.8,
+        random_rate=0.1,
+    )
+    return tokens, chosen, new
+
+
+def test_eighty_ten_ten_within_binomial_bounds() -> None:
+    tokens, chosen, new = replaced()
+    n = chosen.sum()
+    assert (new[~chosen] == tokens[~chosen]).all()
+    masked = (new[chosen] == 4).mean()
+    kept = (new[chosen] == 50).mean()
+    assert abs(masked - 0.8) < 4 * np.sqrt(0.16 / n)
+    assert abs(kept - (0.1 + 0.1 / 95)) < 4 * np.sqrt(0.09 / n)
+    assert new[chosen][new[chosen] != 4].min() >= 5  # never another special token
+
+
+def test_a_span_shares_one_decision() -> None:
+    unit = np.broadcast_to(np.arange(LENGTH) // 5, (2_000, LENGTH))
+    _, _, new = replaced(unit)
+    masked = new == 4
+    assert (masked[:, 0] == masked[:, 4]).all() and (masked[:, 5] == masked[:, 9]).all()
+    assert (masked[:, 0] != masked[:, 5]).any()

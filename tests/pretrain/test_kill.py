@@ -1,0 +1,101 @@
+"""A run that is killed, again and again, ends as the run that never was."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from maskwright.pretrain import run
+from maskwright.recipes.recipe import Recipe
+from tinyrun import essence, forked, recipe, text_file, wait
+
+KILLS = 20
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path, float]:
+    """The uninterrupted run, and how long its training took."""
+    folder = tmp_path_factory.mktemp("plain")
+    made = recipe(text_file(folder))
+    out = folder / "run"
+    begun = time.monotonic()
+    with (folder / "log").open("w") as stream:
+        run.pretrain(made, out, stream=stream)
+    return made, out, time.monotonic() - begun
+
+
+def start(made: Recipe, out: Path) -> None:
+    if (out / run.RECIPE).is_file():
+        run.resume(out)
+    else:
+        shutil.rmtree(out, ignore_errors=True)
+        run.pretrain(made, out)
+
+
+def test_F01_F04_twenty_random_kills_change_not_a_byte(
+    plain: tuple[Recipe, Path, float], tmp_path: Path
+) -> None:
+    made, reference, seconds = plain
+    wanted = essence(reference)
+    generator = random.Random(0)
+    kills, sittings = 0, 0
+    out = tmp_path / "run"
+    while kills < KILLS:
+        sittings += 1
+        pid = forked(lambda: start(made, out), tmp_path / "log")
+        time.sleep(generator.uniform(0.05, 0.8) * seconds)
+        os.kill(pid, signal.SIGKILL)
+        code = wait(pid)
+        if code == -signal.SIGKILL:
+            kills += 1
+            continue
+        assert code == 0, (tmp_path / "log").read_text()[-2000:]
+        assert essence(out) == wanted
+        shutil.rmtree(out)
+    pid = forked(lambda: start(made, out), tmp_path / "log")
+    assert wait(pid) == 0, (tmp_path / "log").read_text()[-2000:]
+    assert essence(out) == wanted
+
+
+def test_the_comparison_sees_a_run_that_forgot_something(
+    plain: tuple[Recipe, Path, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: a resume that restores all but the moments ends elsewhere."""
+    made, reference, _ = plain
+    out = tmp_path / "run"
+    pid = forked(lambda: start(made, out), tmp_path / "log")
+    while (
+        not list((out / "checkpoints").glob("step-*")) if (out / "checkpoints").is_dir() else True
+    ):
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    assert wait(pid) == -signal.SIGKILL
+    monkeypatch.setattr("maskwright.train.optimizer.AdamWState.load",
+                        lambda self, state, steps: setattr(self, "steps", steps))  # fmt: skip
+    with (tmp_path / "log").open("a") as stream:
+        run.resume(out, stream=stream)
+    assert essence(out)["weights"] != essence(reference)["weights"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_F14_a_signal_saves_and_exits_and_the_run_goes_on(
+    plain: tuple[Recipe, Path, float], tmp_path: Path, number: signal.Signals
+) -> None:
+    made, reference, _ = plain
+    out = tmp_path / "run"
+    pid = forked(lambda: start(made, out), tmp_path / "log")
+    while not (out / "metrics.jsonl").is_file():
+        time.sleep(0.002)
+    os.kill(pid, number)
+    code = wait(pid)
+    assert code == 128 + number, (tmp_path / "log").read_text()[-2000:]
+    assert list((out / "checkpoints").glob("step-*"))
+    with (tmp_path / "log").open("a") as stream:
+        run.resume(out, stream=stream)
+    assert essence(out) == essence(reference)

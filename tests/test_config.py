@@ -1,0 +1,103 @@
+"""Frozen dataclasses to plain values and back, and the errors on the way."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, replace
+
+import pytest
+
+from maskwright import config
+from maskwright.errors import ConfigError
+from maskwright.nn.config import Learned, Sinusoidal
+from maskwright.recipes import shakespeare_gpt, tiny
+from maskwright.recipes.recipe import Recipe, find, override
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    rate: float
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    inner: Inner
+    positions: Learned | Sinusoidal | None = None
+    size: int = 3
+
+
+@pytest.mark.parametrize("positions", [Learned(length=4, offset=2), Sinusoidal(length=9), None])
+def test_plain_and_back_is_the_identity(positions: Learned | Sinusoidal | None) -> None:
+    value = Outer(inner=Inner(rate=0.5, names=("a", "b")), positions=positions)
+    assert config.from_plain(Outer, config.to_plain(value)) == value
+    assert config.from_plain(Outer, tomllib.loads(config.to_toml(value))) == value
+
+
+@pytest.mark.parametrize("recipe", [tiny.recipe(), shakespeare_gpt.recipe()])
+def test_a_recipe_survives_its_toml_file(recipe: Recipe) -> None:
+    again = config.from_plain(Recipe, tomllib.loads(config.to_toml(recipe)))
+    assert again == recipe and again.fingerprint == recipe.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("plain", "where", "says"),
+    [
+        ({"inner": {"rate": 1, "raet": 2}}, "inner.raet", "did you mean 'rate'"),
+        ({"inner": {}}, "inner.rate", "missing"),
+        ({"inner": {"rate": "x"}}, "inner.rate", "a number"),
+        ({"inner": {"rate": 1.0}, "size": 2.5}, "size", "a whole number"),
+        ({"inner": {"rate": 1.0}, "size": True}, "size", "a whole number"),
+        ({"inner": {"rate": 1.0, "names": [1]}}, "inner.names.0", "a text"),
+        ({"inner": {"rate": float("nan")}}, "inner.rate", "finite"),
+        ({"inner": {"rate": 1.0}, "positions": {"length": 3}}, "positions.type", "Learned"),
+        (
+            {"inner": {"rate": 1.0}, "positions": {"type": "Learned", "length": -3}},
+            "positions",
+            "range",
+        ),
+        ({"inner": 3}, "inner", "not a table"),
+    ],
+)
+def test_a_wrong_field_is_named(plain: dict[str, object], where: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.from_plain(Outer, plain)
+    assert where in str(caught.value.where) and says in str(caught.value)
+
+
+def test_overrides_reach_any_depth_and_name_near_fields() -> None:
+    recipe = override(
+        tiny.recipe(),
+        [
+            "training.batch=16",
+            "training.optimizer.learning_rate=1e-3",
+            "training.budget.minutes=2",
+            "model.settings.hidden_size=32",
+        ],
+    )
+    assert recipe.training.batch == 16
+    assert recipe.training.optimizer.learning_rate == 1e-3
+    assert recipe.training.budget.minutes == 2.0 and recipe.training.budget.steps is None
+    with pytest.raises(ConfigError, match=r"training\.batch"):
+        override(recipe, ["training.batsh=3"])
+
+
+def test_free_settings_do_not_change_the_identity_and_others_do() -> None:
+    recipe = tiny.recipe()
+    quiet = replace(recipe, training=replace(recipe.training, log_seconds=1.0, threads=2))
+    assert quiet.fingerprint == recipe.fingerprint
+    other = replace(recipe, training=replace(recipe.training, seed=1))
+    assert other.fingerprint != recipe.fingerprint
+
+
+def test_differences_name_the_path() -> None:
+    left = Outer(inner=Inner(rate=0.5))
+    right = replace(left, inner=Inner(rate=0.25), positions=Learned(length=2))
+    assert [d[0] for d in config.differences(left, right)] == ["inner.rate", "positions"]
+
+
+def test_an_unknown_recipe_has_near_names() -> None:
+    from maskwright.errors import UsageError
+
+    with pytest.raises(UsageError, match="'tiny'"):
+        find("tinny")

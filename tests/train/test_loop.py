@@ -1,0 +1,166 @@
+"""The loop: equal for equal keys, indifferent to how a step is split, and honest about NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.objectives import causal, masked, sentence_pair
+from maskwright.objectives.objective import Objective
+from maskwright.train import loop
+from maskwright.train.optimizer import AdamW, AdamWState
+from maskwright.train.parameters import Parameters
+from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.state import TrainState
+from toys import VOCABULARY, FixedRows, bert, gpt2
+
+BATCH = 8
+
+
+class Batches:
+    """Rows in order, `parts` microbatches per step."""
+
+    def __init__(self, objective: Objective, parts: int = 1, *, pairs: bool = False) -> None:
+        self.objective, self.parts = objective, parts
+        self.source = FixedRows(pairs=pairs)
+
+    def __call__(self, step: int, number: int) -> Any:
+        size = BATCH // self.parts
+        first = (step * BATCH + number * size) % len(self.source)
+        rows = self.source.rows(np.arange(first, first + size), 0)
+        return self.objective.corrupt(rows, np.full(size, step), 0)
+
+
+def run(
+    objective: Objective,
+    steps: int,
+    *,
+    parts: int = 1,
+    pairs: bool = False,
+    rate: float = 1e-2,
+    state: TrainState | None = None,
+    compute: torch.dtype = torch.float32,
+    total: int = 100,
+) -> tuple[list[dict[str, Any]], AdamWState, TrainState]:
+    optimizer = AdamWState(Parameters(objective, compute), AdamW(learning_rate=rate))
+    plan = loop.Plan(seed=3, rows=BATCH, microbatches=parts, budget=Budget(steps=total),
+                     schedule=Schedule(kind="linear", warmup=0.1))  # fmt: skip
+    state = state or TrainState()
+    records: list[dict[str, Any]] = []
+    stop = loop.StopFlag()
+
+    class Collect:
+        def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+            records.append(record)
+            stop.raised = len(records) == steps
+
+        def at_end(self, state: TrainState) -> None:
+            pass
+
+    loop.train(objective, Batches(objective, parts, pairs=pairs), optimizer, plan, state,
+               hooks=[Collect()], stop=stop)  # fmt: skip
+    return records, optimizer, state
+
+
+def mlm(dropout: float = 0.0) -> masked.Masked:
+    return masked.build(bert(dropout=dropout), masked.Options(), VOCABULARY)
+
+
+def test_two_runs_are_equal_to_the_bit_with_dropout_on() -> None:
+    first, one, _ = run(mlm(dropout=0.1), 6)
+    second, two, _ = run(mlm(dropout=0.1), 6)
+    assert first == second
+    assert torch.equal(one.parameters.masters, two.parameters.masters)
+
+
+@pytest.mark.parametrize("parts", [2, 4, 8])
+def test_a_step_does_not_depend_on_how_it_is_split(parts: int) -> None:
+    whole, one, _ = run(mlm(), 1)
+    split, two, _ = run(mlm(), 1, parts=parts)
+    assert whole[0]["targets"] == split[0]["targets"]
+    assert split[0]["loss"] == pytest.approx(whole[0]["loss"], rel=1e-6)
+    largest = one.parameters.gradient.abs().max()
+    assert (one.parameters.gradient - two.parameters.gradient).abs().max() <= 1e-6 * largest
+
+
+def test_a_mean_of_means_would_be_another_number() -> None:
+    """The control of the test above: microbatches of unequal target counts, averaged each for
+    itself, do not add up to the step's mean."""
+    objective = mlm()
+    batches = Batches(objective, 8)
+    with torch.no_grad():
+        parts = [objective(b).parts["masked"].total / objective.counts(b)["masked"]
+                 for b in (batches(0, n) for n in range(8))]  # fmt: skip
+        counts = [objective.counts(batches(0, n))["masked"] for n in range(8)]
+    if len(set(counts)) == 1:
+        counts = [c + n for n, c in enumerate(counts)]
+    weighted = sum(p * c for p, c in zip(parts, counts, strict=True)) / sum(counts)
+    assert abs(float(sum(parts) / 8 - weighted)) > 1e-6
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: (mlm(), False),
+        lambda: (causal.build(gpt2(), causal.Options(), VOCABULARY), False),
+        lambda: (
+            sentence_pair.build(bert("BertForPreTraining"), sentence_pair.Options(), VOCABULARY),
+            True,
+        ),
+    ],
+)
+def test_every_objective_learns_its_toy_rows(make: Any) -> None:
+    objective, pairs = make()
+    records, _, _ = run(objective, 60, pairs=pairs)
+    first, last = (np.mean([r["loss"] for r in part]) for part in (records[:5], records[-5:]))
+    assert last < first - 0.05
+
+
+def test_a_stopped_run_continues_as_if_nothing_had_happened() -> None:
+    whole, uninterrupted, _ = run(mlm(dropout=0.1), 8)
+    start, before, state = run(mlm(dropout=0.1), 3)
+    objective = mlm(dropout=0.1)
+    optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=1e-2))
+    optimizer.parameters.load({n: t.clone() for n, t in before.parameters.state().items()})
+    optimizer.load({n: t.clone() for n, t in before.state().items()}, before.steps)
+    state = TrainState.from_json(state.to_json(), "here")
+    plan = loop.Plan(seed=3, rows=BATCH, microbatches=1, budget=Budget(steps=100),
+                     schedule=Schedule(kind="linear", warmup=0.1))  # fmt: skip
+    batches = Batches(objective)
+    from maskwright.train.distribute import Processes
+
+    objective.train()
+    rest = [loop.step(objective, batches, optimizer, plan, state, Processes()) for _ in range(5)]
+    assert start + rest == whole
+    assert torch.equal(optimizer.parameters.masters, uninterrupted.parameters.masters)
+    # The control: a state that forgot one step gives another run.
+    forgetful = TrainState(step=state.step - 1)
+    again = loop.step(objective, batches, optimizer, plan, forgetful, Processes())
+    assert again["loss"] != whole[-1]["loss"]
+
+
+def test_what_is_not_a_number_stops_before_the_weights_change() -> None:
+    objective = mlm()
+    optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=1e-2))
+    optimizer.parameters.view(optimizer.parameters.masters, "product.tokens.weight")[7, 0] = float(
+        "nan"
+    )
+    before = optimizer.parameters.masters.clone()
+    plan = loop.Plan(
+        seed=3, rows=BATCH, microbatches=1, budget=Budget(steps=5), schedule=Schedule()
+    )
+    with pytest.raises(loop.DivergedError, match="step 1"):
+        loop.train(objective, Batches(objective), optimizer, plan, TrainState())
+    assert torch.equal(before.isnan(), optimizer.parameters.masters.isnan())
+    assert torch.equal(before.nan_to_num(), optimizer.parameters.masters.nan_to_num())
+
+
+def test_bfloat16_follows_float32() -> None:
+    wide, _, _ = run(mlm(), 20)
+    narrow, _, _ = run(mlm(), 20, compute=torch.bfloat16)
+    losses = [np.array([r["loss"] for r in records]) for records in (wide, narrow)]
+    assert np.abs(losses[0] - losses[1]).max() < 0.05
+    assert not np.array_equal(*losses)

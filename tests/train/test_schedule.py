@@ -1,0 +1,60 @@
+"""Learning rates by hand, against torch's own schedules, and their edges."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from maskwright.errors import ConfigError
+from maskwright.train.schedule import Budget, Schedule
+
+
+def test_linear_by_hand() -> None:
+    schedule = Schedule(kind="linear", warmup=0.1)
+    factors = [schedule.factor(s, 100) for s in (0, 5, 10, 55, 100)]
+    assert factors == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0])
+
+
+def test_cosine_equals_torch() -> None:
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    reference = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=50)
+    schedule = Schedule(kind="cosine")
+    for step in range(50):
+        assert schedule.factor(step, 50) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-6)
+        optimizer.step()
+        reference.step()
+
+
+def test_inverse_square_root_and_stable_decay_by_hand() -> None:
+    inverse = Schedule(kind="inverse-sqrt", warmup=0.04)
+    assert inverse.factor(4, 100) == pytest.approx(1.0)
+    assert inverse.factor(16, 100) == pytest.approx(0.5)
+    stable = Schedule(kind="stable-decay", warmup=0.1, decay=0.2)
+    assert [stable.factor(s, 100) for s in (10, 50, 80)] == pytest.approx([1.0, 1.0, 1.0])
+    assert stable.factor(85, 100) == pytest.approx(1 - math.sqrt(0.25))
+    assert stable.factor(100, 100) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["constant", "linear", "cosine", "inverse-sqrt", "stable-decay"])
+@pytest.mark.parametrize("warmup", [0.0, 0.1, 1.0])
+def test_factors_stay_between_zero_and_one(kind: str, warmup: float) -> None:
+    if kind == "inverse-sqrt" and warmup == 0.0:
+        with pytest.raises(ConfigError):
+            Schedule(kind="inverse-sqrt", warmup=0.0)
+        return
+    schedule = Schedule(kind=kind, warmup=warmup)  # type: ignore[arg-type]
+    for total in (1, 2, 7, 100):
+        assert all(0.0 <= schedule.factor(s, total) <= 1.0 for s in range(total + 1))
+
+
+def test_a_budget_is_exactly_one_of_three() -> None:
+    assert Budget(steps=5).used(steps=3, tokens=9, seconds=60) == 3
+    assert Budget(tokens=5).used(steps=3, tokens=9, seconds=60) == 9
+    assert Budget(minutes=5.0).used(steps=3, tokens=9, seconds=60) == 1
+    with pytest.raises(ConfigError):
+        Budget()
+    with pytest.raises(ConfigError):
+        Budget(steps=1, tokens=1)
