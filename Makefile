@@ -29,15 +29,15 @@ test: $(ready)
 	$(run) -m pytest -n 2 tests
 
 check: $(ready)
-	$(VENV)/bin/ruff format --check src tests benchmarks
-	$(VENV)/bin/ruff check src tests benchmarks
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(run) -m pytest -n 2 tests
 
 format: $(ready)
-	$(VENV)/bin/ruff format src tests benchmarks
-	$(VENV)/bin/ruff check --fix src tests benchmarks
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
 
 interop: $(ready)
 	$(run) -m pytest -n 2 -m interop tests
@@ -46,7 +46,9 @@ proof: $(ready)
 	$(run) -m pytest -m proof tests
 
 bench: $(ready)
-	$(run) -m benchmarks
+	$(run) -m benchmarks.pretrain
+	@if [ -n "$$MASKWRIGHT_DATA" ]; then $(run) -m benchmarks.shakespeare time; \
+	else echo "benchmarks.shakespeare reads the real texts in MASKWRIGHT_DATA, which is not set"; fi
 
 setup: $(ready)
 
