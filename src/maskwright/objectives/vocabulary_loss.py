@@ -59,6 +59,13 @@ def vocabulary_loss(
             )
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+    if not torch.is_grad_enabled():
+        # A Function is asked for the gradients of its inputs even where none can flow.
+        hidden, weight, bias = (
+            hidden.detach(),
+            weight.detach(),
+            None if bias is None else bias.detach(),
+        )
     return _VocabularyLoss.apply(
         hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype), targets
     )
