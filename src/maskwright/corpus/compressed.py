@@ -1,0 +1,162 @@
+"""Bytes out of plain, gzip and zstd files, in steps of bounded size.
+
+A compressed file may grow only so far (`Reading.max_expansion`, `max_expanded_bytes`), must be
+whole to the end of its last member, and may have several members.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+from maskwright.corpus.files import STEP
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, UsageError
+
+# Small files may be very regular by nature; a ratio is suspicious only from this size on.
+RATIO_MATTERS_FROM = 16 << 20
+# A zstd block of four bytes can hold 128 KiB, so this much input gives at most some 16 MiB at once.
+ZSTD_STEP = 512
+MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+SKIPPABLE = tuple(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))
+
+
+def expand(
+    chunks: Iterator[bytes], compression: str | None, file: str, reading: Reading
+) -> Iterator[bytes]:
+    """The text bytes of a file, in steps of about 1 MiB.
+
+    Args:
+        chunks: the file as it lies on the disk.
+        compression: `gzip`, `zstd` or None.
+        file: its name, for messages.
+        reading: has the limits.
+
+    Raises:
+        DataError: not compressed that way, damaged, cut off, or beyond the limits.
+        UsageError: the library for zstd is not installed.
+    """
+    if compression is None:
+        return chunks
+    first = next(chunks, b"")
+    if not first:
+        return iter(())
+    magic = MAGIC[compression]
+    if not first.startswith((magic, *SKIPPABLE) if compression == "zstd" else magic):
+        raise DataError(
+            f"not a {compression} file",
+            where=file,
+            found=f"it begins with {first[:4].hex(' ')}",
+            wanted=f"{magic.hex(' ')}",
+            do="correct the file's ending, or compress it again",
+        )
+    members = _gzip if compression == "gzip" else _zstd
+    meter = _Meter(file, reading)
+    return _regroup(members(_measured(first, chunks, meter), meter))
+
+
+class _Meter:
+    """Counts what goes in and what comes out, and stops a bomb."""
+
+    def __init__(self, file: str, reading: Reading) -> None:
+        self.file, self.reading = file, reading
+        self.packed = self.expanded = 0
+
+    def add(self, data: bytes) -> bytes:
+        self.expanded += len(data)
+        limit, factor = self.reading.max_expanded_bytes, self.reading.max_expansion
+        too_big = self.expanded > limit
+        if too_big or self.expanded > max(RATIO_MATTERS_FROM, factor * self.packed):
+            raise DataError(
+                "the compressed file grows too much",
+                where=self.file,
+                found=f"{self.expanded:,} bytes from the first {self.packed:,}",
+                wanted=f"at most {limit:,} bytes (max_expanded_bytes)"
+                if too_big
+                else f"at most {factor} times the size (max_expansion)",
+                do="raise the limit if the file is meant to be so regular",
+            )
+        return data
+
+    def cut_off(self, member: int, reason: str) -> DataError:
+        return DataError(
+            reason,
+            where=f"{self.file}, member {member}",
+            found=f"{self.expanded:,} bytes came out of {self.packed:,}",
+            wanted="a file that is whole to its end",
+            do="copy or download it again",
+        )
+
+
+def _measured(first: bytes, chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
+    meter.packed += len(first)
+    yield first
+    for chunk in chunks:
+        meter.packed += len(chunk)
+        yield chunk
+
+
+def _gzip(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
+    member, inflater = 1, zlib.decompressobj(31)
+    begun = False
+    for chunk in chunks:
+        data = chunk
+        while data:
+            if inflater.eof:
+                data = data.lstrip(b"\0")  # padding between members, as tapes have it
+                if not data:
+                    break
+                member, inflater, begun = member + 1, zlib.decompressobj(31), False
+            try:
+                out = inflater.decompress(data, STEP)
+                yield meter.add(out)
+                # A full step means that more may wait inside, even with all input taken.
+                while len(out) == STEP and not inflater.eof:
+                    out = inflater.decompress(inflater.unconsumed_tail, STEP)
+                    yield meter.add(out)
+            except zlib.error as error:
+                raise meter.cut_off(member, f"the gzip data is damaged ({error})") from error
+            begun = True
+            data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+    if begun and not inflater.eof:
+        raise meter.cut_off(member, "the compressed file is cut off")
+
+
+def _zstd(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise UsageError(
+            "zstd files need the library zstandard",
+            where=meter.file,
+            do="install the extra: pip install 'maskwright[data]'",
+        ) from error
+    decompressor = zstandard.ZstdDecompressor()
+    member, frame, begun = 1, decompressor.decompressobj(), False
+    for chunk in chunks:
+        for start in range(0, len(chunk), ZSTD_STEP):
+            data = chunk[start : start + ZSTD_STEP]
+            while data:
+                if frame.eof:
+                    member, frame, begun = member + 1, decompressor.decompressobj(), False
+                try:
+                    yield meter.add(frame.decompress(data))
+                except zstandard.ZstdError as error:
+                    raise meter.cut_off(member, f"the zstd data is damaged ({error})") from error
+                begun = True
+                data = frame.unused_data if frame.eof else b""
+    if begun and not frame.eof:
+        raise meter.cut_off(member, "the compressed file is cut off")
+
+
+def _regroup(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= STEP // 2:
+            yield b"".join(held)
+            held, size = [], 0
+    if size:
+        yield b"".join(held)

@@ -1,0 +1,26 @@
+"""Document: what every step of the corpus takes and gives.
+
+A step is `Iterable[Document] -> Iterator[Document]`. A document never has empty text, never a NUL
+and never a lone surrogate, so it can always be encoded as UTF-8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text and where it came from.
+
+    Attributes:
+        text: the text; not blank.
+        source: the file (as the user named it) or package it was read from.
+        id: `path:line` for rows and paragraphs, `path#row` where a file has no lines.
+        notes: further facts about the text, by name.
+    """
+
+    text: str
+    source: str
+    id: str
+    notes: dict[str, str] = field(default_factory=dict, hash=False)

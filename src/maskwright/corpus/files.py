@@ -1,0 +1,283 @@
+"""Which files a path means, and opening them safely.
+
+Only regular files are opened, looked at before and after opening, so a FIFO cannot hang a run. A
+file that changes while it is read is an error: what was read would belong to neither version. File
+names are shown with control characters escaped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskwright.errors import DataError, StorageError, UsageError, near, shorten
+
+STEP = 1 << 20
+KINDS = {
+    **dict.fromkeys((".txt", ".text", ".md"), "text"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **dict.fromkeys((".csv", ".tsv"), "table"),
+    ".parquet": "parquet",
+}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+NEAR_LIMIT = 5000
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file to read.
+
+    Attributes:
+        path: where it lies.
+        shown: its name in messages and documents.
+        suffix: the one that says the kind, in lower case (`.csv` of `a.CSV.gz`).
+        compression: `gzip`, `zstd` or None.
+    """
+
+    path: Path
+    shown: str
+    suffix: str
+    compression: str | None
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.suffix]
+
+
+def find(paths: Sequence[Path | str] | Path | str) -> tuple[list[Source], list[str]]:
+    """The files that `paths` mean, folders searched in sorted order; and the names passed over.
+
+    Raises:
+        UsageError: a path does not exist (with near names), is no regular file or folder, is of an
+            unknown kind, or a folder holds nothing to read.
+    """
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not given:
+        raise UsageError("no files were given", wanted=f"files ending in {_suffixes()}")
+    sources: list[Source] = []
+    ignored: list[str] = []
+    for path in map(Path, given):
+        status = _status(path)
+        if not stat.S_ISDIR(status.st_mode):
+            _refuse_special(path, status)
+            sources.append(_named(path))
+            continue
+        before, passed = len(sources), len(ignored)
+        for inner in _walk(path):
+            source = _source(inner)
+            if source is None:
+                ignored.append(shown(inner))
+                continue
+            _refuse_special(inner, _status(inner))
+            sources.append(source)
+        if len(sources) == before:
+            raise UsageError(
+                "the folder has no file of a known kind",
+                where=shown(path),
+                found=", ".join(ignored[passed : passed + 5]) or "nothing",
+                wanted=f"files ending in {_suffixes()}",
+            )
+    return sources, ignored
+
+
+def shown(path: Path | str) -> str:
+    """`path` for messages and documents: control characters and undecodable bytes escaped."""
+    return shorten(str(path), limit=4096)
+
+
+class RegularFile:
+    """A file opened for reading, hashed while it is read.
+
+    Raises:
+        UsageError: it cannot be opened.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._hash = hashlib.sha256()
+        _refuse_special(source.path, _status(source.path))
+        try:
+            # Non-blocking: if a FIFO took the file's place since, opening it must not hang.
+            self._number = os.open(source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise _cannot_open(source.path, error) from error
+        self._before = os.fstat(self._number)
+        if not stat.S_ISREG(self._before.st_mode):
+            os.close(self._number)
+            _refuse_special(source.path, self._before)
+
+    def __enter__(self) -> RegularFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._number)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes of the file, at most 1 MiB at a time.
+
+        Raises:
+            StorageError: the system cannot read on.
+        """
+        while True:
+            try:
+                data = os.read(self._number, STEP)
+            except OSError as error:
+                raise StorageError(
+                    "reading failed", where=self.source.shown, found=error.strerror
+                ) from error
+            if not data:
+                return
+            self._hash.update(data)
+            yield data
+
+    def finish(self) -> str:
+        """The SHA-256 of what was read, in hex.
+
+        Raises:
+            DataError: the file changed meanwhile.
+        """
+        before = self._before
+        try:
+            after = os.stat(self.source.path)
+        except OSError:
+            after = None
+        names = ("st_size", "st_mtime_ns", "st_ino", "st_dev")
+        changed = [n for n in names if after is None or getattr(before, n) != getattr(after, n)]
+        if changed:
+            raise DataError(
+                "the file changed while it was read",
+                where=self.source.shown,
+                found="it is gone or was replaced"
+                if after is None or "st_ino" in changed
+                else f"{before.st_size:,} bytes before, {after.st_size:,} bytes after",
+                wanted="a file that nothing writes to",
+                do="wait until it is complete, or read a copy of it",
+            )
+        return self._hash.hexdigest()
+
+
+# ------------------------------------------------------------------------------ kinds and folders
+def _source(path: Path) -> Source | None:
+    suffixes = [s.lower() for s in path.suffixes]
+    compression = COMPRESSIONS.get(suffixes[-1]) if suffixes else None
+    if compression:
+        suffixes.pop()
+    if not suffixes or suffixes[-1] not in KINDS:
+        return None
+    return Source(path, shown(path), suffixes[-1], compression)
+
+
+def _named(path: Path) -> Source:
+    source = _source(path)
+    if source is None:
+        raise UsageError(
+            "the file's name does not say its kind",
+            where=shown(path),
+            found=f"the ending {''.join(path.suffixes[-2:])!r}",
+            wanted=f"an ending {_suffixes()}",
+            do="rename it; plain text ends in .txt",
+        )
+    return source
+
+
+def _suffixes() -> str:
+    return ", ".join(KINDS) + " (each also with " + " or ".join(COMPRESSIONS) + ")"
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """All files below `folder`, each level sorted by name; hidden names are passed over."""
+    stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
+    while stack:
+        path, above = stack.pop()
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise _cannot_open(path, error) from error
+        if not stat.S_ISDIR(status.st_mode):
+            yield path
+            continue
+        identity = (status.st_dev, status.st_ino)
+        if identity in above:
+            raise UsageError(
+                "a folder contains itself through a symbolic link",
+                where=shown(path),
+                wanted="folders without loops",
+                do="remove the link, or give the files themselves",
+            )
+        try:
+            names = sorted(n for n in os.listdir(path) if not n.startswith("."))
+        except OSError as error:
+            raise _cannot_open(path, error) from error
+        stack += [(path / n, above | {identity}) for n in reversed(names)]
+
+
+# ------------------------------------------------------------------------------ refusals
+def _status(path: Path) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except FileNotFoundError as error:
+        raise _missing(path) from error
+    except (OSError, ValueError) as error:
+        raise _cannot_open(path, error) from error
+
+
+def _missing(path: Path) -> UsageError:
+    if path.is_symlink():
+        return UsageError(
+            "the symbolic link points to nothing",
+            where=shown(path),
+            found=shown(os.readlink(path)),
+            wanted="a link to a file that exists",
+        )
+    folder = path.parent
+    while not folder.is_dir() and folder != folder.parent:
+        path, folder = folder, folder.parent
+    names = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                names.append(shown(entry.name))
+                if len(names) == NEAR_LIMIT:
+                    break
+    except OSError:
+        names = []
+    return UsageError(
+        "no such file or folder",
+        where=shown(path),
+        wanted=f"a name in {shown(folder)}: {near(path.name, names)}",
+        do="correct the path",
+    )
+
+
+def _cannot_open(path: Path, error: Exception) -> UsageError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UsageError(
+        "cannot be opened",
+        where=shown(path),
+        found=reason.lower(),
+        wanted="a file or folder that may be read",
+    )
+
+
+def _refuse_special(path: Path, status: os.stat_result) -> None:
+    mode = status.st_mode
+    if stat.S_ISREG(mode):
+        return
+    kinds = {
+        stat.S_IFIFO: "a FIFO (named pipe)",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a character device",
+        stat.S_IFBLK: "a block device",
+        stat.S_IFDIR: "a folder",
+    }
+    raise UsageError(
+        "not a regular file",
+        where=shown(path),
+        found=kinds.get(stat.S_IFMT(mode), "a special file"),
+        wanted="a regular file",
+        do="write the data to a file first",
+    )

@@ -1,0 +1,140 @@
+"""JSON Lines to documents: one object per line, the text in one of its fields.
+
+A `.json` file is read the same way when it is in truth JSON Lines; one large value is refused with
+the command that turns it into lines, because it could not be read in bounded memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from maskwright.corpus.document import Document
+from maskwright.corpus.files import Source
+from maskwright.corpus.ledger import Ledger, at
+from maskwright.corpus.lines import NOT_STRIPPED, OR_SKIP, Block, strip_controls
+from maskwright.corpus.strict_json import parse
+from maskwright.errors import DataError, near
+
+LONE = re.compile("[\ud800-\udfff]")
+KINDS = {
+    dict: "an object",
+    list: "an array",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterator[Document]:
+    """The documents of a file of JSON Lines.
+
+    Raises:
+        DataError: a bad row, when the policy is strict; a `.json` file that is one value.
+    """
+    file, counts = source.shown, ledger.counts
+    column = ledger.reading.column
+    for block in blocks:
+        if source.suffix == ".json" and block.line == 1:
+            _refuse_one_value(block.text, file)
+        for number, line in enumerate(block.text.removesuffix("\n").split("\n"), block.line):
+            if not line or line.isspace():
+                counts.blank += 1
+                continue
+            try:
+                row = parse(line)
+                text = row[column] if type(row) is dict and column in row else None
+                if type(text) is not str:
+                    raise _no_text(row, column)
+                if "\\" in line:
+                    text = _without_traps(text, ledger)
+            except DataError as error:
+                ledger.reject(_completed(error, at(file, number)), file=file, line=number)
+                continue
+            if not text or text.isspace():
+                counts.blank += 1
+            else:
+                yield Document(text, file, f"{file}:{number}")
+
+
+def _no_text(row: Any, column: str) -> DataError:
+    if type(row) is not dict:
+        return DataError(
+            "the row is not an object",
+            found=_kind(row),
+            wanted=f'an object such as {{"{column}": "…"}}',
+        )
+    if column not in row:
+        return DataError(
+            "the field is missing",
+            found=f"the fields {', '.join(sorted(row)[:20]) or '(none)'}",
+            wanted=f"the field {column!r}",
+            do=f"name the field that holds the text (column=…); {near(column, row)}",
+        )
+    return DataError(
+        "the field is not a text",
+        where=f"field {column!r}",
+        found=_kind(row[column]),
+        wanted="a text",
+    )
+
+
+def _without_traps(text: str, ledger: Ledger) -> str:
+    """What escapes can smuggle into a text: halves of surrogate pairs, NUL, control characters."""
+    try:
+        if not text.encode().translate(None, NOT_STRIPPED):
+            return text
+    except UnicodeEncodeError:
+        pass  # a lone surrogate; which one is found below
+    lone = LONE.findall(text)
+    if lone and ledger.reading.on_undecodable != "replace":
+        raise DataError(
+            "half of a surrogate pair",
+            found=f"\\u{ord(lone[0]):04x} at character {text.index(lone[0]) + 1} of the text",
+            wanted="escapes in pairs, such as \\ud83d\\ude00",
+            do=f"correct the escape, read with on_undecodable='replace', {OR_SKIP}",
+        )
+    if "\0" in text and ledger.reading.on_nul == "error":
+        raise DataError(
+            "a NUL character in the text",
+            found=f"\\u0000 at character {text.index(chr(0)) + 1} of the text",
+            wanted="text without NUL",
+            do=f"take it out, read with on_nul='strip', {OR_SKIP}",
+        )
+    if lone:
+        ledger.counts.replaced += len(lone)
+        text = LONE.sub("\ufffd", text)
+    return strip_controls(text, ledger.counts)
+
+
+def _refuse_one_value(text: str, file: str) -> None:
+    """A `.json` file must begin with a whole object on its first line."""
+    first = text.lstrip().partition("\n")[0]
+    try:
+        whole = type(parse(first)) is dict
+    except DataError:
+        whole = False
+    if first and not whole:
+        raise DataError(
+            "a .json file with one value in it is not read",
+            where=file,
+            found="an array" if first.startswith("[") else "an object over several lines",
+            wanted="JSON Lines: one object per line",
+            do="turn an array into lines: jq -c '.[]' FILE.json > FILE.jsonl",
+        )
+
+
+def _completed(error: DataError, place: str) -> DataError:
+    """The error with the place of its row, and with a remedy if it has none of its own."""
+    return DataError(
+        error.what,
+        where=f"{place}, {error.where}" if error.where else place,
+        found=error.found,
+        wanted=error.wanted,
+        do=error.do or f"correct the row, {OR_SKIP}",
+    )
+
+
+def _kind(value: Any) -> str:
+    return KINDS.get(type(value), "a number")

@@ -1,0 +1,191 @@
+"""The ledger of a reading: what came in, what came out, what was left out and why.
+
+A bad row goes through `Ledger.reject`, the one place that knows the policy: strict raises, skip
+counts the row, writes it to the rejects file and stops when too many were bad.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, OutputError, StorageError, shorten
+
+# The share of bad rows means little before this many rows; the end of the reading checks it always.
+ROWS_BEFORE_JUDGING = 1000
+LISTED = 5
+
+
+@dataclass
+class Counts:
+    """What a reading met, in the order of the path; complete when the iteration has ended."""
+
+    files: int = 0
+    bytes: int = 0
+    """Bytes of text after decompression."""
+    rows: int = 0
+    """Lines, or rows of a parquet file."""
+    documents: int = 0
+    blank: int = 0
+    """Rows or documents of white space only, dropped."""
+    rejected: int = 0
+    """Rows dropped because they were bad."""
+    rejected_by: dict[str, int] = field(default_factory=dict)
+    byte_order_marks: int = 0
+    nul_stripped: int = 0
+    replaced: int = 0
+    """U+FFFD written for bytes or surrogates that are no text."""
+    controls: dict[str, int] = field(default_factory=dict)
+    """Control characters left out, by code point (`U+001B`)."""
+    empty_files: list[str] = field(default_factory=list)
+    ignored_files: list[str] = field(default_factory=list)
+    """Files of a folder whose suffix says no kind of text."""
+    hashes: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of every file as it was read."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know even when all went well, a sentence each."""
+        said = []
+        for number, sentence in (
+            (self.rejected, "bad rows dropped"),
+            (self.byte_order_marks, "byte order marks removed"),
+            (self.nul_stripped, "NUL characters left out"),
+            (self.replaced, "characters replaced by U+FFFD"),
+        ):
+            if number:
+                said.append(f"{number:,} {sentence}")
+        if self.controls:
+            listed = ", ".join(f"{n:,} of {c}" for c, n in sorted(self.controls.items()))
+            said.append(f"control characters left out: {listed}")
+        if self.empty_files:
+            said.append(f"empty files: {_some(self.empty_files)}")
+        if self.ignored_files:
+            said.append(f"files of another kind, not read: {_some(self.ignored_files)}")
+        return said
+
+    def summary(self) -> str:
+        """One line: files, rows, documents, and why rows went missing."""
+        parts = [f"{self.files:,} files", f"{self.rows:,} rows", f"{self.blank:,} blank"]
+        parts += [f"{n:,} rejected: {reason}" for reason, n in sorted(self.rejected_by.items())]
+        return f"{self.documents:,} documents from " + ", ".join(parts)
+
+
+class Ledger:
+    """Counts, and the policy for bad rows."""
+
+    def __init__(self, reading: Reading, counts: Counts, rejects: Path | None) -> None:
+        self.reading = reading
+        self.counts = counts
+        self.path = rejects if reading.on_bad == "skip" else None
+        self._rejects: TextIO | None = None
+
+    def __enter__(self) -> Ledger:
+        if self.path is not None:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._rejects = self.path.open("w", encoding="utf-8", newline="\n")
+            except OSError as error:
+                raise OutputError(
+                    "the list of rejected rows cannot be written",
+                    where=self.path,
+                    found=error.strerror,
+                ) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._rejects is not None:
+            self._rejects.close()
+            self._rejects = None
+
+    def reject(
+        self,
+        error: DataError,
+        *,
+        file: str,
+        line: int,
+        last: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        """Deal with the bad row at `line` of `file` (or the rows `line` … `last`).
+
+        Raises:
+            DataError: `error` itself when strict; "too many bad rows" when skipping.
+        """
+        if self.reading.on_bad == "strict":
+            raise error
+        rows = 1 if last is None else last - line + 1
+        self.counts.rejected += rows
+        self.counts.rejected_by[error.what] = self.counts.rejected_by.get(error.what, 0) + rows
+        if self._rejects is not None:
+            entry: dict[str, object] = {"file": file, "line": line}
+            if last is not None:
+                entry["last_line"] = last
+            if offset is not None:
+                entry["offset"] = offset
+            entry |= {"reason": error.what, "found": error.found, "wanted": error.wanted}
+            try:
+                self._rejects.write(json.dumps(entry) + "\n")
+            except OSError as failure:
+                raise StorageError(
+                    "the list of rejected rows could not be written",
+                    where=self.path,
+                    found=failure.strerror,
+                ) from failure
+        if self.counts.rows >= ROWS_BEFORE_JUDGING:
+            self._judge()
+
+    def finish(self) -> None:
+        """The checks of the end: not too many bad rows, and at least one document.
+
+        Raises:
+            DataError: with the counts.
+        """
+        self._judge()
+        if self.counts.documents == 0:
+            empty = self.counts.empty_files
+            raise DataError(
+                "the corpus has 0 documents",
+                where=_some(list(self.counts.hashes)) or None,
+                found=self.counts.summary() + (f"; empty files: {_some(empty)}" if empty else ""),
+                wanted="at least one document",
+                do="give files that hold text, or look at the rejected rows",
+            )
+
+    def _judge(self) -> None:
+        counts, limit = self.counts, self.reading.max_bad_fraction
+        if counts.rejected > limit * max(1, counts.rows):
+            worst = max(counts.rejected_by, key=lambda reason: counts.rejected_by[reason])
+            seen = f" see {self.path};" if self.path else ""
+            raise DataError(
+                "too many bad rows",
+                where=_some(list(counts.hashes)) or None,
+                found=f"{counts.rejected:,} of {counts.rows:,} rows, mostly: {worst}",
+                wanted=f"at most {limit:.3g} of the rows (max_bad_fraction)",
+                do=f"{seen} correct the rows, or raise max_bad_fraction".strip(),
+            )
+
+
+def at(file: str, line: int, offset: int | None = None, column: object = None) -> str:
+    """The `where` of an error: `notes.txt, line 12, byte 340`."""
+    place = f"{file}, line {line}"
+    if offset is not None:
+        place += f", byte {offset}"
+    if column is not None:
+        place += f", column {column}"
+    return place
+
+
+def _some(names: list[str]) -> str:
+    listed = ", ".join(shorten(n) for n in names[:LISTED])
+    more = len(names) - LISTED
+    return listed + (f", and {more:,} more" if more > 0 else "")

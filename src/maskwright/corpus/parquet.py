@@ -1,0 +1,158 @@
+"""Parquet to documents: one column, read in batches. Needs pyarrow (the extra `data`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from maskwright.corpus.document import Document
+from maskwright.corpus.files import STEP, RegularFile, Source
+from maskwright.corpus.ledger import Ledger
+from maskwright.corpus.lines import NOT_STRIPPED, OR_SKIP, strip_controls
+from maskwright.errors import DataError, UsageError, near
+
+MAGIC = b"PAR1"
+BATCH_ROWS = 256
+TEXT_TYPES = ("string", "large_string", "dictionary<values=string", "dictionary<values=large_str")
+
+
+def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Document]:
+    """The documents of a parquet file; a document's id is `path#row`, rows counted from 1.
+
+    Raises:
+        DataError: no parquet file, no such column, a column that holds no text; a bad row, when the
+            policy is strict.
+        UsageError: pyarrow is not installed.
+    """
+    head, tail = _hash_all(opened)
+    if not head:
+        return
+    if head != MAGIC or tail != MAGIC:
+        raise DataError(
+            "not a parquet file" if head != MAGIC else "the parquet file is cut off",
+            where=source.shown,
+            found=f"it begins with {head.hex(' ')} and ends with {tail.hex(' ')}",
+            wanted=f"{MAGIC.hex(' ')} at both ends",
+            do="copy or download it again, or correct the file's ending",
+        )
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UsageError(
+            "parquet files need the library pyarrow",
+            where=source.shown,
+            do="install the extra: pip install 'maskwright[data]'",
+        ) from error
+    row = 0
+    try:
+        # Small reads instead of whole row groups keep the memory bounded.
+        with pyarrow.parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=STEP) as table:
+            _check_column(table.schema_arrow, source.shown, ledger.reading.column)
+            for batch in table.iter_batches(BATCH_ROWS, columns=[ledger.reading.column]):
+                values = _as_bytes(batch.column(0), pyarrow)
+                ledger.counts.rows += len(values)
+                for value in values:
+                    row += 1
+                    text = _text(value, source.shown, row, ledger)
+                    if text is not None:
+                        yield Document(text, source.shown, f"{source.shown}#{row}")
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(
+            "the parquet file is damaged",
+            where=f"{source.shown}, after row {row}",
+            found=error,
+            wanted="a parquet file that is whole",
+            do="copy or download it again",
+        ) from error
+
+
+def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
+    """The first and last four bytes; the whole file goes through the hash on the way."""
+    head = tail = b""
+    for chunk in opened.chunks():
+        head = head or chunk[:4]
+        tail = (tail + chunk[-4:])[-4:]
+    return head, tail
+
+
+def _check_column(schema: Any, file: str, column: str) -> None:
+    if schema.names.count(column) != 1:
+        raise DataError(
+            "the column is missing" if column not in schema.names else "the column is there twice",
+            where=file,
+            found=f"the columns {', '.join(schema.names[:20])}",
+            wanted=f"a column {column!r}",
+            do=f"name the column that holds the text (column=…); {near(column, schema.names)}",
+        )
+    kind = str(schema.field(column).type)
+    if not kind.startswith(TEXT_TYPES):
+        raise DataError(
+            "the column is not text",
+            where=f"{file}, column {column!r}",
+            found=kind,
+            wanted="string",
+            do="name the column that holds the text (column=…)",
+        )
+
+
+def _as_bytes(column: Any, pyarrow: Any) -> list[bytes | None]:
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    # As bytes, because a damaged or careless writer may have stored what is no UTF-8.
+    cells = column.cast(pyarrow.large_binary()).to_numpy(zero_copy_only=False)
+    values: list[bytes | None] = cells.tolist()
+    return values
+
+
+def _text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | None:
+    """The text of a cell, or None when it is blank or rejected."""
+    reading, counts = ledger.reading, ledger.counts
+    where = f"{file}, row {row}"
+    error = None
+    if value is None:
+        error = DataError("the field is not a text", where=where, found="null", wanted="a text")
+    elif len(value) > reading.max_document_characters:
+        error = DataError(
+            "the document is too long",
+            where=where,
+            found=f"{len(value):,} bytes",
+            wanted=f"at most {reading.max_document_characters:,} (max_document_characters)",
+            do=f"shorten it, raise the limit, {OR_SKIP}",
+        )
+    elif b"\0" in value and reading.on_nul == "error":
+        error = DataError(
+            "a NUL character in the text",
+            where=f"{where}, byte {value.index(0)}",
+            found=f"{value.count(0):,} NUL",
+            wanted="text without NUL",
+            do=f"take it out, read with on_nul='strip', {OR_SKIP}",
+        )
+    else:
+        try:
+            text = value.decode()
+        except UnicodeDecodeError as failure:
+            if reading.on_undecodable == "replace":
+                text = value.decode("utf-8", "replace")
+                counts.replaced += text.count("\ufffd") - value.count("\ufffd".encode())
+            else:
+                error = DataError(
+                    "not utf-8",
+                    where=f"{where}, byte {failure.start}",
+                    found=f"the bytes {value[failure.start : failure.end].hex(' ')}",
+                    wanted="text in utf-8",
+                    do=f"correct the cell, read with on_undecodable='replace', {OR_SKIP}",
+                )
+    if error is not None:
+        ledger.reject(error, file=file, line=row)
+        return None
+    assert value is not None
+    counts.bytes += len(value)
+    if value.translate(None, NOT_STRIPPED):
+        text = strip_controls(text, counts)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    if not text or text.isspace():
+        counts.blank += 1
+        return None
+    return text

@@ -1,0 +1,126 @@
+"""Raw files to documents: the way in for every text the user owns.
+
+    find files -> open safely -> decompress -> sniff -> (to UTF-8) -> whole checked lines
+                                                   -> text | JSON Lines | table      -> Document
+                                                      parquet (its own blocks)       -> Document
+
+Everything streams, so memory does not grow with the file. Whatever is dropped or changed is counted
+in `Reader.counts`; a bad row is an error with file, line, found, wanted and remedy, or is skipped
+and listed, as `Reading` says.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from maskwright.corpus import jsonl, parquet, table, text
+from maskwright.corpus.compressed import expand
+from maskwright.corpus.document import Document
+from maskwright.corpus.encoding import to_utf8
+from maskwright.corpus.files import RegularFile, Source, find
+from maskwright.corpus.ledger import Counts, Ledger
+from maskwright.corpus.lines import Block, blocks
+from maskwright.corpus.reading import Form, Reading
+from maskwright.corpus.sniff import HEAD, check_head
+from maskwright.errors import UsageError
+
+__all__ = ["Counts", "Form", "Reader", "Reading", "read"]
+
+DEFAULT = Reading()
+
+
+class Reader:
+    """The documents of some files, in the order given; iterating again reads again.
+
+    Args:
+        paths: files and folders (searched in sorted order, hidden names passed over).
+        reading: how to read them.
+        rejects: where to list the rows dropped, one JSON object per line (with `on_bad="skip"`).
+
+    Attributes:
+        counts: what the last iteration met; complete when it has ended.
+
+    Raises:
+        UsageError: at once, when a path is missing or is nothing that can be read.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path | str] | Path | str,
+        reading: Reading = DEFAULT,
+        rejects: Path | str | None = None,
+    ) -> None:
+        self.reading = reading
+        self.rejects = None if rejects is None else Path(rejects)
+        self.sources, self._ignored = find(paths)
+        self.counts = Counts()
+
+    def __iter__(self) -> Iterator[Document]:
+        """The documents.
+
+        Raises:
+            DataError: bad data, or no documents at all.
+            OutputError, StorageError, UsageError: a file cannot be opened, read or written.
+        """
+        counts = self.counts = Counts(ignored_files=list(self._ignored))
+        with Ledger(self.reading, counts, self.rejects) as ledger:
+            for source in self.sources:
+                for document in _documents(source, ledger):
+                    counts.documents += 1
+                    yield document
+            ledger.finish()
+
+
+def read(
+    paths: Sequence[Path | str] | Path | str, reading: Reading = DEFAULT
+) -> Iterator[Document]:
+    """The documents of `paths`; `Reader` also tells the counts.
+
+    Raises:
+        As `Reader`; a missing path at once, before the first document is asked for.
+    """
+    return iter(Reader(paths, reading))
+
+
+def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
+    counts = ledger.counts
+    before = counts.rows
+    with RegularFile(source) as opened:
+        counts.files += 1
+        if source.kind == "parquet":
+            if source.compression:
+                raise UsageError(
+                    "a parquet file inside a compressed file is not read",
+                    where=source.shown,
+                    wanted="a .parquet file, which is compressed inside",
+                    do="decompress it first",
+                )
+            yield from parquet.documents(opened, source, ledger)
+        else:
+            checked = _blocks(opened, source, ledger)
+            if source.kind == "text":
+                yield from text.documents(checked, source.shown, ledger)
+            elif source.kind == "jsonl":
+                yield from jsonl.documents(checked, source, ledger)
+            else:
+                yield from table.documents(checked, source, ledger)
+        counts.hashes[source.shown] = opened.finish()
+    if counts.rows == before:
+        counts.empty_files.append(source.shown)
+
+
+def _blocks(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Block]:
+    """The checked lines of a text file of any encoding and compression."""
+    reading, file = ledger.reading, source.shown
+    chunks = expand(opened.chunks(), source.compression, file, reading)
+    head = b""
+    while len(head) < HEAD and (chunk := next(chunks, b"")):
+        head += chunk
+    mark = check_head(head, file, reading.codec)
+    ledger.counts.byte_order_marks += mark > 0
+    chunks = itertools.chain([head[mark:]] if head[mark:] else [], chunks)
+    if reading.codec == "utf-8":
+        return blocks(chunks, file, ledger, start=mark)
+    return blocks(to_utf8(chunks, file, reading, start=mark), file, ledger, start=-1)

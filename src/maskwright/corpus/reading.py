@@ -1,0 +1,120 @@
+"""Reading: every choice about how raw files become documents, with the limits that bound memory.
+
+Nothing here is silent: what a policy drops, strips or replaces is counted by the ledger.
+"""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.errors import ConfigError, near
+
+Form = Literal["auto", "blank-line", "file", "line"]
+
+# A closed list: codecs that are no text encodings, or run for ever on odd input, stay out.
+ENCODINGS = (
+    *("utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
+    *("latin-1", *(f"iso8859-{n}" for n in range(2, 17) if n != 12)),
+    *(f"cp{n}" for n in range(1250, 1259)),
+    *("cp437", "cp850", "cp852", "cp866", "koi8-r", "koi8-u", "mac-roman"),
+    *("gb2312", "gbk", "gb18030", "big5", "shift_jis", "cp932", "euc-jp", "euc-kr", "cp949"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How files are read; checked when it is made.
+
+    Raises:
+        ConfigError: naming the field.
+    """
+
+    form: Form = "auto"
+    """How a plain text file splits into documents; `auto` is `blank-line`."""
+    column: str = "text"
+    """The field of a JSON object, or the column of a table, that holds the text."""
+    encoding: str = "utf-8"
+    """The encoding of text files; one of `ENCODINGS` or a Python alias of one."""
+    on_bad: Literal["strict", "skip"] = "strict"
+    """A bad row stops the reading, or is dropped, counted and listed in the rejects file."""
+    max_bad_fraction: float = 0.01
+    """With `skip`: stop when more than this share of the rows is bad."""
+    on_undecodable: Literal["bad", "replace"] = "bad"
+    """Bytes that are no text, lone surrogates: a bad row, or U+FFFD in their place (counted)."""
+    on_nul: Literal["error", "strip"] = "error"
+    """A NUL character makes its row bad, or is left out (counted)."""
+    max_line_bytes: int = 16 << 20
+    """The longest line, and the longest field of a table, in bytes."""
+    max_document_characters: int = 64 << 20
+    """The longest document, in characters."""
+    max_expansion: int = 100
+    """A compressed file may grow by this factor (looked at from 16 MiB on)."""
+    max_expanded_bytes: int = 10 << 30
+    """A compressed file may grow to this many bytes."""
+    separator: str | None = None
+    """What separates the columns of a table; by default a comma in .csv, a tab in .tsv."""
+    quoting: bool = True
+    """Whether `"` quotes fields of a table."""
+
+    def __post_init__(self) -> None:
+        choices: dict[str, tuple[str, ...]] = {
+            "form": ("auto", "blank-line", "file", "line"),
+            "on_bad": ("strict", "skip"),
+            "on_undecodable": ("bad", "replace"),
+            "on_nul": ("error", "strip"),
+        }
+        for name, known in choices.items():
+            value = getattr(self, name)
+            if value not in known:
+                raise ConfigError(
+                    "not one of the choices",
+                    where=name,
+                    found=repr(value),
+                    wanted=near(str(value), known),
+                )
+        for name in ("max_line_bytes", "max_document_characters", "max_expansion"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    "a limit below 1", where=name, found=getattr(self, name), wanted="at least 1"
+                )
+        if not 0 <= self.max_bad_fraction <= 1:
+            raise ConfigError(
+                "not a share",
+                where="max_bad_fraction",
+                found=self.max_bad_fraction,
+                wanted="0 to 1",
+            )
+        if self.separator is not None and (
+            len(self.separator) != 1 or self.separator in '"\r\n\0 ' or ord(self.separator) > 0xFFFF
+        ):
+            raise ConfigError(
+                "not a separator",
+                where="separator",
+                found=repr(self.separator),
+                wanted="one character, such as ',' or ';' or a tab",
+            )
+        self.codec  # noqa: B018  an unknown encoding is refused here, not at the first file
+
+    @property
+    def codec(self) -> str:
+        """The encoding by the one name that Python gives it.
+
+        Raises:
+            ConfigError: not in `ENCODINGS`.
+        """
+        known = {codecs.lookup(name).name: name for name in ENCODINGS}
+        try:
+            name = codecs.lookup(self.encoding).name
+        except (LookupError, ValueError, TypeError):
+            name = ""
+        name = {"utf-8-sig": "utf-8"}.get(name, name)
+        if name not in known:
+            raise ConfigError(
+                "unknown encoding",
+                where="encoding",
+                found=repr(self.encoding),
+                wanted=near(str(self.encoding), ENCODINGS),
+            )
+        return name

@@ -1,0 +1,209 @@
+"""CSV and TSV to documents, with exact line numbers also after fields of several lines.
+
+Python's `csv` module parses; around it stand the checks that it does not make: one width for all
+rows, no name twice in the header, quotes that close, rows of bounded size.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from maskwright.corpus.document import Document
+from maskwright.corpus.files import Source
+from maskwright.corpus.ledger import Ledger, at
+from maskwright.corpus.lines import OR_SKIP, Block
+from maskwright.errors import DataError, near
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+OTHERS = (";", "\t", "|", ",")
+
+
+def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterator[Document]:
+    """The documents of a table with a header row.
+
+    Raises:
+        DataError: a bad header; a bad row, when the policy is strict.
+    """
+    file, counts = source.shown, ledger.counts
+    rows = _rows(_Feed(blocks, file, ledger.reading.max_document_characters), source, ledger)
+    header, line = next(((r, n) for r, n in rows if r), ([], 1))
+    if not header:
+        return
+    separator = ledger.reading.separator or SEPARATORS[source.suffix]
+    column = _place(header, line, file, separator, ledger)
+    width = len(header)
+    for row, line in rows:
+        if len(row) == width:
+            text = row[column]
+            if not text or text.isspace():
+                counts.blank += 1
+            else:
+                yield Document(text, file, f"{file}:{line}")
+        elif not row:
+            counts.blank += 1
+        else:
+            ledger.reject(_wrong_width(row, header, file, line, separator), file=file, line=line)
+
+
+class _Feed:
+    """A block's lines at a time for `csv.reader`; knows their numbers, bounds the size of a row."""
+
+    def __init__(self, blocks: Iterator[Block], file: str, limit: int) -> None:
+        self.blocks, self.file, self.limit = blocks, file, limit
+        self.fed = self.size = 0
+        self.first = 1
+        # (lines fed before a block, number of its first line): lines left out leave gaps.
+        self.starts: list[tuple[int, int]] = []
+
+    def __iter__(self) -> _Feed:
+        return self
+
+    def __next__(self) -> io.StringIO:
+        if self.size > self.limit:
+            line = self.line_of(self.first)
+            raise DataError(
+                "the row is too long",
+                where=at(self.file, line),
+                found=f"more than {self.limit:,} characters, up to line {self.line_of(self.fed)}",
+                wanted=f"at most {self.limit:,} characters (max_document_characters)",
+                do=f"close the quote that begins in line {line}, "
+                f"read with quoting=False, {OR_SKIP}",
+            )
+        block = next(self.blocks)
+        self.starts.append((self.fed, block.line))
+        self.fed += block.text.count("\n") + (not block.text.endswith("\n"))
+        self.size += len(block.text)
+        return io.StringIO(block.text, newline="\n")  # lines end at LF only
+
+    def begin_row(self, first: int) -> None:
+        """The next row begins with the `first`-th line fed."""
+        self.first, self.size = first, 0
+        while len(self.starts) > 1 and self.starts[1][0] < first:
+            self.starts.pop(0)
+
+    def line_of(self, fed: int) -> int:
+        """The number in the file of the `fed`-th line fed."""
+        for before, line in reversed(self.starts):
+            if fed > before:
+                return line + fed - before - 1
+        return fed
+
+
+def _rows(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[tuple[list[str], int]]:
+    """(fields, number of the row's first line); broken rows are rejected here."""
+    limit = ledger.reading.max_line_bytes
+    reader, before = _reader(feed, source, ledger), 0
+    while True:
+        first = before + reader.line_num + 1
+        feed.begin_row(first)
+        # The limit belongs to the whole process, so it is ours only while a row is parsed.
+        others = csv.field_size_limit(limit)
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except (csv.Error, DataError) as error:
+            line, last = feed.line_of(first), feed.line_of(before + reader.line_num)
+            if isinstance(error, DataError):
+                fault = error
+                reader, before = _reader(feed, source, ledger), feed.fed
+            else:
+                fault = _broken(error, source.shown, line, last, limit)
+            ledger.reject(fault, file=source.shown, line=line, last=last if last > line else None)
+            continue
+        finally:
+            csv.field_size_limit(others)
+        yield row, feed.line_of(first)
+
+
+def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
+    reading = ledger.reading
+    return csv.reader(
+        itertools.chain.from_iterable(feed),
+        delimiter=reading.separator or SEPARATORS[source.suffix],
+        quoting=csv.QUOTE_MINIMAL if reading.quoting else csv.QUOTE_NONE,
+        strict=True,
+    )
+
+
+def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:
+    """Where in a row the text column stands."""
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(
+            "a column name stands twice in the header",
+            where=at(file, line),
+            found=repr(twice),
+            wanted="every name once",
+            do="rename one of the columns",
+        )
+    column = ledger.reading.column
+    if column in header:
+        return header.index(column)
+    other = next((o for o in OTHERS if o != separator and o in header[0]), None)
+    if len(header) == 1 and other:
+        raise DataError(
+            "the column is missing",
+            where=at(file, line),
+            found=f"1 column with the separator {separator!r}: {header[0]}",
+            wanted=f"a column {column!r}",
+            do=f"is the separator {other!r}? then read with separator={other!r}",
+        )
+    raise DataError(
+        "the column is missing",
+        where=at(file, line),
+        found=f"the columns {', '.join(header[:20])} (separator {separator!r})",
+        wanted=f"a column {column!r}",
+        do=f"name the column that holds the text (column=…); {near(column, header)}",
+    )
+
+
+def _wrong_width(
+    row: list[str], header: list[str], file: str, line: int, separator: str
+) -> DataError:
+    return DataError(
+        "the row has too few fields" if len(row) < len(header) else "the row has too many fields",
+        where=at(file, line),
+        found=f"{len(row)} fields with the separator {separator!r}",
+        wanted=f"{len(header)} fields, as in the header",
+        do=f"correct the row (quote fields that hold the separator), {OR_SKIP}",
+    )
+
+
+def _broken(error: csv.Error, file: str, first: int, last: int, limit: int) -> DataError:
+    said = str(error)
+    if "field limit" in said:
+        return DataError(
+            "the field is too long",
+            where=at(file, first),
+            found=f"more than {limit:,} characters in one field, up to line {last}",
+            wanted=f"at most {limit:,} (max_line_bytes)",
+            do=f"close the quote, raise max_line_bytes, {OR_SKIP}",
+        )
+    if "end of data" in said:
+        return DataError(
+            "a quote is never closed",
+            where=at(file, first),
+            found=f"a quoted field that begins in the row at line {first} and runs to line {last}",
+            wanted='a closing "',
+            do=f"close the quote, read with quoting=False, {OR_SKIP}",
+        )
+    if "new-line character" in said:
+        return DataError(
+            "a carriage return in a field without quotes",
+            where=at(file, first),
+            found=said,
+            wanted='rows that end with LF or CRLF; other CR inside "…"',
+            do=f"quote the field, {OR_SKIP}",
+        )
+    return DataError(
+        "a quote in the wrong place",
+        where=at(file, last),
+        found=said,
+        wanted='"…" around a whole field, a quote inside it doubled',
+        do=f"correct the row, read with quoting=False, {OR_SKIP}",
+    )

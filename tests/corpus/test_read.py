@@ -1,0 +1,269 @@
+"""What good files become: documents with the right text, source and id, whatever their kind."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from corpus.files_at_hand import SKIP, documents, lines_of, texts, write
+from maskwright.corpus.document import Document
+from maskwright.corpus.files import STEP
+from maskwright.corpus.read import Reader, Reading, read
+from maskwright.errors import ConfigError, OutputError, UsageError
+
+
+def test_blank_lines_separate_documents(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", "\n\none\ntwo\n\n \t\n\nthree\n   four\n\n")
+    assert documents(path) == [
+        Document("one\ntwo", str(path), f"{path}:3"),
+        Document("three\n   four", str(path), f"{path}:8"),
+    ]
+
+
+def test_lines_and_whole_files(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.md", "one\n\n  two\nthree")
+    assert texts(path, form="line") == ["one", "  two", "three"]
+    assert lines_of(path, form="line") == [1, 3, 4]
+    assert texts(path, form="file") == ["one\n\n  two\nthree"]
+    assert lines_of(path, form="file") == [1]
+
+
+def test_documents_reach_over_blocks_with_exact_lines(tmp_path: Path) -> None:
+    # Documents around the size of a reading step, gaps of every kind at its borders.
+    random.seed(7)
+    lines: list[str] = []
+    wanted: list[tuple[int, str]] = []
+    while len(wanted) < 40:
+        lines += random.choice([[""], ["", " "], ["\t", "", ""]])
+        body = [
+            f"{len(wanted)} {'x' * random.randrange(200)}"
+            for _ in range(1 << random.choice([0, 4, 9, 13]))
+        ]
+        wanted.append((len(lines) + 1, "\n".join(body)))
+        lines += body
+    data = "\n".join(lines) + "\n"
+    assert len(data) > 3 * STEP
+    path = write(tmp_path, "a.txt", data)
+    found = documents(path)
+    assert [d.text for d in found] == [text for _, text in wanted]
+    assert [d.id for d in found] == [f"{path}:{line}" for line, _ in wanted]
+
+
+@pytest.mark.parametrize("form", ["blank-line", "line", "file"])
+def test_blocks_of_any_size_give_the_same(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random.seed(3)
+    text = "".join(random.choice(["a", "bc", "é", "\n", "\n", "\n \n", " "]) for _ in range(3000))
+    path = write(tmp_path, "a.txt", text)
+    whole = documents(path, form=form)
+    for size in (1, 2, 3, 7, 64):
+        monkeypatch.setattr("maskwright.corpus.files.STEP", size)
+        assert documents(path, form=form) == whole
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    rows = [{"text": "one\ntwo", "n": 1}, {"n": [1, {"a": 2.5}], "text": 'é 😀 \\ "'}]
+    data = json.dumps(rows[0]) + "\n\n" + json.dumps(rows[1])
+    for name in ("a.jsonl", "a.ndjson", "a.json"):
+        path = write(tmp_path, name, data)
+        assert texts(path) == [row["text"] for row in rows]
+        assert lines_of(path) == [1, 3]
+    assert texts(write(tmp_path, "b.jsonl", '{"body": "x"}'), column="body") == ["x"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_tables(tmp_path: Path, name: str) -> None:
+    held = io.StringIO()
+    writer = csv.writer(held, delimiter="\t" if name == "a.tsv" else ",", lineterminator="\n")
+    rows = ["one", 'two\nlines, "quoted"', "x" * 200_000, "last\tone"]
+    writer.writerows([["id", "text"], *([i, row] for i, row in enumerate(rows))])
+    path = write(tmp_path, name, held.getvalue())
+    before = csv.field_size_limit()
+    assert texts(path) == rows
+    assert lines_of(path) == [2, 3, 5, 6]
+    assert csv.field_size_limit() == before  # the process's own limit is left as it was
+
+
+def test_table_without_quoting_and_with_another_separator(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", 'text\tid\n"a" quote\t1\n"open\t2\n')
+    assert texts(path, quoting=False) == ['"a" quote', '"open']
+    path = write(tmp_path, "b.csv", "id;text\n1;a,b\n")
+    assert texts(path, separator=";") == ["a,b"]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra `data` is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = ["one", "two\nlines", " ", *(f"row {i}" for i in range(1000))]
+    for kind in (
+        pyarrow.string(),
+        pyarrow.large_string(),
+        pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+    ):
+        column = pyarrow.array(rows).cast(kind)
+        parquet.write_table(
+            pyarrow.table({"text": column, "n": range(len(rows))}), tmp_path / "a.parquet"
+        )
+        found = documents(tmp_path / "a.parquet")
+        assert [d.text for d in found] == [r for r in rows if r.strip()]
+        assert found[2].id == f"{tmp_path / 'a.parquet'}#4"
+
+
+def test_compressed_files_read_like_plain_ones(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard", reason="the extra `data` is not installed")
+    random.seed(1)
+    rows = [" ".join(str(random.random()) for _ in range(9)) for _ in range(20_000)]
+    data = "".join(json.dumps({"text": row}) + "\n" for row in rows).encode()
+    assert len(data) > 3 * STEP
+    half = len(data) // 2
+    packed = {
+        "a.jsonl.gz": gzip.compress(data, 1),
+        "two-members.JSONL.GZ": gzip.compress(data[:half], 1)
+        + gzip.compress(data[half:], 1)
+        + b"\0\0",
+        "a.jsonl.zst": zstandard.compress(data),
+        "two-frames.jsonl.zst": zstandard.compress(data[:half]) + zstandard.compress(data[half:]),
+    }
+    for name, content in packed.items():
+        assert texts(write(tmp_path, name, content)) == rows, name
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("latin-1", "naïve café\n\nÜber"),
+        ("cp1252", "“quoted” – dash\n\n€"),
+        ("utf-16", "naïve 😀\n\nzwei"),
+        ("utf-16-le", "naïve 😀\n\nzwei"),
+        ("utf-32", "naïve 😀\n\nzwei"),
+        ("shift_jis", "日本語\n\nテキスト"),
+        ("gb18030", "中文\n\n文本"),
+        ("koi8-r", "текст\n\nещё"),
+    ],
+)
+def test_other_encodings(
+    tmp_path: Path, encoding: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "a.txt", text.encode(encoding))
+    assert texts(path, encoding=encoding) == text.split("\n\n")
+    monkeypatch.setattr("maskwright.corpus.files.STEP", 1)  # characters cut anywhere
+    assert texts(path, encoding=encoding) == text.split("\n\n")
+
+
+def test_folders_are_read_in_sorted_order(tmp_path: Path) -> None:
+    for name in (
+        "b.txt",
+        "a/z.txt",
+        "a/B.txt",
+        "c.jsonl",
+        ".hidden.txt",
+        ".git/x.txt",
+        "notes.log",
+    ):
+        write(tmp_path, name, f'{{"text": "{name}"}}' if name.endswith("l") else name)
+    reader = Reader(tmp_path)
+    assert [d.text for d in reader] == ["a/B.txt", "a/z.txt", "b.txt", "c.jsonl"]
+    assert reader.counts.ignored_files == [str(tmp_path / "notes.log")]
+    assert "another kind" in " ".join(reader.counts.warnings)
+    both = Reader([tmp_path / "b.txt", str(tmp_path / "a")])
+    assert [d.text for d in both] == ["b.txt", "a/B.txt", "a/z.txt"]
+
+
+def test_counts_and_hashes(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", '{"text": "x"}\n\n{"text": "  "}\n{"text": 3}\n')
+    reader = Reader(path, SKIP)
+    assert len(list(reader)) == 1
+    counts = reader.counts
+    assert (counts.files, counts.rows, counts.documents, counts.blank, counts.rejected) == (
+        1,
+        4,
+        1,
+        2,
+        1,
+    )
+    assert counts.bytes == path.stat().st_size
+    sum_of = subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout
+    assert counts.hashes == {str(path): sum_of.split()[0]}
+    assert (
+        counts.summary()
+        == "1 documents from 1 files, 4 rows, 2 blank, 1 rejected: the field is not a text"
+    )
+    list(reader)
+    assert reader.counts.documents == 1  # counted anew, not on top
+
+
+def test_missing_path_is_refused_at_once_with_near_names(tmp_path: Path) -> None:
+    write(tmp_path, "training.txt", "x")
+    write(tmp_path, "other.csv", "x")
+    for call in (Reader, read):
+        with pytest.raises(UsageError) as caught:
+            call(tmp_path / "trainig.txt")
+        assert caught.value.exit_code == 64
+        assert "trainig.txt" in caught.value.where
+        assert "did you mean 'training.txt'" in caught.value.wanted
+    with pytest.raises(UsageError, match=r"did you mean 'training\.txt'"):
+        Reader(tmp_path / "training.tx")
+    with pytest.raises(UsageError, match="no such file"):
+        Reader(tmp_path / "no" / "such" / "folder.txt")
+
+
+def test_paths_that_say_no_kind(tmp_path: Path) -> None:
+    path = write(tmp_path, "corpus.doc", "x")
+    with pytest.raises(UsageError, match=r"rename it; plain text ends in \.txt"):
+        Reader(path)
+    with pytest.raises(UsageError, match=r"no file of a known kind.*\n.*\n.*corpus\.doc"):
+        Reader(tmp_path)
+    with pytest.raises(UsageError, match="no files were given"):
+        Reader([])
+    with pytest.raises(UsageError, match="decompress it first"):
+        list(Reader(write(tmp_path, "a.parquet.gz", gzip.compress(b"PAR1"))))
+    with pytest.raises(UsageError, match="null"):
+        Reader("a\0b.txt")
+
+
+def test_choices_are_checked_when_made() -> None:
+    for name, value in (
+        ("form", "lines"),
+        ("on_bad", "ignore"),
+        ("on_nul", "keep"),
+        ("on_undecodable", "ignore"),
+        ("max_bad_fraction", 1.5),
+        ("max_line_bytes", 0),
+        ("separator", ";;"),
+        ("separator", '"'),
+        ("encoding", "utf8000"),
+        ("encoding", "idna"),
+        ("encoding", "rot13"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            Reading(**{name: value})
+        assert caught.value.where == name and caught.value.wanted
+    assert Reading(encoding="UTF8").codec == Reading(encoding="utf-8-sig").codec == "utf-8"
+    with pytest.raises(ConfigError, match="did you mean 'utf-16'"):
+        Reading(encoding="utf-61")
+
+
+def test_rejects_that_cannot_be_written(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", "x")
+    with pytest.raises(OutputError, match="rejected rows cannot be written"):
+        list(Reader(path, SKIP, rejects=path / "rejects.jsonl"))
+
+
+def test_documents_are_frozen_and_reading_needs_no_torch() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Document("a", "b", "c").text = "d"  # type: ignore[misc]
+    code = "import sys, maskwright.corpus.read, maskwright.corpus.embedded; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"torch", "numpy", "pyarrow", "zstandard"} & set(loaded.stdout.split())

@@ -1,0 +1,358 @@
+"""Fault catalogue D, rows of JSON Lines, CSV and parquet: file, line, what, and the policies."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
+from maskwright.corpus.read import Reader, Reading
+from maskwright.corpus.strict_json import MAX_DEPTH, parse
+from maskwright.errors import DataError
+
+GOOD = '{"text": "good"}'
+
+# The damaged row, what is said, and a part of what was found.
+DAMAGE = [
+    ("{", "not JSON", "the end"),
+    ("}", "not JSON", "'}'"),
+    ("{}", "the field is missing", "(none)"),
+    ("[]", "the row is not an object", "an array"),
+    ("null", "the row is not an object", "null"),
+    ("true", "the row is not an object", "true or false"),
+    ("3", "the row is not an object", "a number"),
+    ("3.5e2", "the row is not an object", "a number"),
+    ('"text"', "the row is not an object", "a text"),
+    ("text", "not JSON", "'text'"),
+    ("text: good", "not JSON", "text"),
+    ('{"text"}', "not JSON", "delimiter"),
+    ('{"text":}', "not JSON", "expecting value"),
+    ('{"text": "a"', "not JSON", "the end"),
+    ('{"text": "a}', "not JSON", "unterminated string"),
+    ('{"text": "a",}', "not JSON", "property name"),
+    ('{"text": "a" "b"}', "not JSON", "delimiter"),
+    ('{"text": "a"}}', "not JSON", "extra data"),
+    ('{"text": "a"}{"text": "b"}', "not JSON", "extra data"),
+    ("{'text': 'a'}", "not JSON", "property name"),
+    ("{text: 1}", "not JSON", "property name"),
+    ('{"text": a}', "not JSON", "expecting value"),
+    ('{"text": "a\tb"}', "not JSON", "control character"),
+    ('{"text": "\\x41"}', "not JSON", "escape"),
+    ('{"text": "\\u12"}', "not JSON", "escape"),
+    ('{"text": "\\"}', "not JSON", "unterminated string"),
+    ('{"text": 1}', "the field is not a text", "a number"),
+    ('{"text": 1.5}', "the field is not a text", "a number"),
+    ('{"text": null}', "the field is not a text", "null"),
+    ('{"text": true}', "the field is not a text", "true or false"),
+    ('{"text": ["a"]}', "the field is not a text", "an array"),
+    ('{"text": {"a": "b"}}', "the field is not a text", "an object"),
+    ('{"Text": "a"}', "the field is missing", "Text"),
+    ('{"texts": "a", "body": "b"}', "the field is missing", "body, texts"),
+    ('{"text ": "a"}', "the field is missing", "text "),
+    ('{"text": "a", "n": 01}', "not JSON", "delimiter"),
+    ('{"text": "a", "n": .5}', "not JSON", "expecting value"),
+    ('{"text": "a", "n": +1}', "not JSON", "expecting value"),
+    ('{"text": "a", "n": 0x10}', "not JSON", "delimiter"),
+    ("# comment", "not JSON", "# comment"),
+    ("<html>", "not JSON", "<html>"),
+    ("---", "not JSON", "---"),
+]
+
+
+@pytest.mark.parametrize(("row", "what", "found"), DAMAGE)
+def test_F68_damaged_rows_of_json_lines(tmp_path: Path, row: str, what: str, found: str) -> None:
+    for place in (0, 1, 4):
+        rows = [GOOD] * 4
+        rows.insert(place, row)
+        path = write(tmp_path, "a.jsonl", "\n".join(rows) + "\n")
+        error = refusal(DataError, path)
+        assert error.what == what
+        assert error.where.startswith(f"{path}, line {place + 1}")
+        assert (", column " in error.where) == (what == "not JSON")
+        assert found in error.found
+        assert "on_bad='skip'" in error.do or "column=" in error.do
+        rejects = tmp_path / "rejects.jsonl"
+        reader = Reader(path, SKIP, rejects)
+        assert [d.id for d in reader] == [f"{path}:{n + 1}" for n in range(5) if n != place]
+        assert reader.counts.rejected_by == {what: 1}
+        (listed,) = map(json.loads, rejects.read_text().splitlines())
+        assert listed["line"] == place + 1 and listed["reason"] == what
+
+
+def test_F68_the_column_of_the_fault_is_exact(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", GOOD + '\n{"text": "é", "n": ?}\n')
+    assert refusal(DataError, path).where == f"{path}, line 2, column 20"
+
+
+def test_F68_near_names_of_the_field(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", '{"txt": "a", "id": 1}')
+    error = refusal(DataError, path)
+    assert error.wanted == "the field 'text'" and "did you mean 'txt'?" in error.do
+
+
+@pytest.mark.parametrize(
+    "data", ['[{"text": "a"},\n{"text": "b"}]', "[]", '{\n"text": "a"\n}', "[1,2]"]
+)
+def test_F68_one_large_value_is_refused_with_the_command(tmp_path: Path, data: str) -> None:
+    error = refusal(DataError, write(tmp_path, "a.json", data))
+    assert error.what == "a .json file with one value in it is not read"
+    assert error.wanted == "JSON Lines: one object per line"
+    assert "jq -c '.[]'" in error.do
+
+
+@given(st.binary(max_size=60))
+def test_F68_any_row_is_a_document_or_a_reject(
+    tmp_path_factory: pytest.TempPathFactory, row: bytes
+) -> None:
+    data = GOOD.encode() + b"\n" + row.replace(b"\n", b"") + b"\n" + GOOD.encode() + b"\n"
+    path = write(tmp_path_factory.mktemp("f68"), "a.jsonl", data)
+    reader = Reader(path, Reading(on_bad="skip", max_bad_fraction=1, on_nul="strip"))
+    try:
+        found = lines = [int(d.id.rpartition(":")[2]) for d in reader]
+    except DataError as error:
+        assert error.what in ("not a text file", "the file has another encoding")
+        return
+    assert lines[0] == 1 and found[-1] == 3
+    assert len(found) + reader.counts.rejected + reader.counts.blank == 3
+
+
+# ------------------------------------------------------------------------------ F69 traps of JSON
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+TRAPS = [
+    ('{"text": "a", "x": ' + nested(5000) + "}", "JSON nested too deeply", "64 levels"),
+    ('{"text": "a", "x": ' + nested(MAX_DEPTH) + "}", "JSON nested too deeply", "64 levels"),
+    ("[" * 100_000, "JSON nested too deeply", "64 levels"),
+    ('{"a":' * 5000, "JSON nested too deeply", "64 levels"),
+    ('{"text": "a", "x": %s}' % ("9" * 5000), "a number out of range", "thousands of digits"),
+    ('{"text": "a", "x": -%s}' % ("9" * 5000), "a number out of range", "thousands of digits"),
+    ('{"text": "a", "x": 1e999}', "a number out of range", "1e999"),
+    ('{"text": "a", "x": -1e999}', "a number out of range", "-1e999"),
+    ('{"text": "a", "x": NaN}', "a number that JSON does not have", "NaN"),
+    ('{"text": "a", "x": Infinity}', "a number that JSON does not have", "Infinity"),
+    ('{"text": "a", "x": [-Infinity]}', "a number that JSON does not have", "-Infinity"),
+    ('{"text": "a", "text": "b"}', "a name stands twice in one object", "'text'"),
+    ('{"text": "a", "x": {"y": 1, "y": 1}}', "a name stands twice in one object", "'y'"),
+    ('{"text": "a", "te\\u0078t": "b"}', "a name stands twice in one object", "'text'"),
+]
+
+
+@pytest.mark.parametrize(("row", "what", "found"), TRAPS)
+def test_F69_traps_of_json_are_typed_errors(
+    tmp_path: Path, row: str, what: str, found: str
+) -> None:
+    path = write(tmp_path, "a.jsonl", f"{GOOD}\n{row}\n{GOOD}\n")
+    error = refusal(DataError, path)
+    assert (error.what, error.where.startswith(f"{path}, line 2")) == (what, True)
+    assert found in error.found and error.wanted
+    assert lines_of(path, on_bad="skip", max_bad_fraction=1) == [1, 3]
+
+
+def test_F69_what_is_allowed_stays_allowed(tmp_path: Path) -> None:
+    brackets = "[{" * 500  # inside a string they are text
+    rows = [
+        {"text": brackets + '"' + "\\" + brackets, "x": json.loads(nested(MAX_DEPTH - 1))},
+        {"text": "b", "many": [[]] * 1000, "n": 10**300, "f": 1e308},
+    ]
+    path = write(tmp_path, "a.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
+    assert texts(path) == [row["text"] for row in rows]
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=50,
+    )
+)
+def test_F69_every_honest_value_is_read_as_it_was_written(value: object) -> None:
+    assert parse(json.dumps(value), "here") == value
+
+
+def test_F69_the_depth_check_is_linear_on_strings_that_never_close() -> None:
+    for row in ('"\\"' * 300_000 + "[" * 70, "[" * 65 + '"' + '\\"' * 500_000, '{"a' * 300_000):
+        with pytest.raises(DataError):
+            parse(row, "here")
+
+
+# ------------------------------------------------------------------------------ F70 traps of CSV
+def test_F70_unclosed_quote(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", 'id,text\n1,"two\nlines"\n2,"never\n3,c\n4,d\n')
+    error = refusal(DataError, path)
+    assert error.what == "a quote is never closed"
+    assert error.where == f"{path}, line 4"
+    assert "runs to line 6" in error.found
+    assert "quoting=False" in error.do
+    rejects = tmp_path / "rejects.jsonl"
+    reader = Reader(path, SKIP, rejects)
+    assert [d.id for d in reader] == [f"{path}:2"]
+    assert reader.counts.rejected == 3  # every row that the quote swallowed
+    (listed,) = map(json.loads, rejects.read_text().splitlines())
+    assert (listed["line"], listed["last_line"]) == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ("5", "the row has too few fields"),
+        ("5,a,b", "the row has too many fields"),
+        ("5,a,", "the row has too many fields"),
+    ],
+)
+def test_F70_short_and_long_rows(tmp_path: Path, row: str, what: str) -> None:
+    path = write(tmp_path, "a.csv", f'id,text\n1,"x\ny\nz"\n\n{row}\n6,b\n')
+    error = refusal(DataError, path)
+    assert error.what == what
+    assert error.where == f"{path}, line 6"  # after a field of three lines and a blank one
+    assert error.found.startswith(f"{row.count(',') + 1} fields") and "2 fields" in error.wanted
+    reader = Reader(path, SKIP)
+    assert [d.id for d in reader] == [f"{path}:2", f"{path}:7"]
+    assert reader.counts.rejected_by == {what: 1} and reader.counts.blank == 1
+
+
+def test_F70_quote_in_the_wrong_place(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", 'id,text\n1,a\n2,"b"c\n3,d\n')
+    error = refusal(DataError, path)
+    assert (error.what, error.where) == ("a quote in the wrong place", f"{path}, line 3")
+    assert lines_of(path, on_bad="skip", max_bad_fraction=1) == [2, 4]
+
+
+def test_F70_carriage_return_in_an_open_field(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "id,text\n1,a\rb\n3,d\n")
+    error = refusal(DataError, path)
+    assert (error.what, error.where) == (
+        "a carriage return in a field without quotes",
+        f"{path}, line 2",
+    )
+    assert lines_of(path, on_bad="skip", max_bad_fraction=1) == [3]
+
+
+def test_F70_duplicate_column(tmp_path: Path) -> None:
+    error = refusal(DataError, write(tmp_path, "a.csv", "\n\nid,text,text\n1,a,b\n"))
+    assert error.what == "a column name stands twice in the header"
+    assert error.where.endswith("a.csv, line 3") and error.found == "'text'"
+
+
+def test_F70_wrong_separator_is_asked_about(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "id;text\n1;a\n")
+    error = refusal(DataError, path)
+    assert error.where == f"{path}, line 1"
+    assert error.found == "1 column with the separator ',': id;text"
+    assert error.do == "is the separator ';'? then read with separator=';'"
+    assert texts(path, separator=";") == ["a"]
+
+
+def test_F70_missing_column_has_near_names(tmp_path: Path) -> None:
+    error = refusal(DataError, write(tmp_path, "a.csv", "id,Text\n1,a\n"))
+    assert "the columns id, Text" in error.found and "did you mean 'Text'?" in error.do
+
+
+def test_F70_long_fields(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "id,text\n1,%s\n2,b\n" % ("x" * 300_000))
+    assert [len(t) for t in texts(path)] == [300_000, 1]
+    path = write(tmp_path, "b.csv", 'id,text\n1,"%s"\n2,b\n' % ("xxxxxxx\n" * 1000))
+    error = refusal(DataError, path, max_line_bytes=4000)
+    assert error.what == "the field is too long" and error.where == f"{path}, line 2"
+    assert "4,000 characters" in error.found and "max_line_bytes" in error.wanted
+
+
+def test_F70_a_row_without_end_is_bounded(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, "a.csv", "id,text\n0,a\n" + '1,"b\n",' + '"c\n",' * 1_000_000 + "\n7,d\n"
+    )
+    error = refusal(DataError, path, max_document_characters=1_000_000)
+    assert error.what == "the row is too long" and error.where == f"{path}, line 3"
+    assert "1,000,000 characters" in error.found
+    reader = Reader(
+        path, Reading(on_bad="skip", max_bad_fraction=1, max_document_characters=1_000_000)
+    )
+    assert next(iter(reader)).text == "a"
+
+
+def test_F70_numbers_stay_exact_after_bad_lines_and_long_fields(tmp_path: Path) -> None:
+    """Against a slow reference: rows of several lines, with lines that are not UTF-8 between."""
+    random.seed(11)
+    rows, wanted, number = [b"id,text\n"], [], 2
+    for _ in range(50_000):
+        kind = random.random()
+        if kind < 0.02:
+            rows.append(b"1,bad\xff\n")
+            number += 1
+        elif kind < 0.2:
+            more = random.randrange(1, 40)
+            wanted.append(number)
+            rows.append(b'1,"' + b"line\n" * more + b'end"\n')
+            number += more + 1
+        else:
+            wanted.append(number)
+            rows.append(b"1,plain\n")
+            number += 1
+    path = write(tmp_path, "a.csv", b"".join(rows))
+    assert path.stat().st_size > 1 << 20
+    assert lines_of(path, on_bad="skip", max_bad_fraction=0.1) == wanted
+
+
+# ------------------------------------------------------------------------------ parquet
+def test_parquet_faults(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra `data` is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+
+    error = refusal(DataError, write(tmp_path, "b.parquet", b"not parquet at all"))
+    assert error.what == "not a parquet file" and "6e 6f 74 20" in error.found
+
+    parquet.write_table(pyarrow.table({"body": ["x"], "text": [1]}), path)
+    assert refusal(DataError, path).what == "the column is not text"
+    assert refusal(DataError, path, column="boby").do.endswith("did you mean 'body'?")
+    data = path.read_bytes()
+    cut = write(tmp_path, "c.parquet", data[:-4])
+    assert refusal(DataError, cut).what == "the parquet file is cut off"
+    torn = write(tmp_path, "d.parquet", data[:20] + b"PAR1")
+    assert refusal(DataError, torn, column="body").what == "the parquet file is damaged"
+
+    binary = pyarrow.array([b"ok", b"a\xffb", None, b"a\0b", b"ctl\x1b", b"z"])
+    column = pyarrow.StringArray.from_buffers(
+        len(binary), binary.buffers()[1], binary.buffers()[2], binary.buffers()[0]
+    )
+    parquet.write_table(pyarrow.table({"text": column}), path)
+    error = refusal(DataError, path)
+    assert error.where == f"{path}, row 2, byte 1" and "ff" in error.found
+    reader = Reader(path, SKIP)
+    assert [(d.text, d.id) for d in reader] == [
+        ("ok", f"{path}#1"),
+        ("ctl", f"{path}#5"),
+        ("z", f"{path}#6"),
+    ]
+    assert reader.counts.rejected_by == {
+        "not utf-8": 1,
+        "the field is not a text": 1,
+        "a NUL character in the text": 1,
+    }
+    mended = Reading(on_bad="skip", max_bad_fraction=1, on_nul="strip", on_undecodable="replace")
+    assert [d.text for d in Reader(path, mended)] == ["ok", "a\ufffdb", "ab", "ctl", "z"]
+    assert refusal(DataError, path, max_document_characters=1).what == "the document is too long"
+
+
+@pytest.mark.parametrize(("name", "module"), [("a.parquet", "pyarrow"), ("a.txt.zst", "zstandard")])
+def test_missing_libraries_are_named(
+    tmp_path: Path, name: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from maskwright.errors import UsageError
+
+    path = write(tmp_path, name, b"PAR1PAR1" if module == "pyarrow" else b"\x28\xb5\x2f\xfd rest")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError) as caught:
+        documents(path)
+    assert module in caught.value.what and "maskwright[data]" in caught.value.do

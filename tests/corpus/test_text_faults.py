@@ -1,0 +1,356 @@
+"""Fault catalogue D, text that is not what it seems: each row is found, placed exactly, counted."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
+from maskwright.corpus.encoding import guess
+from maskwright.corpus.lines import CONTROLS
+from maskwright.corpus.read import Reader, Reading
+from maskwright.errors import DataError
+
+
+# ------------------------------------------------------------------------------ F51 not UTF-8
+@pytest.mark.parametrize("byte", range(0x80, 0x100))
+def test_F51_a_byte_that_is_not_utf8_is_placed_exactly(tmp_path: Path, byte: int) -> None:
+    random.seed(byte)
+    lines = [f"line {n} " + "é" * random.randrange(30) for n in range(1, 60)]
+    number = random.randrange(len(lines))
+    before = "".join(line + "\n" for line in lines[:number]).encode()
+    place = len(before) + len(b"line ")
+    text = "\n".join(lines).encode()
+    path = write(tmp_path, "a.txt", text[:place] + bytes([byte]) + text[place:])
+    error = refusal(DataError, path, form="line")
+    assert error.what == "not utf-8"
+    assert error.where == f"{path}, line {number + 1}, byte {place}"
+    assert f"the byte {byte:02x}" in error.found
+    assert "valid as" in error.found
+    assert error.wanted == "text in utf-8"
+    assert "encoding=" in error.do and "on_bad='skip'" in error.do
+
+
+def test_F51_policies_skip_and_replace_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", b"one\ntw\xff\xfeo\nthree\nfo\xe9ur \xef\xbf\xbd\nfive")
+    rejects = tmp_path / "out" / "rejects.jsonl"
+    reader = Reader(path, Reading(form="line", on_bad="skip", max_bad_fraction=0.5), rejects)
+    found = list(reader)
+    assert [d.text for d in found] == ["one", "three", "five"]
+    assert [d.id for d in found] == [f"{path}:{n}" for n in (1, 3, 5)]
+    assert reader.counts.rejected == 2 and reader.counts.rejected_by == {"not utf-8": 2}
+    listed = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert [(r["file"], r["line"], r["offset"]) for r in listed] == [
+        (str(path), 2, 6),
+        (str(path), 4, 18),
+    ]
+    assert all(r["reason"] == "not utf-8" and r["wanted"] == "text in utf-8" for r in listed)
+    assert "the byte ff" in listed[0]["found"]
+
+    reader = Reader(path, Reading(form="line", on_undecodable="replace"))
+    assert [d.text for d in reader] == [
+        "one",
+        "tw\ufffd\ufffdo",
+        "three",
+        "fo\ufffdur \ufffd",
+        "five",
+    ]
+    assert reader.counts.replaced == 3  # the mark that was in the file is not one of ours
+    assert "3 characters replaced" in " ".join(reader.counts.warnings)
+
+
+def test_F51_a_replaced_line_may_grow_but_not_hide_a_nul(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", b"\xff" * 10 + b"\nab\xff\0\n")
+    choices = {"form": "line", "on_undecodable": "replace", "max_line_bytes": 10}
+    error = refusal(DataError, path, **choices)
+    assert (error.what, error.where) == (
+        "a NUL character in the text",
+        f"{path}, line 2, byte 14",
+    )
+    assert texts(path, on_nul="strip", **choices) == ["\ufffd" * 10, "ab\ufffd"]
+
+
+def test_F51_too_many_bad_rows_stop_the_reading(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", b"".join(b"good\n" * 90 + b"bad\xff\n" for _ in range(40)))
+    reader = Reader(path, Reading(form="line", on_bad="skip"), tmp_path / "rejects.jsonl")
+    with pytest.raises(DataError) as caught:
+        list(reader)
+    error = caught.value
+    assert error.what == "too many bad rows"
+    assert "of 3,640 rows, mostly: not utf-8" in error.found
+    assert "0.01" in error.wanted and "rejects.jsonl" in error.do
+    list(Reader(path, Reading(form="line", on_bad="skip", max_bad_fraction=0.02)))
+
+
+def test_F51_guesses() -> None:
+    assert guess("déjà vu".encode("cp1252")) == "valid as cp1252"
+    assert "cp1251" in guess("Привет, мир".encode("cp1251"))
+    assert "gb18030" in guess("中文文本".encode("gb18030"))
+    assert "shift_jis" in guess("日本語テキスト".encode("shift_jis"))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "shift_jis", "utf-16-le", "gb18030", "cp1252"])
+def test_F51_other_encodings_are_placed_exactly_too(tmp_path: Path, encoding: str) -> None:
+    bad = {"utf-16-le": b"\x00\xdc"}.get(encoding, b"\x81\x20" if encoding != "cp1252" else b"\x81")
+    first, second = "one\ntwo\nab".encode(encoding), "\nfour\n".encode(encoding)
+    path = write(tmp_path, "a.txt", first + bad + second)
+    error = refusal(DataError, path, form="line", encoding=encoding)
+    assert error.what == f"not {encoding}"
+    assert error.where == f"{path}, line 3, byte {len(first)}"
+    reader = Reader(
+        path, Reading(form="line", encoding=encoding, on_bad="skip", max_bad_fraction=1)
+    )
+    assert [d.text for d in reader] == ["one", "two", "four"]
+    assert reader.counts.rejected_by == {f"not {encoding}": 1}
+    reader = Reader(path, Reading(form="line", encoding=encoding, on_undecodable="replace"))
+    assert next(d.text for d in reader if d.id.endswith(":3")).startswith("ab\ufffd")
+
+
+# ------------------------------------------------------------------------------ F52 marks
+CONTENT = {
+    "a.txt": ("one\n\ntwo", ["one", "two"]),
+    "a.csv": ("text,id\none,1\ntwo,2\n", ["one", "two"]),
+    "a.jsonl": ('{"text": "one"}\n{"text": "two"}\n', ["one", "two"]),
+}
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_F52_utf8_mark_is_removed_and_reported(tmp_path: Path, name: str) -> None:
+    content, wanted = CONTENT[name]
+    path = write(tmp_path, name, codecs.BOM_UTF8 + content.encode())
+    reader = Reader(path)
+    assert [d.text for d in reader] == wanted
+    assert reader.counts.byte_order_marks == 1
+    assert reader.counts.warnings == ["1 byte order marks removed"]
+
+
+@pytest.mark.parametrize("name", CONTENT)
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_F52_other_marks_name_the_encoding(tmp_path: Path, name: str, encoding: str) -> None:
+    content, wanted = CONTENT[name]
+    path = write(tmp_path, name, ("\ufeff" + content).encode(encoding))
+    error = refusal(DataError, path)
+    assert error.what == "the file has another encoding"
+    assert error.where == str(path)
+    assert error.found == f"a byte order mark of {encoding}"
+    assert f"encoding={encoding[:6]!r}" in error.do
+    assert texts(path, encoding=encoding[:6]) == wanted  # the remedy works
+    assert texts(path, encoding=encoding) == wanted
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_F52_without_a_mark_the_zero_bytes_tell(tmp_path: Path, encoding: str) -> None:
+    path = write(tmp_path, "a.txt", ("plain words, line after line\n" * 5).encode(encoding))
+    error = refusal(DataError, path)
+    assert encoding in error.found and f"encoding={encoding!r}" in error.do
+    assert len(texts(path, encoding=encoding, form="line")) == 5
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_F52_an_encoding_that_needs_a_mark_says_so(tmp_path: Path, encoding: str) -> None:
+    path = write(tmp_path, "a.txt", "words".encode(f"{encoding}-be"))
+    error = refusal(DataError, path, encoding=encoding)
+    assert error.what == "the byte order mark is missing" and error.where == str(path)
+    assert f"encoding='{encoding}-be'" in error.do
+    assert texts(path, encoding=f"{encoding}-be") == ["words"]
+
+
+# ------------------------------------------------------------------------------ F53 controls
+@pytest.mark.parametrize(
+    ("name", "data", "line", "offset"),
+    [
+        ("a.txt", b"one\ntw\0o\nthree\n", 2, 6),
+        ("a.csv", b"text\none\nt\0o\n", 3, 10),
+        ("a.jsonl", b'{"text": "one"}\n{"text": "\0"}\n', 2, 26),
+    ],
+)
+def test_F53_nul_is_an_error_or_stripped(
+    tmp_path: Path, name: str, data: bytes, line: int, offset: int
+) -> None:
+    path = write(tmp_path, name, data)
+    error = refusal(DataError, path, form="line")
+    assert error.what == "a NUL character in the text"
+    assert error.where == f"{path}, line {line}, byte {offset}"
+    assert "on_nul='strip'" in error.do and "on_bad='skip'" in error.do
+    reader = Reader(path, Reading(form="line", on_nul="strip"))
+    assert "\0" not in "".join(d.text for d in reader)
+    assert reader.counts.nul_stripped == 1
+
+
+def test_F53_a_line_of_nothing_but_nul(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", b"bad \xff\n\0\nok\n\0")
+    reader = Reader(path, Reading(form="line", on_bad="skip", max_bad_fraction=1, on_nul="strip"))
+    assert [(d.text, d.id) for d in reader] == [("ok", f"{path}:3")]
+    assert reader.counts.nul_stripped == 2
+
+
+def test_F53_nul_written_as_an_escape(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", '{"text": "ok"}\n{"text": "a\\u0000b\\u001bc\\b\\f"}\n')
+    error = refusal(DataError, path)
+    assert error.where == f"{path}, line 2" and "\\u0000 at character 2" in error.found
+    reader = Reader(path, Reading(on_nul="strip"))
+    assert [d.text for d in reader] == ["ok", "abc\f"]
+    assert reader.counts.nul_stripped == 1
+    assert reader.counts.controls == {"U+0008": 1, "U+001B": 1}
+
+
+@given(
+    text=st.text(alphabet=st.sampled_from("ab\n\t é\0\x01\x07\x08\x1b\x1f\x7f\v\f\r"), max_size=60)
+)
+def test_F53_no_control_character_comes_out_and_all_are_listed(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    path = write(tmp_path_factory.mktemp("f53"), "a.txt", "first\n" + text)
+    reader = Reader(path, Reading(form="line", on_nul="strip"))
+    try:
+        found = "\n".join(d.text for d in reader)
+    except DataError as error:
+        assert error.what == "not a text file"  # so many NUL that it is taken for binary
+        return
+    assert not {chr(c) for c in (0, *CONTROLS)} & set(found)
+    assert reader.counts.nul_stripped == text.count("\0")
+    listed = {f"U+{c:04X}": text.count(chr(c)) for c in CONTROLS if chr(c) in text}
+    assert reader.counts.controls == listed
+
+
+# ------------------------------------------------------------------------------ F54 lone surrogates
+@pytest.mark.parametrize("escape", ["\\ud83d", "\\ude00", "\\ude00\\ud83d", "\\uD83D\\\\ude00"])
+@pytest.mark.parametrize("form", ["{}", "a{}", "{}b", "a {} \\ud83d\\ude00"])
+def test_F54_half_of_a_pair_is_refused(tmp_path: Path, escape: str, form: str) -> None:
+    path = write(tmp_path, "a.jsonl", f'{{"text": "ok"}}\n{{"text": "{form.format(escape)}"}}\n')
+    error = refusal(DataError, path)
+    assert error.what == "half of a surrogate pair"
+    assert error.where == f"{path}, line 2"
+    assert escape[:6].lower() in error.found
+    assert "on_undecodable='replace'" in error.do
+    reader = Reader(path, Reading(on_undecodable="replace"))
+    for document in reader:
+        document.text.encode()
+    assert reader.counts.replaced == (2 if escape == "\\ude00\\ud83d" else 1)
+
+
+def test_F54_pairs_stay_intact(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", '{"text": "\\ud83d\\ude00 😀"}\n')
+    assert texts(path) == ["😀 😀"]
+
+
+# ------------------------------------------------------------------------------ F55 line ends
+SEPARATORS = ["\r", "\u2028", "\u2029", "\x85", "\v", "\f", "\x1c", "\x1d", "\x1e"]
+
+
+def test_F55_rows_end_at_line_feeds_only(tmp_path: Path) -> None:
+    random.seed(5)
+    lines = [random.choice(SEPARATORS[:6]).join(["a", f"b{n}"]) for n in range(100)]
+    ends = [random.choice(["\n", "\r\n"]) for _ in lines]
+    path = write(tmp_path, "a.txt", "".join(map("".join, zip(lines, ends, strict=True))))
+    assert texts(path, form="line") == lines
+    assert lines_of(path, form="line") == list(range(1, 101))
+    rows = "".join(
+        json.dumps({"text": x}, ensure_ascii=False) + end
+        for x, end in zip(lines, ends, strict=True)
+    )
+    path = write(tmp_path, "a.jsonl", rows)
+    assert texts(path) == lines
+    assert lines_of(path) == list(range(1, 101))
+    quoted = "text\r\n" + "".join(f'"{x}"{end}' for x, end in zip(lines, ends, strict=True))
+    path = write(tmp_path, "a.csv", quoted)
+    assert texts(path) == lines
+    assert lines_of(path) == list(range(2, 102))
+
+
+@given(st.lists(st.sampled_from(["x", " ", "\n", "\r\n", *SEPARATORS[:6]]), max_size=40))
+def test_F55_line_numbers_equal_those_of_grep(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[str]
+) -> None:
+    path = write(tmp_path_factory.mktemp("f55"), "a.txt", "x first\n" + "".join(parts))
+    said = subprocess.run(["grep", "-na", "x", path], capture_output=True, check=True).stdout
+    grep = [int(row.partition(b":")[0]) for row in said.split(b"\n") if row]
+    found = documents(path, form="line")
+    assert [int(d.id.rpartition(":")[2]) for d in found if "x" in d.text] == grep
+
+
+# ------------------------------------------------------------------------------ F58, F59 emptiness
+@pytest.mark.parametrize(
+    "data", [b"", b"\n\n\n", codecs.BOM_UTF8, b" \t\n \r\n", "\u2003\u00a0\n".encode()]
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.ndjson"])
+def test_F58_a_corpus_without_documents_is_an_error(tmp_path: Path, data: bytes, name: str) -> None:
+    path = write(tmp_path, name, b"text\n" + data if name == "a.csv" and data != b"" else data)
+    if name == "a.csv" and data == codecs.BOM_UTF8:
+        path.write_bytes(codecs.BOM_UTF8 + b"text\n")
+    error = refusal(DataError, path)
+    assert error.what == "the corpus has 0 documents"
+    assert error.found.startswith("0 documents from 1 files")
+    assert ("empty files" in error.found) == (not path.read_bytes().removeprefix(codecs.BOM_UTF8))
+
+
+def test_F58_all_rows_rejected_says_why(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", '{"body": "x"}\n' * 120)
+    with pytest.raises(DataError) as caught:
+        list(Reader(path, SKIP))
+    assert caught.value.what == "the corpus has 0 documents"
+    assert "120 rows" in caught.value.found
+    assert "120 rejected: the field is missing" in caught.value.found
+
+
+def test_F58_some_empty_files_are_listed_and_allowed(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt", "")
+    write(tmp_path, "b.txt", "text")
+    reader = Reader(tmp_path)
+    assert [d.text for d in reader] == ["text"]
+    assert reader.counts.empty_files == [str(tmp_path / "a.txt")]
+    assert reader.counts.warnings == [f"empty files: {tmp_path / 'a.txt'}"]
+
+
+@given(
+    rows=st.lists(st.sampled_from(["", " ", "\t\r", "\u3000", "\u2028", "x", " y "]), min_size=1)
+)
+def test_F59_blank_documents_are_dropped_and_counted(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("f59")
+    good = [r for r in rows if r.strip()]
+    data = {
+        "a.txt": ("".join(r + "\n" for r in ["x", *rows]), "line"),
+        "a.jsonl": ("".join(json.dumps({"text": r}) + "\n" for r in ["x", *rows]), "auto"),
+        "a.csv": ("text,n\nx,0\n" + "".join(f'"{r}",1\n' for r in rows), "auto"),
+    }
+    for name, (content, form) in data.items():
+        reader = Reader(write(folder, name, content), Reading(form=form))  # type: ignore[arg-type]
+        assert [d.text for d in reader] == ["x", *good]
+        assert reader.counts.blank == len(rows) - len(good)
+        assert reader.counts.documents == 1 + len(good)
+
+
+# ------------------------------------------------------------------------------ F66 long words
+@pytest.mark.parametrize(
+    "character", ["a", " ", "7", ".", "\u0301", "😀", "\t", "\r", '"', "\\", "[", "-"]
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
+def test_F66_a_long_run_of_one_character_is_read_in_linear_time(
+    tmp_path: Path, character: str, name: str
+) -> None:
+    def spent(count: int) -> float:
+        word = character * count
+        if name == "a.csv":
+            content = "text\nx\n" + '"' + word.replace('"', '""') + 'x"\n'
+        elif name == "a.jsonl":
+            content = json.dumps({"text": word + "x"}) + "\n"
+        else:
+            content = word + "x"
+        path = write(tmp_path, name, content)
+        start = time.process_time()
+        assert documents(path)[-1].text == word + "x"
+        return time.process_time() - start
+
+    spent(1000)
+    # Quadratic work on a million characters would take minutes, not a second.
+    assert spent(1_000_000) < 1.0
