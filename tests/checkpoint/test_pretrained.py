@@ -245,6 +245,30 @@ def test_F89_weights_that_are_no_numbers(tmp_path: Path, value: float, dtype: to
         pretrained.load(rewritten(tmp_path / "m", spoil))
 
 
+def test_a_weight_that_is_no_number_is_not_saved(tmp_path: Path) -> None:
+    model = model_of(small(BERT))
+    with torch.no_grad():
+        model.tokens.weight[3, 4] = float("nan")
+    with pytest.raises(CheckpointError, match=r"tokens\.weight(.|\n)*1 of 1464"):
+        pretrained.save(model, None, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_masters_are_saved_in_place_of_the_models_weights(tmp_path: Path) -> None:
+    wide = model_of(small(BERT, "BertForMaskedLM"))
+    narrow = model_of(wide.config).bfloat16()
+    content = pretrained.save_files(narrow, None, state=dict(wide.named_parameters()))
+    (tmp_path / "m").mkdir()
+    for name, data in content.items():
+        whole = data if isinstance(data, bytes) else b"".join(data())
+        (tmp_path / "m" / name).write_bytes(whole)
+    assert config_json(tmp_path / "m")["dtype"] == "float32"
+    assert same(pretrained.load(tmp_path / "m").model, wide)
+    partial = {n: p for n, p in wide.named_parameters() if n != "tokens.weight"}
+    with pytest.raises(CheckpointError, match=r"absent \['tokens.weight'\]"):
+        pretrained.save_files(narrow, None, state=partial)
+
+
 def test_F27_config_and_weights_of_different_models(tmp_path: Path) -> None:
     for kind in ("BertModel", "GPT2Model", "BertForMaskedLM"):
         saved(tmp_path / kind, kind)

@@ -69,13 +69,8 @@ def fill(
 
     def read(name: str) -> Tensor:
         tensor = tensors.read(found[name])
-        if not torch.isfinite(tensor).all():
-            raise CheckpointError(
-                "a tensor has values that are not finite numbers",
-                where=f"{tensors.entries[found[name]].file}: {found[name]}",
-                found=f"{int((~torch.isfinite(tensor)).sum())} of {tensor.numel()}",
-                do="take an earlier checkpoint",
-            )
+        where = f"{tensors.entries[found[name]].file}: {found[name]}"
+        require_finite(tensor, where, "take an earlier checkpoint")
         return tensor
 
     rules = form.rules()
@@ -97,3 +92,19 @@ def fill(
                 do='set "tie_word_embeddings": false, or remove the copy',
             )
     return model
+
+
+def require_finite(tensor: Tensor, where: str, do: str) -> None:
+    """Refuse a tensor with a value that is infinite or not a number.
+
+    Raises:
+        CheckpointError: with how many values are.
+    """
+    finite = torch.isfinite(tensor)
+    if not finite.all():
+        raise CheckpointError(
+            "a tensor has values that are not finite numbers",
+            where=where,
+            found=f"{int((~finite).sum())} of {tensor.numel()}",
+            do=do,
+        )

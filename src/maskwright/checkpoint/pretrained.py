@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from maskwright import commit
 from maskwright.checkpoint import files, layout, matching, shapes
@@ -193,18 +194,29 @@ def _verified(folder: Path, names: list[str]) -> commit.Manifest | None:
 
 # ------------------------------------------------------------------------------ saving
 def save_files(
-    model: Transformer, tokenizer: Tokenizer | None, about: About | None = None
+    model: Transformer,
+    tokenizer: Tokenizer | None,
+    about: About | None = None,
+    *,
+    state: Mapping[str, Tensor] | None = None,
 ) -> dict[str, files.Content]:
     """The files of a model folder: each its bytes, or a function that gives them piece by piece.
 
+    Args:
+        about: labels, the model card and the like.
+        state: weights to save in place of the model's, by parameter name (float32 masters).
+
     Raises:
         IncompatibleError: the tokenizer has more tokens than the model has rows.
+        CheckpointError: a weight is not finite, or `state` has not all of them.
     """
     about = about or About()
     if tokenizer is not None:
         require_room(tokenizer, model.config)
     form = layout.of_config(model.config)
-    arrays = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    arrays = model.state_dict() if state is None else dict(state)
+    for name, array in arrays.items():
+        matching.require_finite(array, name, "resume from an earlier checkpoint")
     saved = weights.save(form.rules(), arrays, torch.cat)
     content: dict[str, files.Content] = dict(layout.documents(form, tokenizer, about, saved))
     content |= files.weight_files(saved, about.largest_shard)
@@ -225,6 +237,7 @@ def save(
 
     Raises:
         IncompatibleError: the tokenizer has more tokens than the model has rows.
+        CheckpointError: a weight is not finite.
         OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
     """
     content = save_files(model, tokenizer, about)

@@ -1,0 +1,67 @@
+"""Weights of one model carried into another that has other heads, with a report of what is new.
+
+Only what stands on top of the body (heads, pooler, vocabulary head) may be new or left behind; a
+body that does not fit is refused, and what was drawn afresh is always named (reliability F28).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from maskwright.errors import IncompatibleError
+from maskwright.nn import initialise
+from maskwright.nn.config import TransformerConfig
+from maskwright.nn.transformer import Transformer
+
+TOPS = ("pooler.", "vocabulary_head.", "heads.")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What came of it: names of parameters taken over, drawn afresh, and left behind."""
+
+    model: Transformer
+    taken: tuple[str, ...]
+    new: tuple[str, ...]
+    left: tuple[str, ...]
+
+    def render(self) -> str:
+        """One line: "loaded 98 %, new: heads.classifier, left: vocabulary_head"."""
+        sizes = {name: p.numel() for name, p in self.model.named_parameters()}
+        share = sum(sizes[name] for name in self.taken) / sum(sizes.values())
+        new, left = (", ".join(_groups(names)) or "nothing" for names in (self.new, self.left))
+        return f"loaded {share:.1%}, new: {new}, left: {left}"
+
+
+@torch.no_grad()
+def transfer(
+    source: Transformer, config: TransformerConfig, generator: torch.Generator | None = None
+) -> Transfer:
+    """A model of `config` with the weights of `source`; what `source` lacks is drawn.
+
+    Raises:
+        IncompatibleError: the two differ in their bodies; the message has the first tensors.
+    """
+    model = initialise.build(config, generator, dtype=source.tokens.weight.dtype)
+    ours = dict(model.named_parameters())
+    theirs = dict(source.named_parameters())
+    taken = [name for name in ours if name in theirs and ours[name].shape == theirs[name].shape]
+    new, left = ([n for n in table if n not in taken] for table in (ours, theirs))
+    strange = [name for name in (*new, *left) if not name.startswith(TOPS)]
+    if strange:
+        raise IncompatibleError(
+            "the two models differ below their heads",
+            where=strange[0],
+            found=", ".join(dict.fromkeys(strange[:10])),
+            wanted="equal shapes everywhere but in pooler, vocabulary head and heads",
+            do="choose the config of the pretrained model, with other heads only",
+        )
+    for name in taken:
+        ours[name].copy_(theirs[name])
+    return Transfer(model, tuple(taken), tuple(new), tuple(left))
+
+
+def _groups(names: tuple[str, ...]) -> list[str]:
+    return sorted({name.rpartition(".")[0] for name in names})

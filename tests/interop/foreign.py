@@ -1,0 +1,107 @@
+"""The other side of `run.py`: runs in an environment that has transformers and not this package.
+
+python foreign.py make INPUTS OUT     save a small random model of every class, and its outputs
+python foreign.py read INPUTS OUT     load every model found in OUT, and save its outputs
+python foreign.py words TEXTS FOLDER  the ids that AutoTokenizer gives
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+KINDS = {
+    "BertModel": {},
+    "BertForMaskedLM": {},
+    "BertForPreTraining": {},
+    "BertForNextSentencePrediction": {},
+    "BertForSequenceClassification": {"num_labels": 3},
+    "BertForTokenClassification": {"num_labels": 5},
+    "BertForQuestionAnswering": {},
+    "BertForMaskedLM-untied": {"tie_word_embeddings": False},
+    "BertForMaskedLM-tanh": {"hidden_act": "gelu_new"},
+    "GPT2Model": {},
+    "GPT2LMHeadModel": {},
+    "GPT2LMHeadModel-untied": {"tie_word_embeddings": False},
+}
+BERT = {
+    "vocab_size": 61,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "max_position_embeddings": 32,
+}
+GPT2 = {
+    "vocab_size": 61,
+    "n_embd": 24,
+    "n_layer": 3,
+    "n_head": 4,
+    "n_positions": 32,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+
+
+def outputs(model: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Every tensor of the model's answer, hidden states by number."""
+    given = dict(inputs)
+    if model.config.model_type == "gpt2":
+        given.pop("token_type_ids")
+    with torch.no_grad():
+        answer = model.eval()(**given, output_hidden_states=True)
+    hidden = {f"hidden.{i}": h for i, h in enumerate(answer.hidden_states)}
+    scores = {k: v for k, v in answer.items() if isinstance(v, torch.Tensor)}
+    return {name: tensor.contiguous().clone() for name, tensor in {**hidden, **scores}.items()}
+
+
+def make(inputs: dict[str, torch.Tensor], out: Path) -> None:
+    for kind, keys in KINDS.items():
+        torch.manual_seed(len(kind))
+        name = kind.split("-")[0]
+        shape, config = (BERT, "BertConfig") if name.startswith("Bert") else (GPT2, "GPT2Config")
+        model = getattr(transformers, name)(getattr(transformers, config)(**{**shape, **keys}))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.1 * torch.randn_like(parameter)
+        model.save_pretrained(out / kind)
+        save_file(outputs(model, inputs), out / f"{kind}.outputs")
+
+
+def read(inputs: dict[str, torch.Tensor], out: Path) -> None:
+    reports = {}
+    for folder in sorted(path for path in out.iterdir() if path.is_dir()):
+        kind = json.loads((folder / "config.json").read_text())["architectures"][0]
+        model, report = getattr(transformers, kind).from_pretrained(
+            folder, output_loading_info=True
+        )
+        reports[folder.name] = {key: sorted(map(str, value)) for key, value in report.items()}
+        save_file(outputs(model, inputs), out / f"{folder.name}.outputs")
+    (out / "reports.json").write_text(json.dumps(reports))
+
+
+def words(texts: Path, folder: Path) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    lines = json.loads(texts.read_text())
+    ids = [
+        tokenizer(line, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        for line in lines
+    ]
+    (folder / "ids.json").write_text(json.dumps(ids))
+
+
+if __name__ == "__main__":
+    command, first, second = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    if command == "words":
+        words(first, second)
+    else:
+        {"make": make, "read": read}[command](load_file(first), second)
+    if command == "make":
+        versions = {"transformers": transformers.__version__, "torch": torch.__version__}
+        (second / "versions.json").write_text(json.dumps(versions))

@@ -1,0 +1,184 @@
+"""Both ways with the older generation of the reference library, in an environment of its own.
+
+    python tests/interop/run.py                    makes the environment, then compares
+    python tests/interop/run.py --python PATH      uses an environment that is there
+
+The other library saves a small random model of every class and we load it; we save each of them
+again and it loads ours. Scores and all hidden states are compared in float32, relative to the
+largest value; a model with one weight moved must be noticed. Its tokenizer must give our ids. The
+figures go to `results.json` beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from maskwright.checkpoint import pretrained
+from maskwright.nn.mask import real
+from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.train import TokenizerChoice, train
+
+HERE = Path(__file__).parent
+PINS = ("torch==2.13.0", "transformers==4.57.6")
+TOLERANCE = 1e-5
+CONTROL = "BertForMaskedLM"
+TEXTS = [
+    "The river had burst its bank, and the fields lay under water.",
+    "Naïve café-goers paid €3.50 twice (2 crêpes, or was it 3?).",
+    "def forward(self, x): return self.norm(x + self.attention(x))",
+] * 4
+ODD = [*"aé–字🙂\t\n\u00a0\u200b", "[MASK]", "[CLS] x [SEP]", "<|endoftext|>", "  two  spaces  "]
+
+
+def environment(folder: Path) -> Path:
+    """A fresh virtual environment with the pinned library; the path of its interpreter."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    for pin in PINS:
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", pin]
+        subprocess.run([*map(str, install)], check=True)
+    return python
+
+
+def foreign(python: Path, *arguments: object) -> None:
+    """Run the other side; its complaints go to our own error stream."""
+    subprocess.run([str(python), str(HERE / "foreign.py"), *map(str, arguments)], check=True)
+
+
+def batch() -> dict[str, Tensor]:
+    """Rows of several lengths with two segments; token 0, the padding token, is in none."""
+    draw = torch.Generator().manual_seed(1)
+    lengths = torch.tensor([13, 9, 1, 5])
+    place = torch.arange(13)[None]
+    return {
+        "input_ids": torch.randint(1, 61, (4, 13), generator=draw),
+        "attention_mask": (place < lengths[:, None]).long(),
+        "token_type_ids": (place >= lengths[:, None] // 2).long(),
+    }
+
+
+@torch.no_grad()
+def outputs(model: Transformer, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Our answer under the other library's names."""
+    keep = real(inputs["attention_mask"].bool())
+    segments = inputs["token_type_ids"] if model.config.encoder is not None else None
+    states = model.hidden_states(inputs["input_ids"], segments=segments, visible=keep)
+    found = {f"hidden.{i}": state for i, state in enumerate(states)}
+    hidden, config = states[-1], model.config
+    if config.vocabulary_head is None and not config.heads:
+        found["last_hidden_state"] = hidden
+        if model.pooler is not None:
+            found["pooler_output"] = model.pool(hidden[:, 0])
+    if config.vocabulary_head is not None:
+        found["prediction_logits" if config.heads else "logits"] = model.logits(hidden)
+    for head in config.heads:
+        scores = model.head(head.name, hidden[:, 0] if head.kind == "sequence" else hidden)
+        if head.kind == "span":
+            found |= {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
+        else:
+            both = head.name == "pair" and config.vocabulary_head is not None
+            found["seq_relationship_logits" if both else "logits"] = scores
+    return found
+
+
+def apart(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
+    """The largest relative difference over all outputs, which must bear the same names."""
+    if ours.keys() != theirs.keys():
+        raise SystemExit(f"outputs differ in name: {sorted(ours.keys() ^ theirs.keys())}")
+    return max(float((ours[n] - theirs[n]).abs().max() / theirs[n].abs().max()) for n in theirs)
+
+
+def compare_models(python: Path, scratch: Path) -> dict[str, dict[str, Any]]:
+    """One entry per class: how far apart, loaded by us and loaded by them."""
+    inputs = batch()
+    save_file(inputs, scratch / "inputs.safetensors")
+    theirs, ours = scratch / "theirs", scratch / "ours"
+    theirs.mkdir()
+    ours.mkdir()
+    foreign(python, "make", scratch / "inputs.safetensors", theirs)
+    models = {}
+    for folder in sorted(path for path in theirs.iterdir() if path.is_dir()):
+        models[folder.name] = pretrained.load(folder).model
+        pretrained.save(models[folder.name], None, ours / folder.name)
+    moved = pretrained.load(theirs / CONTROL).model
+    with torch.no_grad():
+        next(iter(moved.parameters()))[5, 0] += 1e-3
+    foreign(python, "read", scratch / "inputs.safetensors", ours)
+    reports = json.loads((ours / "reports.json").read_text())
+    control = apart(outputs(moved, inputs), load_file(theirs / f"{CONTROL}.outputs"))
+    if control < TOLERANCE:
+        raise SystemExit(f"a moved weight was not noticed: {control}")
+    results: dict[str, dict[str, Any]] = {}
+    for name, model in models.items():
+        answer = outputs(model, inputs)
+        results[name] = {
+            "we load theirs": apart(answer, load_file(theirs / f"{name}.outputs")),
+            "they load ours": apart(answer, load_file(ours / f"{name}.outputs")),
+            "their complaints": {key: value for key, value in reports[name].items() if value},
+        }
+    return results
+
+
+def compare_words(python: Path, scratch: Path) -> dict[str, int]:
+    """Per kind of tokenizer, how many of the odd texts get other ids there."""
+    draw = random.Random(0)
+    texts = TEXTS + ["".join(draw.choices(ODD, k=6)) + draw.choice(TEXTS) for _ in range(200)]
+    (scratch / "texts.json").write_text(json.dumps(texts))
+    wrong = {}
+    for kind in ("character", "bpe", "byte-bpe", "wordpiece", "unigram"):
+        choice = TokenizerChoice(kind=kind, vocabulary=400)  # type: ignore[arg-type]
+        words = train(TEXTS, choice)
+        words.save(scratch / kind)
+        foreign(python, "words", scratch / "texts.json", scratch / kind)
+        theirs = json.loads((scratch / kind / "ids.json").read_text())
+        wrong[kind] = sum(
+            words.encode(text) != ids for text, ids in zip(texts, theirs, strict=True)
+        )
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--python", type=Path, help="the interpreter of an environment that is there"
+    )
+    parser.add_argument("--out", type=Path, default=HERE / "results.json", help="where figures go")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        python = chosen.python or environment(scratch / "environment")
+        models = compare_models(python, scratch)
+        words = compare_words(python, scratch)
+        versions = json.loads((scratch / "theirs" / "versions.json").read_text())
+    worst = max(max(m["we load theirs"], m["they load ours"]) for m in models.values())
+    complaints = sorted(name for name, m in models.items() if m["their complaints"])
+    good = worst < TOLERANCE and not complaints and not any(words.values())
+    report = {
+        "against": versions,
+        "torch here": torch.__version__,
+        "tolerance": TOLERANCE,
+        "largest relative difference": worst,
+        "models": models,
+        "texts with other ids, by tokenizer": words,
+        "passed": good,
+    }
+    chosen.out.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
+    print(f"{'passed' if good else 'FAILED'}: {len(models)} models against transformers "
+          f"{versions['transformers']}, largest relative difference {worst:.2e}")  # fmt: skip
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

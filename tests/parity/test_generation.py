@@ -1,0 +1,76 @@
+"""Generation and mask filling beside the reference library's own, on the same weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright.checkpoint import pretrained
+from maskwright.families.family import family
+from maskwright.generate.decode import Sampling, distribution, generate
+from maskwright.generate.fill import fill
+from maskwright.tokenizer.train import TokenizerChoice, train
+
+transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
+pytestmark = pytest.mark.interop
+
+TEXT = [
+    "the cat sat on the mat and the dog ran after the cat",
+    "a dog sat on a mat while the cat ran away from the dog",
+    "rivers run to the sea and the sea is never full",
+] * 5
+
+
+def test_greedy_is_theirs(tmp_path: Path) -> None:
+    pretrained.save(model_of(small(family("gpt2"), "GPT2LMHeadModel")), None, tmp_path / "m")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
+    ours = pretrained.load(tmp_path / "m").model
+    for prompt in ([5], [7, 8, 9], list(range(10, 20))):
+        ids = torch.tensor([prompt])
+        made = theirs.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False,
+            pad_token_id=0, eos_token_id=None,
+        )  # fmt: skip
+        assert generate(ours, [prompt], 12) == [made[0, len(prompt) :].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"),
+    [(0.7, None, None), (1.0, 5, None), (1.0, None, 0.8), (1.3, 20, 0.9), (0.5, 3, 0.5)],
+)
+def test_filters_are_theirs(temperature: float, top_k: int | None, top_p: float | None) -> None:
+    """Temperature, then top-k, then top-p, as their sampling chains them."""
+    scores = 3 * torch.randn(40, 61, generator=torch.Generator().manual_seed(0))
+    chain = [transformers.TemperatureLogitsWarper(temperature)]
+    if top_k is not None:
+        chain.append(transformers.TopKLogitsWarper(top_k))
+    if top_p is not None:
+        chain.append(transformers.TopPLogitsWarper(top_p))
+    filtered = scores
+    for each in chain:
+        filtered = each(None, filtered)
+    ours = distribution(scores, Sampling(temperature=temperature, top_k=top_k, top_p=top_p))
+    assert torch.allclose(ours, filtered.double().softmax(-1), atol=1e-6)
+    assert torch.equal(ours > 0, filtered > float("-inf"))
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe", "character"])
+def test_filled_masks_are_theirs(kind: str, tmp_path: Path) -> None:
+    choice = TokenizerChoice(kind=kind, vocabulary=300, style="bert")  # type: ignore[arg-type]
+    words = train(TEXT, choice)
+    config = small(family("bert"), "BertForMaskedLM", vocab_size=words.vocabulary_size)
+    pretrained.save(model_of(config), words, tmp_path / "m")
+    loaded = pretrained.load(tmp_path / "m")
+    assert loaded.tokenizer is not None
+    pipeline = transformers.pipeline("fill-mask", model=str(tmp_path / "m"), top_k=4, device="cpu")
+    gap = "" if kind == "byte-bpe" else " "
+    for text in ("the cat sat[MASK]", "[MASK] sat", f"the dog{gap}[MASK] the mat"):
+        (holes,) = fill(loaded.model, loaded.tokenizer, [text], top=4)
+        theirs = pipeline(text)
+        assert [c.id for c in holes[0].candidates] == [answer["token"] for answer in theirs]
+        assert [c.probability for c in holes[0].candidates] == pytest.approx(
+            [answer["score"] for answer in theirs], rel=1e-4
+        )
