@@ -183,7 +183,7 @@ class _Builder:
         parts = blocks(pieces(shard.texts, cuts))
         for ids in in_order(self.tokenizer.encode_batch, parts, self.workers):
             lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-            flat = np.fromiter(itertools.chain.from_iterable(ids), np.int64, int(lengths.sum()))
+            flat = _flatten(ids, int(lengths.sum()))
             encoded.tokens.append(checked_cast(flat, self.tokenizer.vocabulary_size))
             encoded.pieces.append(lengths)
             self.done[1] += len(flat)
@@ -241,6 +241,13 @@ class _Builder:
             largest_id=max((f["largest_id"] for f in facts), default=-1),
             input=join_hashes(f["input"] for f in facts),
         )
+
+
+def _flatten(ids: Sequence[Sequence[int] | NDArray[np.integer]], total: int) -> NDArray[np.integer]:
+    """All ids in one array, whether they come as lists or as arrays."""
+    if all(isinstance(some, np.ndarray) for some in ids):
+        return np.concatenate(ids)
+    return np.fromiter(itertools.chain.from_iterable(ids), np.int64, total)
 
 
 def _raw(array: NDArray[Any]) -> memoryview:

@@ -1,0 +1,132 @@
+"""The order of training is arithmetic: nothing is lost, doubled, remembered or shared."""
+
+from __future__ import annotations
+
+import collections
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data.toy import corpus, store_of
+
+from maskwright.data.loader import Loader
+from maskwright.data.pack import PackedDocuments, SentencePairs
+from maskwright.data.rows import Rows
+from maskwright.errors import DataError, UsageError
+
+
+class Numbers:
+    """A source whose rows say which they are and in which epoch they were asked for."""
+
+    fingerprint, description = "numbers", "numbers"
+
+    def __init__(self, size: int, length: int = 2) -> None:
+        self.size, self.length = size, length
+
+    def __len__(self) -> int:
+        return self.size
+
+    def rows(self, indices: np.ndarray, epoch: int) -> Rows:
+        tokens = np.stack([indices, np.full(len(indices), epoch)], axis=1)
+        falses = np.zeros(tokens.shape, dtype=bool)
+        return Rows(tokens=tokens, positions=tokens * 0, documents=np.ones(tokens.shape, np.int32),
+                    special=falses, starts_word=falses, ids=indices)  # fmt: skip
+
+
+def seen(loader: Loader, steps: int) -> list[tuple[int, int]]:
+    """(epoch, row) of every sample, in order."""
+    batches = [loader.batch(step) for step in range(steps)]
+    numbers, epochs = (np.concatenate(parts).tolist() for parts in zip(*batches, strict=True))
+    return list(zip(epochs, numbers, strict=True))
+
+
+@given(st.integers(1, 16), st.integers(1, 8))
+def test_F49_nothing_is_lost_or_doubled(size: int, batch: int) -> None:
+    """Sources from one row to two batches, over several epochs: every row once per epoch."""
+    samples = seen(Loader(Numbers(size), batch, 0), -(-3 * size // batch))[: 3 * size]
+    assert collections.Counter(samples) == dict.fromkeys(
+        [(epoch, row) for epoch in range(3) for row in range(size)], 1
+    )
+    assert [epoch for epoch, _ in samples] == sorted(epoch for epoch, _ in samples)
+
+
+def test_the_order_is_frozen() -> None:
+    assert Loader(Numbers(1000), 6, 5).batch(0)[0].tolist() == GOLDEN
+    assert Loader(Numbers(1000), 6, 5).batch(167)[1].tolist() == [1] * 6
+    assert Loader(Numbers(1000), 6, 5).batch(166)[1].tolist() == [0, 0, 0, 0, 1, 1]
+
+
+GOLDEN = [207, 247, 793, 759, 21, 576]
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    orders = [seen(Loader(Numbers(50), 50, seed), 2) for seed in (0, 1)]
+    first, second = orders[0][:50], orders[0][50:]
+    assert [n for _, n in first] != [n for _, n in second]
+    assert orders[0] != orders[1]
+    assert [n for _, n in first] != list(range(50))
+
+
+def test_a_step_needs_no_history() -> None:
+    loader = Loader(Numbers(97), 10, 3)
+    forward = [loader.batch(step)[0].tolist() for step in range(40)]
+    fresh = [Loader(Numbers(97), 10, 3).batch(step)[0].tolist() for step in reversed(range(40))]
+    assert fresh[::-1] == forward
+    late = Loader(Numbers(10**9), 10, 3).batch(10**15)
+    assert late[1].tolist() == [10**7] * 10
+
+
+@pytest.mark.parametrize("world", [1, 2, 4, 8])
+def test_F34_processes_share_the_same_batch(world: int) -> None:
+    loader = Loader(Numbers(13), 8, 1)
+    for step in range(5):
+        whole, epochs = loader.batch(step)
+        slices = [loader.batch(step, rank, world) for rank in range(world)]
+        assert np.concatenate([numbers for numbers, _ in slices]).tolist() == whole.tolist()
+        assert np.concatenate([each for _, each in slices]).tolist() == epochs.tolist()
+        tokens = [loader.rows(step, rank, world).tokens for rank in range(world)]
+        np.testing.assert_array_equal(np.concatenate(tokens), loader.rows(step).tokens)
+
+
+def test_rows_carry_their_own_epoch() -> None:
+    loader = Loader(Numbers(7), 20, 0)  # a batch of almost three epochs
+    numbers, epochs = loader.batch(1)
+    rows = loader.rows(1)
+    assert rows.tokens.tolist() == np.stack([numbers, epochs], axis=1).tolist()
+    assert len(set(epochs.tolist())) == 4
+    mixed = loader.rows_of(np.array([3, 1, 2]), np.array([5, 0, 5]))
+    assert mixed.tokens.tolist() == [[3, 5], [1, 0], [2, 5]]
+
+
+def test_real_sources_through_the_border_of_an_epoch(tmp_path: Path) -> None:
+    store = store_of(tmp_path, corpus(3, 30, sentences=8))
+    for source in (PackedDocuments(store, 64), SentencePairs(store, 64)):
+        loader = Loader(source, len(source) - 1, 0)
+        numbers, epochs = loader.batch(1)
+        rows = loader.rows(1)
+        for n, (number, epoch) in enumerate(zip(numbers, epochs, strict=True)):
+            alone = source.rows(np.array([number]), int(epoch))
+            for name, value in vars(alone).items():
+                if value is not None:
+                    np.testing.assert_array_equal(getattr(rows, name)[n], value[0])
+
+
+def test_fingerprints() -> None:
+    prints = [
+        Loader(Numbers(9), batch, seed).fingerprint for batch, seed in ((2, 0), (3, 0), (2, 1))
+    ]
+    assert len(set(prints)) == 3
+    assert Loader(Numbers(9), 2, 0).fingerprint == prints[0]
+
+
+def test_refusals() -> None:
+    with pytest.raises(DataError, match="no row to train on"):
+        Loader(Numbers(0), 4, 0)
+    with pytest.raises(UsageError, match="without rows"):
+        Loader(Numbers(3), 0, 0)
+    loader = Loader(Numbers(3), 4, 0)
+    for step, rank, world in ((0, 0, 3), (0, 2, 2), (0, -1, 2), (-1, 0, 1)):
+        with pytest.raises(UsageError, match="slice"):
+            loader.batch(step, rank, world)

@@ -1,0 +1,165 @@
+"""Packed rows hold every token once, framed, with next to no padding, by the seed alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data.toy import Toy, corpus, store_of
+
+from maskwright.data.pack import PackedDocuments, best_fit
+from maskwright.data.rows import Rows
+from maskwright.data.store import TokenStore
+from maskwright.errors import IncompatibleError, UsageError
+
+CLS, SEP, PAD = Toy.classify, Toy.separator, Toy.pad
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    return store_of(tmp_path_factory.mktemp("pack"), corpus(7, 600, sentences=3))
+
+
+def pieces(rows: Rows) -> list[tuple[int, ...]]:
+    """The documents of all rows, unframed, read back from the fields."""
+    found = []
+    for row in range(len(rows)):
+        for number in range(1, rows.documents[row].max() + 1):
+            inside = np.flatnonzero(rows.documents[row] == number)
+            tokens = rows.tokens[row, inside].tolist()
+            assert inside.tolist() == list(range(inside[0], inside[-1] + 1))
+            assert (tokens[0], tokens[-1]) == (CLS, SEP)
+            assert rows.positions[row, inside].tolist() == list(range(len(inside)))
+            special = rows.special[row, inside].tolist()
+            assert special == [True] + [False] * (len(inside) - 2) + [True]
+            found.append(tuple(tokens[1:-1]))
+    return found
+
+
+def test_eight_tokens_by_hand(tmp_path: Path) -> None:
+    store = store_of(tmp_path, ["ab", "c", "d ef"])
+    source = PackedDocuments(store, 12)
+    assert (len(source), source.fill) == (1, 1.0)
+    rows = source.rows(np.array([0]), 0)
+    assert sorted(pieces(rows)) == [(5, 32), (7,), (8, 9, 36)]
+    assert rows.starts_word[0].tolist() == [t in (5, 7, 8, 9) for t in rows.tokens[0].tolist()]
+    assert rows.segments is None and rows.pair_label is None
+    assert rows.ids.tolist() == [0]
+
+
+def test_every_document_comes_once_and_whole(store: TokenStore) -> None:
+    source = PackedDocuments(store, 512, seed=3)
+    assert max(np.diff(store.offsets)) <= 510
+    found = pieces(source.rows(np.arange(len(source)), 0))
+    wanted = [tuple(store.document(n).tolist()) for n in range(store.num_documents)]
+    assert sorted(found) == sorted(wanted)
+
+
+def test_long_documents_are_cut_at_rows(store: TokenStore) -> None:
+    source = PackedDocuments(store, 32, seed=3)
+    found = pieces(source.rows(np.arange(len(source)), 0))
+    wanted = []
+    for number in range(store.num_documents):
+        tokens = store.document(number).tolist()
+        wanted += [tuple(tokens[n : n + 30]) for n in range(0, len(tokens), 30)]
+    assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize("length", [32, 128, 512])
+def test_fields_of_padding(store: TokenStore, length: int) -> None:
+    source = PackedDocuments(store, length)
+    rows = source.rows(np.arange(len(source)), 0)
+    padding = rows.documents == 0
+    assert rows.tokens.shape == (len(source), length)
+    assert (rows.tokens[padding] == PAD).all() and rows.special[padding].all()
+    assert not rows.starts_word[padding].any() and not rows.positions[padding].any()
+    assert source.fill == pytest.approx(1 - padding.mean())
+    assert f"{source.fill:.1%} filled" in source.description
+
+
+def test_fill_on_typical_lengths() -> None:
+    """Log-normal lengths around 46 tokens, cut at 128, as in sentences and short documents."""
+    draw = np.random.default_rng(0)
+    sizes = np.minimum(draw.lognormal(3.6, 0.7, 20_000).astype(np.int64) + 2, 128)
+    bins = best_fit(sizes, 128)
+    assert sizes.sum() / (128 * (bins.max() + 1)) > 0.99
+    small = [best_fit(part, 128) for part in np.split(sizes[:19_456], 19)]  # windows of 1024
+    rows = sum(int(part.max()) + 1 for part in small)
+    assert sizes[:19_456].sum() / (128 * rows) > 0.99
+
+
+def _one_by_one(sizes: list[int], capacity: int) -> list[int]:
+    """Best-fit decreasing as the books have it."""
+    gaps: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        fitting = [n for n, gap in enumerate(gaps) if gap >= size]
+        if not fitting:
+            gaps.append(capacity - size)
+        else:
+            best = min(fitting, key=lambda n: gaps[n])
+            gaps[best] -= size
+    return sorted(gaps)
+
+
+@given(st.integers(1, 40).flatmap(
+    lambda c: st.tuples(st.just(c), st.lists(st.integers(1, c), max_size=60))))  # fmt: skip
+def test_it_is_best_fit_decreasing(case: tuple[int, list[int]]) -> None:
+    capacity, sizes = case
+    bins = best_fit(np.array(sizes, dtype=np.int64), capacity)
+    used = np.bincount(bins, weights=sizes) if sizes else np.zeros(0)
+    assert sorted(capacity - used) == _one_by_one(sizes, capacity)
+
+
+def test_rows_are_a_function_of_their_numbers(store: TokenStore) -> None:
+    source, again = (PackedDocuments(store, 64, seed=5) for _ in range(2))
+    whole = source.rows(np.arange(len(source)), 0)
+    for some in (np.array([3]), np.array([7, 2, 2, 9]), np.arange(len(source))[::-1]):
+        rows = again.rows(some, 4)
+        for name in ("tokens", "positions", "documents", "special", "starts_word", "ids"):
+            np.testing.assert_array_equal(getattr(rows, name), getattr(whole, name)[some])
+    assert source.fingerprint == again.fingerprint
+    assert source.rows(np.array([], dtype=np.int64), 0).tokens.shape == (0, 64)
+
+
+def test_the_seed_decides_who_shares_a_row(store: TokenStore) -> None:
+    first, second = PackedDocuments(store, 64, seed=0), PackedDocuments(store, 64, seed=1)
+    assert first.fingerprint != second.fingerprint
+    some = np.arange(20)
+    assert (first.rows(some, 0).tokens != second.rows(some, 0).tokens).any()
+    assert first.fingerprint != PackedDocuments(store, 65, seed=0).fingerprint
+
+
+def test_windows_are_packed_alone(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = PackedDocuments(store, 128)
+    monkeypatch.setattr("maskwright.data.pack.WINDOW", 100)
+    narrow = PackedDocuments(store, 128)
+    everything = narrow.rows(np.arange(len(narrow)), 0)
+    assert sorted(pieces(everything)) == sorted(pieces(wide.rows(np.arange(len(wide)), 0)))
+    assert narrow.fill > 0.95
+
+
+def test_a_vocabulary_without_framing(tmp_path: Path) -> None:
+    class Bare(Toy):
+        classify = separator = pad = None  # type: ignore[assignment]
+
+    source = PackedDocuments(store_of(tmp_path, ["abc", "de"], Bare()), 5)
+    rows = source.rows(np.array([0]), 0)
+    assert rows.tokens.tolist() == [[5, 32, 33, 8, 35]]
+    assert rows.positions.tolist() == [[0, 1, 2, 0, 1]]
+    assert not rows.special.any()
+
+
+def test_an_empty_store_has_no_rows(tmp_path: Path) -> None:
+    assert len(PackedDocuments(store_of(tmp_path, []), 16)) == 0
+
+
+def test_refusals(store: TokenStore) -> None:
+    with pytest.raises(IncompatibleError, match="no room"):
+        PackedDocuments(store, 2)
+    source = PackedDocuments(store, 32)
+    for wrong in (-1, len(source)):
+        with pytest.raises(UsageError, match="no such row"):
+            source.rows(np.array([0, wrong]), 0)

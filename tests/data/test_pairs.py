@@ -1,0 +1,176 @@
+"""Sentence pairs: half neighbours, half strangers, framed and fitted as BERT does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data.toy import Toy, corpus, documents, store_of
+
+from maskwright.data.pairs import SentencePairs, trim
+from maskwright.data.store import TokenStore
+from maskwright.data.tokenize import build_store
+from maskwright.errors import DataError, IncompatibleError
+
+CLS, SEP, PAD = Toy.classify, Toy.separator, Toy.pad
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    return store_of(tmp_path_factory.mktemp("pairs"), corpus(11, 300, sentences=12))
+
+
+def parts(tokens: list[int]) -> tuple[list[int], list[int], int]:
+    """(A, B, padding) of a framed row."""
+    first = tokens.index(SEP)
+    second = tokens.index(SEP, first + 1)
+    assert tokens[0] == CLS and not any(tokens[second + 1 :])
+    return tokens[1:first], tokens[first + 1 : second], len(tokens) - second - 1
+
+
+def place(store: TokenStore, part: list[int]) -> list[int]:
+    """The documents in which the tokens of `part` stand in a row."""
+    needle = np.array(part, dtype=store.tokens.dtype).tobytes()
+    return [n for n in range(store.num_documents) if needle in store.document(n).tobytes()]
+
+
+def test_every_field_of_every_row(store: TokenStore) -> None:
+    source = SentencePairs(store, 64)
+    rows = source.rows(np.arange(len(source)), 0)
+    for n in range(len(source)):
+        first, second, padding = parts(rows.tokens[n].tolist())
+        assert first and second
+        used = 64 - padding
+        a, b = len(first) + 2, len(second) + 1
+        assert rows.segments is not None
+        assert rows.segments[n].tolist() == [0] * a + [1] * b + [0] * padding
+        assert rows.positions[n].tolist() == [*range(used), *[0] * padding]
+        assert rows.documents[n].tolist() == [1] * used + [0] * padding
+        special = np.ones(64, dtype=bool)
+        special[1 : a - 1] = special[a : a + b - 1] = False
+        assert rows.special[n].tolist() == special.tolist()
+        begun = [5 <= t < 31 for t in rows.tokens[n].tolist()]
+        assert rows.starts_word[n].tolist() == begun
+
+
+def test_labels_tell_the_truth(store: TokenStore) -> None:
+    source = SentencePairs(store, 64)
+    rows = source.rows(np.arange(150), 0)
+    assert rows.pair_label is not None
+    for n in range(150):
+        first, second, _ = parts(rows.tokens[n].tolist())
+        if len(first) < 6 or len(second) < 6:
+            continue  # a few tokens stand in many documents
+        here, there = place(store, first), place(store, second)
+        assert len(here) == 1 and len(there) == 1
+        assert (here != there) == bool(rows.pair_label[n])
+        if not rows.pair_label[n] and len(first) + len(second) < 61:
+            assert place(store, first + second) == here  # nothing lost between neighbours
+
+
+def test_half_are_strangers(store: TokenStore) -> None:
+    source = SentencePairs(store, 64)
+    divided = source._stop - source._first
+    labels = np.stack([source.rows(np.arange(len(source)), e).pair_label for e in range(40)])
+    many = labels[:, divided > 1]
+    assert abs(many.mean() - 0.5) < 4 * 0.5 / np.sqrt(many.size)
+    assert labels[:, divided == 1].all()
+    per_row = many.mean(axis=0)
+    assert per_row.min() > 0 and per_row.max() < 1  # the coin is thrown anew in every epoch
+
+
+def test_chunks_cover_every_sentence_once(store: TokenStore) -> None:
+    source = SentencePairs(store, 64, seed=2)
+    assert source._first.tolist() == [0, *source._stop[:-1].tolist()]
+    assert source._stop[-1] == len(store.sentences)
+    owners = np.searchsorted(store.offsets, store.sentences, "right") - 1
+    assert (owners[source._first] == source._owner).all()
+    assert (owners[source._stop - 1] == source._owner).all()
+
+
+def test_chunks_are_as_long_as_their_goals_ask(store: TokenStore) -> None:
+    source = SentencePairs(store, 64, seed=2)
+    bounds = np.append(store.sentences, store.num_tokens)
+    sizes = bounds[source._stop] - bounds[source._first]
+    last = source._stop == np.searchsorted(store.sentences, store.offsets)[source._owner + 1]
+    assert (sizes >= source._goal)[~last].all()  # long enough …
+    without = bounds[source._stop - 1] - bounds[source._first]
+    assert (without < source._goal).all()  # … and not a sentence longer
+    short = source._goal < 61
+    assert abs(short.mean() - 0.1) < 0.03
+    assert source._goal.min() >= 2 and source._goal.max() == 61
+    assert not (SentencePairs(store, 64, short_fraction=0)._goal < 61).any()
+
+
+def test_strangers_come_from_everywhere(store: TokenStore) -> None:
+    source = SentencePairs(store, 64)
+    numbers = np.arange(len(source))
+    others = []
+    for epoch in range(6):
+        _, (starts, _), foreign = source._draw(numbers, epoch)
+        owners = np.searchsorted(store.offsets, starts, "right") - 1
+        assert (owners != source._owner[numbers])[foreign].all()
+        assert (owners == source._owner[numbers])[~foreign].all()
+        others.append(owners[foreign])
+    seen = np.bincount(np.concatenate(others), minlength=store.num_documents)
+    assert (seen > 0).mean() > 0.95
+
+
+def test_rows_are_a_function_of_seed_epoch_and_number(store: TokenStore) -> None:
+    source, again = (SentencePairs(store, 48, seed=9) for _ in range(2))
+    whole = source.rows(np.arange(len(source)), 3)
+    some = np.array([4, 0, 4, len(source) - 1])
+    rows = again.rows(some, 3)
+    for name in vars(whole):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(whole, name)[some])
+    assert (again.rows(some, 4).tokens != rows.tokens).any()
+    assert (SentencePairs(store, 48, seed=8).rows(some, 3).tokens != rows.tokens).any()
+    assert source.fingerprint == again.fingerprint
+    assert source.fingerprint != SentencePairs(store, 48, seed=8).fingerprint
+
+
+def _trim_by_hand(first: int, second: int, room: int) -> tuple[int, int]:
+    while first + second > room:
+        if first > second:
+            first -= 1
+        else:
+            second -= 1
+    return first, second
+
+
+@given(st.integers(1, 90), st.integers(1, 90), st.integers(4, 70))
+def test_trimming_takes_from_the_longer(first: int, second: int, room: int) -> None:
+    kept = trim(np.array([first]), np.array([second]), room)
+    assert (int(kept[0][0]), int(kept[1][0])) == _trim_by_hand(first, second, room)
+
+
+def test_sentences_longer_than_a_row(tmp_path: Path) -> None:
+    texts = ["abcdefghijklmnopqrstuvwxyz " * 4 + "end. Next one.", "zz " * 40 + "stop. Last."]
+    source = SentencePairs(store_of(tmp_path, texts), 16)
+    for epoch in range(20):
+        rows = source.rows(np.arange(len(source)), epoch)
+        for row in rows.tokens.tolist():
+            first, second, padding = parts(row)
+            assert first and second and len(first) + len(second) + padding == 13
+
+
+def test_refusals(tmp_path: Path) -> None:
+    texts = corpus(1, 4)
+    with pytest.raises(DataError, match="at least two"):
+        SentencePairs(store_of(tmp_path / "one", texts[:1]), 32)
+    without = build_store(documents(texts), Toy(), tmp_path / "without", sentences=False)
+    with pytest.raises(IncompatibleError, match="where sentences start"):
+        SentencePairs(without, 32)
+
+    class Bare(Toy):
+        separator = None  # type: ignore[assignment]
+
+    with pytest.raises(IncompatibleError, match="separator"):
+        SentencePairs(store_of(tmp_path / "bare", texts, Bare()), 32)
+    good = store_of(tmp_path / "good", texts)
+    with pytest.raises(IncompatibleError, match="no room"):
+        SentencePairs(good, 6)
+    assert len(SentencePairs(store_of(tmp_path / "none", []), 32)) == 0

@@ -1,0 +1,164 @@
+"""A store is opened only when it is whole, and belongs to the tokenizer it is opened with."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.data.toy import Toy, corpus, store_of
+
+from maskwright.data.store import TokenStore, checked_cast, token_type
+from maskwright.errors import DataError, IncompatibleError
+from maskwright.manifest import Manifest
+
+FILES = ("tokens.bin", "offsets.bin", "sentences.bin", "document_bytes.bin", "starts_word.bin")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TokenStore:
+    return store_of(tmp_path, corpus(1, 50))
+
+
+def _rewrite(store: TokenStore, change: dict[str, object], files: bool = True) -> None:
+    """A manifest that fits its own hash but not the truth."""
+    plain = json.loads((store.path / "manifest.json").read_text())
+    made = Manifest(1, {**plain["about"], **change}, plain["files"] if files else {})
+    (store.path / "manifest.json").write_bytes(made.render())
+
+
+def test_what_a_store_says(tmp_path: Path) -> None:
+    texts = ["Ab c. De f.", "Gé h."]
+    store = store_of(tmp_path, texts)
+    assert store.tokens.dtype == np.uint16
+    assert store.document(0).tolist() == [5, 32, 7, 57, 8, 35, 10, 57]
+    assert store.document(1).tolist() == [11, 1, 12, 57]
+    assert store.offsets.tolist() == [0, 8, 12]
+    assert store.sentences.tolist() == [0, 4, 8]
+    assert store.sentence_ranges(0).tolist() == [[0, 4], [4, 8]]
+    assert store.sentence_ranges(1).tolist() == [[8, 12]]
+    assert store.document_bytes.tolist() == [11, 6]
+    assert (store.num_documents, store.num_tokens, store.largest_id) == (2, 12, 57)
+    assert store.special == {"pad": 0, "unknown": 1, "classify": 2, "separator": 3, "mask": 4}
+    assert store.starts_word.tolist() == Toy().starts_word.tolist()
+    assert not store.tokens.flags.writeable
+    assert TokenStore.open(store.path, verify=True).fingerprint == store.fingerprint
+
+
+def test_F81_truncated_files_are_found_on_opening(store: TokenStore) -> None:
+    for name in FILES:
+        data = (store.path / name).read_bytes()
+        for length in {0, 1, len(data) // 2, len(data) - 1}:
+            (store.path / name).write_bytes(data[:length])
+            with pytest.raises(DataError, match="wrong size") as refusal:
+                TokenStore.open(store.path)
+            assert name in str(refusal.value)
+            assert f"{len(data):,} bytes" in str(refusal.value)
+        (store.path / name).write_bytes(data)
+
+
+def test_F81_flipped_bits_are_found_by_verification(store: TokenStore) -> None:
+    draws = random.Random(81)
+    for name in FILES:
+        data = (store.path / name).read_bytes()
+        for _ in range(40):
+            flipped = bytearray(data)
+            flipped[draws.randrange(len(data))] ^= 1 << draws.randrange(8)
+            (store.path / name).write_bytes(flipped)
+            with pytest.raises(DataError, match=f"{name} is damaged"):
+                TokenStore.open(store.path, verify=True)
+        (store.path / name).write_bytes(data)
+    TokenStore.open(store.path, verify=True)
+
+
+def test_F82_files_missing_renamed_exchanged_or_extra(store: TokenStore) -> None:
+    for name in (*FILES, "manifest.json"):
+        os.rename(store.path / name, store.path / "renamed")
+        with pytest.raises(DataError, match="not complete") as refusal:
+            TokenStore.open(store.path)
+        assert name in str(refusal.value.where)
+        os.rename(store.path / "renamed", store.path / name)
+    shutil.copy(store.path / "tokens.bin", store.path / "sentences.bin")
+    with pytest.raises(DataError):
+        TokenStore.open(store.path, verify=True)
+
+
+def test_F82_extra_files_change_nothing(store: TokenStore) -> None:
+    (store.path / "notes.txt").write_text("mine")
+    assert TokenStore.open(store.path, verify=True).fingerprint == store.fingerprint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tokens": 1},
+        {"documents": 3},
+        {"vocabulary_size": 57},
+        {"largest_id": 58},
+        {"largest_id": -2},
+    ],
+)
+def test_facts_that_contradict_the_files(store: TokenStore, change: dict[str, object]) -> None:
+    _rewrite(store, change)
+    with pytest.raises(DataError, match="do not fit together"):
+        TokenStore.open(store.path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kind": "cake"}, {"special": []}, {"tokens": True}, {"tokenizer": None}, {"tokens": "12"}],
+)
+def test_what_is_no_store(store: TokenStore, change: dict[str, object]) -> None:
+    _rewrite(store, change)
+    with pytest.raises(DataError, match="not a token store"):
+        TokenStore.open(store.path)
+
+
+def test_a_manifest_that_lists_nothing(store: TokenStore) -> None:
+    _rewrite(store, {}, files=False)
+    with pytest.raises(DataError, match="not a token store"):
+        TokenStore.open(store.path)
+
+
+def test_F81_a_file_that_ends_inside_a_number(store: TokenStore) -> None:
+    """A vocabulary that wants wider numbers than the file has: sizes agree, meaning does not."""
+    data = (store.path / "tokens.bin").read_bytes()
+    assert len(data) % 4 == 2
+    _rewrite(store, {"vocabulary_size": 1 << 17})
+    with pytest.raises(DataError, match="ends inside a number"):
+        TokenStore.open(store.path)
+
+
+def test_F85_another_tokenizer(store: TokenStore) -> None:
+    TokenStore.open(store.path, tokenizer_fingerprint="toy")
+    with pytest.raises(IncompatibleError) as refusal:
+        TokenStore.open(store.path, tokenizer_fingerprint="bert")
+    assert (refusal.value.found, refusal.value.wanted) == ("toy", "bert")
+
+
+def test_F33_the_fingerprint_follows_the_data(tmp_path: Path) -> None:
+    texts = corpus(3, 20)
+    changed = [texts[0][:-2] + "z.", *texts[1:]]
+    variants = [texts, changed, texts[::-1], texts[:-1], [*texts, texts[0]]]
+    prints = [store_of(tmp_path / str(n), t).fingerprint for n, t in enumerate(variants)]
+    assert len(set(prints)) == len(prints)
+    assert store_of(tmp_path / "same", texts).fingerprint == prints[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "kind"), [(2, "<u2"), (65535, "<u2"), (65536, "<u2"), (65537, "<u4"), (1 << 32, "<u4")]
+)
+def test_F84_the_type_follows_the_vocabulary(size: int, kind: str) -> None:
+    assert token_type(size) == np.dtype(kind)
+    ids = np.array([0, size - 1], dtype=np.int64)
+    assert checked_cast(ids, size).tolist() == ids.tolist()
+    for wrong in (size, -1, 1 << 40):
+        with pytest.raises(DataError, match="outside the vocabulary") as refusal:
+            checked_cast(np.array([0, wrong]), size)
+        assert refusal.value.found == str(wrong)
+    with pytest.raises(DataError, match="absurd"):
+        token_type((1 << 32) + 1)

@@ -1,0 +1,125 @@
+"""Streams predict every token but the first exactly once; windows read from every offset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data.toy import Toy, corpus, store_of
+
+from maskwright.data.store import TokenStore
+from maskwright.data.stream import Stream, Windows
+from maskwright.errors import UsageError
+
+END = 3
+
+
+class Ended(Toy):
+    """With an end token of its own, and none that separates."""
+
+    end, separator = END, None  # type: ignore[assignment]
+
+
+def tape(store: TokenStore, end: int | None) -> list[int]:
+    joined = []
+    for number in range(store.num_documents):
+        joined += [*store.document(number).tolist(), *([] if end is None else [end])]
+    return joined
+
+
+def test_eight_tokens_by_hand(tmp_path: Path) -> None:
+    store = store_of(tmp_path, ["ab c", "d", "ef"], Ended())
+    source = Stream(store, 4)
+    rows = source.rows(np.arange(3)[: len(source)], 0)
+    #    a b c END d END e f END  ->  9 tokens, two rows of 4 + 1
+    assert rows.tokens.tolist() == [[5, 32, 7, END, 8], [8, END, 9, 36, END]]
+    assert rows.positions.tolist() == [[0, 1, 2, 3, 0], [0, 1, 0, 1, 2]]
+    assert rows.documents.tolist() == [[1, 1, 1, 1, 2], [1, 1, 2, 2, 2]]
+    assert rows.special.tolist() == [[False] * 3 + [True, False], [False, True, False, False, True]]
+    assert rows.starts_word.astype(int).tolist() == [[1, 0, 1, 0, 1], [1, 0, 1, 0, 0]]
+    assert rows.ids.tolist() == [0, 1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stream")
+
+
+@pytest.mark.parametrize("length", [1, 5, 64, 100_000])
+@pytest.mark.parametrize("end", [END, None])
+def test_every_token_but_the_first_is_wanted_once(
+    tmp_path: Path, length: int, end: int | None
+) -> None:
+    tokenizer = Ended()
+    tokenizer.end = end  # type: ignore[assignment]
+    store = store_of(tmp_path, corpus(2, 30), tokenizer)
+    source = Stream(store, length)
+    rows = source.rows(np.arange(len(source)), 0)
+    assert rows.tokens.shape == (len(source), length + 1)
+    wanted = rows.tokens[:, 1:][rows.documents[:, 1:] != 0]
+    read = rows.tokens[:, :-1][rows.documents[:, 1:] != 0]
+    joined = tape(store, end)
+    assert wanted.tolist() == joined[1:]
+    assert read.tolist() == joined[:-1]
+    padding = rows.documents == 0
+    assert (rows.tokens[padding] == 0).all() and rows.special[padding].all()
+    assert padding[:-1].sum() == 0
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 12))
+def test_documents_and_positions_agree(folder: Path, sizes: list[int], length: int) -> None:
+    name = "-".join(map(str, sizes))
+    store = store_of(folder / name, ["a" * size for size in sizes], Ended())
+    source = Stream(store, length)
+    rows = source.rows(np.arange(len(source)), 0)
+    owners = np.repeat(np.arange(len(sizes)), np.array(sizes) + 1)
+    for number in range(len(source)):
+        begin = number * length
+        mine = owners[begin : begin + length + 1]
+        shown = rows.documents[number][: len(mine)]
+        assert shown.tolist() == (mine - mine[0] + 1).tolist()
+        assert not rows.documents[number][len(mine) :].any()
+        for document in set(shown.tolist()):
+            inside = rows.positions[number][: len(mine)][shown == document]
+            assert inside.tolist() == list(range(len(inside)))
+
+
+def test_without_an_end_the_separator_ends(tmp_path: Path) -> None:
+    store = store_of(tmp_path, ["ab", "c"])
+    assert Stream(store, 4).rows(np.array([0]), 0).tokens.tolist() == [[5, 32, 3, 7, 3]]
+
+
+def test_rows_are_a_function_of_their_numbers(tmp_path: Path) -> None:
+    store = store_of(tmp_path, corpus(4, 40))
+    for source in (Stream(store, 16), Windows(store, 16)):
+        whole = source.rows(np.arange(len(source)), 0)
+        some = np.array([5, 0, 5, len(source) - 1])
+        rows = source.rows(some, 7)
+        for name in ("tokens", "positions", "documents", "special", "starts_word", "ids"):
+            np.testing.assert_array_equal(getattr(rows, name), getattr(whole, name)[some])
+
+
+def test_windows_read_from_every_offset(tmp_path: Path) -> None:
+    store = store_of(tmp_path, ["ab c", "de"])
+    source = Windows(store, 3)
+    rows = source.rows(np.arange(len(source)), 0)
+    assert rows.tokens.tolist() == [[5, 32, 7], [32, 7, 8], [7, 8, 35]]
+    assert rows.positions.tolist() == [[0, 1, 2]] * 3
+    assert (rows.documents == 1).all() and not rows.special.any()
+    assert rows.starts_word.astype(int).tolist() == [[1, 0, 1], [0, 1, 1], [1, 1, 0]]
+    assert len(Windows(store, 5)) == 1 and len(Windows(store, 6)) == 0
+
+
+def test_short_texts_and_wrong_numbers(tmp_path: Path) -> None:
+    assert len(Stream(store_of(tmp_path / "0", []), 4)) == 0
+    store = store_of(tmp_path / "1", ["a"])
+    assert len(Stream(store, 4)) == 1
+    for source in (Stream(store, 4), Windows(store, 1)):
+        with pytest.raises(UsageError, match="no such row"):
+            source.rows(np.array([len(source)]), 0)
+    assert (
+        len({s.fingerprint for s in (Stream(store, 4), Stream(store, 5), Windows(store, 4))}) == 3
+    )

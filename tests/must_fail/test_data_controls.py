@@ -1,0 +1,145 @@
+"""Negative controls: loaders and builders with one promise broken must fail the real tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.data import test_loader, test_pack, test_store, test_tokenize
+from tests.data.test_loader import Numbers
+from tests.data.toy import corpus, store_of
+
+from maskwright.data import pack, tokenize
+from maskwright.data.loader import Loader
+from maskwright.data.store import TokenStore
+from maskwright.errors import DataError
+
+
+class Remembering(Loader):
+    """Draws from a generator as it goes: a resumed run sees another order."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.generator = np.random.default_rng(self.seed)
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        share = self.batch_rows // world
+        numbers = self.generator.integers(0, len(self.source), share)
+        return numbers, np.full(share, step * self.batch_rows // len(self.source))
+
+
+class Dropping(Loader):
+    """Forgets the rows that do not fill a batch, as many loaders do."""
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        per_epoch = max(1, len(self.source) // self.batch_rows)
+        epoch, place = divmod(step, per_epoch)
+        begin = place * self.batch_rows
+        numbers = np.arange(begin, begin + self.batch_rows) % len(self.source)
+        return numbers, np.full(self.batch_rows, epoch)
+
+
+class Strided(Loader):
+    """Every rank draws for itself: two processes see the same rows."""
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        share = self.batch_rows // world
+        numbers, epochs = super().batch(step)
+        return numbers[:share], epochs[:share]
+
+
+def test_a_loader_with_a_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_loader, "Loader", Remembering)
+    with pytest.raises(AssertionError):
+        test_loader.test_a_step_needs_no_history()
+
+
+@pytest.mark.parametrize("kind", [Dropping, Remembering])
+def test_lost_and_doubled_rows_are_seen(monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
+    monkeypatch.setattr(test_loader, "Loader", kind)
+    with pytest.raises(AssertionError):
+        test_loader.test_F49_nothing_is_lost_or_doubled.hypothesis.inner_test(5, 3)  # type: ignore[attr-defined]
+
+
+def test_processes_that_repeat_each_other_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_loader, "Loader", Strided)
+    with pytest.raises(AssertionError):
+        test_loader.test_F34_processes_share_the_same_batch(2)
+
+
+def test_one_order_for_all_epochs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("maskwright.data.loader.key", lambda *_: np.uint64(1))
+    with pytest.raises(AssertionError):
+        test_loader.test_epochs_and_seeds_have_orders_of_their_own()
+    assert len(Numbers(3)) == 3
+
+
+def test_first_fit_is_not_best_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_fit(sizes: np.ndarray, capacity: int) -> np.ndarray:
+        gaps: list[int] = []
+        bins = []
+        for size in sizes.tolist():
+            fitting = [n for n, gap in enumerate(gaps) if gap >= size]
+            if not fitting:
+                gaps.append(capacity)
+            bins.append(fitting[0] if fitting else len(gaps) - 1)
+            gaps[bins[-1]] -= size
+        return np.array(bins, dtype=np.int64)
+
+    monkeypatch.setattr(test_pack, "best_fit", first_fit)
+    with pytest.raises(AssertionError):
+        test_pack.test_it_is_best_fit_decreasing.hypothesis.inner_test((9, [2, 6, 5, 3, 1, 7]))  # type: ignore[attr-defined]
+
+
+def test_a_plan_that_loses_a_piece_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = pack._cut
+    monkeypatch.setattr(pack, "_cut", lambda *a: tuple(column[1:] for column in cut(*a)))
+    store = store_of(tmp_path, corpus(7, 60))
+    with pytest.raises(AssertionError):
+        test_pack.test_long_documents_are_cut_at_rows(store)
+
+
+def test_a_store_that_is_opened_unseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of(tmp_path, corpus(1, 50))
+
+    def trusting(path: Path, **_: Any) -> TokenStore:
+        return store
+
+    monkeypatch.setattr(TokenStore, "open", staticmethod(trusting))
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_store.test_F81_flipped_bits_are_found_by_verification(store)
+
+
+def test_a_cast_that_wraps_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrapping(ids: np.ndarray, size: int) -> np.ndarray:
+        return ids.astype(np.uint16)
+
+    monkeypatch.setattr(tokenize, "checked_cast", wrapping)
+    with pytest.raises(AssertionError, match="Regex pattern did not match"):
+        test_tokenize.test_F84_an_id_outside_the_vocabulary_is_refused(tmp_path)
+
+
+def test_a_builder_that_finishes_after_an_exception_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index that is written although the source broke off, as one well-known writer does."""
+    whole = tokenize.shards
+
+    def forgiving(documents: Any) -> Any:
+        try:
+            yield from whole(documents)
+        except DataError:
+            return
+
+    monkeypatch.setattr(tokenize, "shards", forgiving)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_tokenize.test_F83_an_exception_in_the_source_leaves_no_store_and_keeps_shards(tmp_path)
+
+
+def test_shards_taken_on_trust_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenize._Builder, "_is_made", lambda self, path, about: path.is_dir())
+    monkeypatch.setattr("maskwright.data.shards.SHARD_BYTES", 3000)
+    with pytest.raises(AssertionError):
+        test_tokenize.test_F82_shards_of_an_earlier_attempt_are_checked(tmp_path)
