@@ -189,6 +189,12 @@ def test_a_causal_model_is_asked_to_go_on_and_bits_are_shown(tmp_path: Path) -> 
     assert "1.23 bits per byte" in text
 
 
+def test_a_long_prompt_is_not_repeated_in_the_command(tmp_path: Path) -> None:
+    metrics = [train(1, 5.0), sample(1, "word " * 20 + "<mask>", "the 4%  a 3%")]
+    folder = write_run(tmp_path / "run", metrics=metrics)
+    assert f"maskwright fill-mask {folder} 'It is a <mask>.'" in plain(written(folder))
+
+
 def test_many_samples_are_thinned_but_keep_the_first_and_the_last(tmp_path: Path) -> None:
     metrics = [sample(step, "a", f"a {step}") for step in range(10, 1010, 10)]
     metrics += [sample(5, f"prompt {i}", "x") for i in range(20)]

@@ -24,7 +24,8 @@ def play(panel: Panel, steps: int = 40) -> None:
         panel.step(train(step, 7.6 - step * 0.08))
     panel.evaluation(evaluation(steps, 4.08))
     panel.sample(sample(steps, "a [MASK]", HOSTILE))
-    panel.note("saved \x1b[1mstep")
+    panel.checkpoint(f"step-{steps:08d}")
+    panel.note("one \x1b[1mnote")
     panel.close()
 
 
@@ -39,8 +40,10 @@ def test_a_pipe_gets_plain_lines() -> None:
     )
     assert lines[1].startswith("step 1/40 · loss 7.52 (at the uniform line")
     assert any("held-out loss 4.080 · 29.4 % right · below the unigram line" in x for x in lines)
-    assert r"\x1b[2J" in text
+    assert r"step 40 · sample: a [MASK] → a \x1b[2J" in text
+    assert lines[-3:-1] == ["saved step-00000040", r"one \x1b[1mnote"]
     assert lines[-1].startswith("step 40/40")
+    assert "left" not in lines[-1]
 
 
 def test_lines_come_no_more_often_than_asked() -> None:

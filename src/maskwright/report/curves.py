@@ -1,7 +1,7 @@
 """Line plots as SVG: a chart is a value, and `draw` makes its picture.
 
-A long run has more steps than a picture has columns. Its points are gathered into columns; the line
-goes through their medians, and a faint band shows from the lowest to the highest, so a spike stays
+A long run has more steps than a picture has columns. Its points are gathered into columns; the
+line goes through their medians, and a faint band shows from the lowest to the highest, so a spike stays
 visible without bending the line. Numbers that are not finite break the line. An outlier does not
 set the scale: the frame shows where almost all points lie, and what sticks out is cut at its edge.
 """
@@ -17,6 +17,7 @@ from maskwright.report.svg import escape, path, place, text, ticks
 from maskwright.report.wording import count
 
 COLUMNS = 160
+MARGIN = 84  # for the names of reference lines
 Point = tuple[float, float]
 
 
@@ -122,7 +123,7 @@ def _frame(chart: Chart) -> Frame:
     return Frame(
         left=52,
         top=46,
-        right=chart.width - 14,
+        right=chart.width - (MARGIN if references else 14),
         bottom=chart.height - 36,
         x=(0.0, xs[-1] if xs[-1] > 0 else 1.0),
         y=(low, high + room),
@@ -157,19 +158,17 @@ def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
 
 
 def _references(chart: Chart, frame: Frame) -> str:
-    """Dashed lines, each named at its right end; a name that would touch the next goes below."""
-    known = sorted((y, name) for name, y in chart.references if math.isfinite(y))
-    parts, above = [], -math.inf
-    for value, name in reversed(known):
-        _, y = frame.at(frame.x[0], value)
+    """Dashed lines, each named in the margin to the right, where no series can cross its name."""
+    known = sorted(((y, name) for name, y in chart.references if math.isfinite(y)), reverse=True)
+    parts, lowest = [], -math.inf
+    for value, name in known:
+        _, y = frame.at(0, value)
         parts.append(
             f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
             f' y2="{place(y)}" class="reference"/>'
         )
-        below = y - above < 16
-        words = f"{name} {chart.say(value)}"
-        parts.append(text(frame.right, y + (13 if below else -5), words, size=11, anchor="end"))
-        above = y
+        lowest = max(y + 4, lowest + 13)
+        parts.append(text(frame.right + 6, lowest, f"{name} {chart.say(value)}", size=11))
     return "".join(parts)
 
 
@@ -177,7 +176,7 @@ def _series(line: Line, frame: Frame, chart: Chart) -> str:
     if line.band and len(line.finite) > 1:
         gathered = columns(line.finite)
         middle = path([frame.at(x, y) for x, y in _smooth(gathered)], f"{line.css} line")
-        if len(line.finite) <= COLUMNS:
+        if len(line.finite) <= 4 * COLUMNS:
             return path([frame.at(x, y) for x, y in line.points], f"{line.css} raw") + middle
         edge = [frame.at(x, high) for x, _, _, high in gathered]
         edge += [frame.at(x, low) for x, _, low, _ in reversed(gathered)]

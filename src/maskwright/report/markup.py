@@ -13,6 +13,7 @@ from maskwright.report.wording import count
 LONG = 12  # more entries than this are folded
 DEEP = 6  # deeper nesting is shown as text
 COMPARED = 3000  # longer texts are shown without marks
+ALIKE = 0.3  # a text less like its prompt than this (0 to 1) stands for itself
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -83,9 +84,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def marked(prompt: str, written: str) -> str:
     """`written`, with what the model added to or changed in `prompt` marked.
 
-    A continuation repeats the prompt and goes on; a filled mask repeats it but for the masks.
+    A continuation repeats the prompt and goes on; a filled mask repeats it but for the masks. A
+    text that does not repeat its prompt is all the model's, and nothing in it needs a mark.
     """
-    if written.startswith(prompt):
+    if prompt and written.startswith(prompt):
         return _mark(written, [(len(prompt), len(written))])
     if len(prompt) + len(written) > COMPARED:
         return lines(written)
@@ -93,6 +95,8 @@ def marked(prompt: str, written: str) -> str:
     matcher = difflib.SequenceMatcher(
         None, [p.lower() for p in before], [p.lower() for p in after], autojunk=False
     )
+    if matcher.ratio() < ALIKE:
+        return lines(written)
     ends = [0]
     for piece in after:
         ends.append(ends[-1] + len(piece))

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import math
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ from maskwright.storage import refusal
 
 NAME = "report.html"
 PROMPTS, STAGES = 6, 5
+MASK = re.compile(r"\[MASK\]|<mask>", re.IGNORECASE)
 MEASURES = ("loss", "top1", "top5", "bits_per_byte")
 
 
@@ -119,7 +121,7 @@ def _summary(folder: RunFolder) -> Iterator[str]:
     loss = _held_out_loss(folder)
     words = standing(loss, folder.references, _share(folder))
     if words:
-        yield f"On text it never saw it stands <strong>{escape(words)}</strong>."
+        yield f"On text it never saw: <strong>{escape(words)}</strong>."
 
 
 def _warnings(folder: RunFolder) -> str:
@@ -265,10 +267,7 @@ def _next_steps(folder: RunFolder) -> str:
     causal = folder.run.get("objective") == "causal"
     steps = []
     if folder.checkpoints:
-        prompts = [str(s.get("prompt") or "") for s in folder.samples]
-        prompt = shlex.quote(
-            next((p for p in prompts if p), "Return the" if causal else "a [MASK]")
-        )
+        prompt = shlex.quote(_prompt(folder, causal))
         verb = "generate" if causal else "fill-mask"
         steps += [
             ("Ask it", f"maskwright {verb} {where} {prompt}"),
@@ -283,3 +282,11 @@ def _next_steps(folder: RunFolder) -> str:
         code = f"from transformers import {kind}\nmodel = {kind}.from_pretrained({place!r})"
         steps.append(("In Python, with transformers", code))
     return "".join(f"<h3>{escape(what)}</h3>{markup.block(how)}" for what, how in steps)
+
+
+def _prompt(folder: RunFolder, causal: bool) -> str:
+    """A short prompt of the run's own, or one that fits any text, with the run's mask in it."""
+    prompts = [str(s.get("prompt") or "") for s in folder.samples]
+    short = next((p for p in prompts if 0 < len(p) <= 60), "")
+    mask = MASK.search(" ".join(prompts))
+    return short or ("It is" if causal else f"It is a {mask.group() if mask else '[MASK]'}.")

@@ -112,7 +112,7 @@ class Panel:
         if self._terminal:
             self._show()
         else:
-            self._line(f"step {_whole(record, 'step')} · sample: {shorten(_text(record, 'text'))}")
+            self._line(f"step {_whole(record, 'step')} · sample: {_written(record)}")
 
     def checkpoint(self, name: str) -> None:
         """A checkpoint of that name is safe on disk."""
@@ -137,13 +137,6 @@ class Panel:
         elif self._last and not self._terminal:
             self._line(self._progress_line())
         self._last = {}
-
-    def __enter__(self) -> Panel:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     # ---------------------------------------------------------------------- what is shown
     def _show(self) -> None:
@@ -211,7 +204,7 @@ class Panel:
         if self._pace.tokens_per_second > 0:
             parts.append(f"{count(self._pace.tokens_per_second)} tokens/s")
         remaining = self._pace.remaining(self._share())
-        if remaining == remaining:
+        if remaining > 0:
             parts.append(f"{duration(remaining)} left")
         return " · ".join(parts)
 
@@ -234,7 +227,7 @@ class Panel:
         return frame(
             self._headline(),
             self._where() if self._last else "starting",
-            f"{duration(remaining)} left" if remaining == remaining else "",
+            f"{duration(remaining)} left" if remaining > 0 else "",
             self._rows(share),
             share=share if budget(self.run)[0] else None,
             width=width,
@@ -253,7 +246,7 @@ class Panel:
         if self._checkpoint:
             yield "saved", self._checkpoint, ""
         for sample in self._samples:
-            yield "sample", shorten(_text(sample, "text")), "italic"
+            yield "sample", _written(sample), "italic"
         for text in self._notes:
             yield "note", text, ""
 
@@ -293,5 +286,8 @@ def _whole(record: Record, name: str) -> str:
     return f"{value:.0f}" if value == value else "–"
 
 
-def _text(record: Record, name: str) -> str:
-    return str(record.get(name) or "")
+def _written(record: Record) -> str:
+    """A sample on one line: the text, behind its prompt where it does not repeat it."""
+    prompt, text = str(record.get("prompt") or ""), str(record.get("text") or "")
+    behind = prompt and not text.startswith(prompt)
+    return f"{shorten(prompt)} → {shorten(text)}" if behind else shorten(text)

@@ -47,7 +47,7 @@ def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> 
         return f"below the unigram line by {unigram - loss:.1f} nats"
     if math.isfinite(unigram) and loss <= unigram + PLATEAU:
         if share > 0.5:
-            return "still on the unigram plateau; more steps or a higher learning rate break it"
+            return "still on the unigram plateau: too few steps, or too low a learning rate"
         return "on the unigram plateau, normal until it breaks"
     if math.isfinite(uniform) and loss > uniform - PLATEAU:
         return (
