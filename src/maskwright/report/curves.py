@@ -1,7 +1,7 @@
 """Line plots as SVG: a chart is a value, and `draw` makes its picture.
 
 A long run has more steps than a picture has columns. Its points are gathered into columns; the
-line goes through their medians, and a faint band shows from the lowest to the highest, so a spike stays
+line goes through their medians, and a faint band from the lowest to the highest keeps a spike
 visible without bending the line. Numbers that are not finite break the line. An outlier does not
 set the scale: the frame shows where almost all points lie, and what sticks out is cut at its edge.
 """
