@@ -132,6 +132,16 @@ def test_F89_a_header_that_cannot_be_right(tmp_path: Path, header: Any) -> None:
     assert "m.safetensors" in str(refused.value)
 
 
+def test_F89_a_hole_and_an_overlap_of_equal_size(tmp_path: Path) -> None:
+    """The bytes add up to the file's length, but two tensors share some and some belong to none."""
+    header = {**GOOD, "v": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+    with pytest.raises(CheckpointError, match="order of tensors"):
+        files.open_file(with_header(tmp_path / "shared", header, b"\0" * 16))
+    header = {"w": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}
+    with pytest.raises(CheckpointError, match="order of tensors"):
+        files.open_file(with_header(tmp_path / "moved", header))
+
+
 @pytest.mark.parametrize("length", [0, 1, 9, 1 << 30, (1 << 64) - 1])
 def test_F89_a_header_length_that_cannot_be_right(tmp_path: Path, length: int) -> None:
     path = tmp_path / "m.safetensors"
