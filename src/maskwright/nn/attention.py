@@ -2,15 +2,15 @@
 
 `attend` chooses between two kernels that agree to rounding: an explicit one (matrix product, bias,
 softmax, dropout, matrix product), and PyTorch's scaled-dot-product attention. The table `KERNELS`
-holds the choice, made by measurement; the explicit kernel is also taken wherever weights are asked
-for. What a layer may see arrives as a `Sight`, made once per distinct pattern and forward and
-shared by its layers.
+holds the choice, made by measurement; the explicit kernel is also taken where weights are asked
+for, or a learned bias wants a gradient. What a layer may see arrives as a `Sight`, made once per
+distinct pattern and forward and shared by its layers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,12 +23,24 @@ from maskwright.nn.dropout import dropout as drop
 from maskwright.nn.mask import Drawing
 from maskwright.nn.positions import rotate
 
-# (device type, a gradient is wanted) -> kernel. See docs/log.md for the measurements.
-KERNELS: dict[tuple[str, bool], Literal["explicit", "sdpa"]] = {
-    ("cpu", True): "explicit",
-    ("cpu", False): "sdpa",
-    ("cuda", True): "sdpa",
-    ("cuda", False): "sdpa",
+Kernel = Literal["explicit", "sdpa"]
+
+
+class Case(NamedTuple):
+    """What the choice of a kernel looks at."""
+
+    gradient: bool  # a backward pass will follow
+    dropout: bool  # weights are dropped
+    narrow: bool  # the type is narrower than float32
+
+
+# Measured on CPUs, time of forward and backward; a case that is not listed takes "sdpa". The
+# library's kernel has a slow backward pass in bfloat16, and draws dropout one number per element
+# (docs/log.md).
+KERNELS: dict[tuple[str, Case], Kernel] = {
+    ("cpu", Case(gradient=True, dropout=False, narrow=True)): "explicit",
+    ("cpu", Case(gradient=True, dropout=True, narrow=True)): "explicit",
+    ("cpu", Case(gradient=True, dropout=True, narrow=False)): "explicit",
 }
 
 
@@ -78,15 +90,21 @@ def attend(
         scale: the factor on the scores, 1 or W^-0.5.
         dropout: the rate at which weights are dropped when `training`.
     """
-    wants_gradient = torch.is_grad_enabled() and query.requires_grad
-    kernel = KERNELS.get((query.device.type, wants_gradient), "sdpa")
     dropout = dropout if training else 0.0
-    if sight.weights is not None or kernel == "explicit":
+    if sight.weights is not None or _kernel(query, sight, dropout) == "explicit":
         out = _explicit(query, key, value, sight, scale, dropout)
     else:
         out = _sdpa(query, key, value, sight, scale, dropout)
     blind = sight.drawing.blind
     return out if blind is None else out.masked_fill(blind.transpose(1, 2), 0.0)
+
+
+def _kernel(query: Tensor, sight: Sight, dropout: float) -> Kernel:
+    gradient = torch.is_grad_enabled() and query.requires_grad
+    if gradient and sight.distance is not None and query.device.type == "cpu":
+        return "explicit"  # the library's fast kernels give a learned bias no gradient
+    case = Case(gradient, dropout > 0.0, query.dtype.itemsize < 4)
+    return KERNELS.get((query.device.type, case), "sdpa")
 
 
 def _explicit(

@@ -38,12 +38,17 @@ class _Drop(torch.autograd.Function):
         keep = keep_mask(x.shape, rate)
         ctx.save_for_backward(keep)
         ctx.scale = LEVELS / keep_levels(rate)
-        return (x * keep).mul_(ctx.scale)
+        return x * _factor(keep, ctx.scale, x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (keep,) = ctx.saved_tensors
-        return (gradients[0] * keep).mul_(ctx.scale), None
+        return gradients[0] * _factor(keep, ctx.scale, gradients[0].dtype), None
+
+
+def _factor(keep: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+    # Two products of floats are faster than one of a float and a boolean.
+    return (keep * scale).to(dtype)
 
 
 def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool) -> Float[Tensor, "*shape"]:

@@ -128,11 +128,7 @@ class AttentionMask:
 
     def for_flex(self, start: int = 0) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
         """A `mask_mod` for `torch.nn.attention.flex_attention.create_block_mask`."""
-
-        def mask_mod(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return self.rule(row, query + start, key)
-
-        return mask_mod
+        return lambda row, head, query, key: self.rule(row, query + start, key)
 
     def picture(self, queries: int, keys: int | None = None, *, row: int = 0) -> str:
         """One line per query, one character per key: `█` where it sees, `·` where it does not."""

@@ -1,0 +1,153 @@
+"""Points of the configuration space that tests walk over: tiny, and together they touch every axis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from maskwright.nn.config import (
+    Attention,
+    Block,
+    Embeddings,
+    FeedForward,
+    Head,
+    Learned,
+    Norm,
+    Relative,
+    Rotary,
+    Sinusoidal,
+    Stack,
+    Tokens,
+    TransformerConfig,
+    VocabularyHead,
+)
+from maskwright.nn.initialise import build
+from maskwright.nn.transformer import Transformer
+
+WIDTH, VOCABULARY, LENGTH = 16, 31, 24
+LAYER_NORM, RMS = Norm(eps=1e-5), Norm(kind="rms", eps=1e-6)
+
+
+def attention(pattern: str = "bidirectional", **fields: object) -> Attention:
+    return Attention(heads=2, head_width=8, pattern=pattern, **fields)  # type: ignore[arg-type]
+
+
+def block(mixer: Attention, placement: str = "post", **fields: object) -> Block:
+    defaults = {"feed_forward": FeedForward(width=32), "norm": LAYER_NORM}
+    return Block(attention=mixer, placement=placement, **(defaults | fields))  # type: ignore[arg-type]
+
+
+def stack(*blocks: Block, **fields: object) -> Stack:
+    defaults = {
+        "embeddings": Embeddings(positions=Learned(length=LENGTH)),
+        "weights_of": tuple(range(len(blocks))),
+    }
+    return Stack(blocks=blocks, **(defaults | fields))  # type: ignore[arg-type]
+
+
+def config(**fields: object) -> TransformerConfig:
+    defaults = {
+        "width": WIDTH,
+        "tokens": Tokens(vocabulary=VOCABULARY, width=WIDTH),
+        "vocabulary_head": VocabularyHead(),
+    }
+    return TransformerConfig(**(defaults | fields))  # type: ignore[arg-type]
+
+
+def _two_stacks(positions: Relative | None, placement: str, norm: Norm, final: bool) -> dict:
+    plain = {"bias": positions is None, "scaled": positions is None}
+    entry = Embeddings(
+        positions=Learned(length=LENGTH, offset=2) if positions is None else None,
+        norm=norm if positions is None else None,
+    )
+    encoder = block(attention(positions=positions, **plain), placement, norm=norm)
+    decoder = block(
+        attention("causal", positions=positions, **plain),
+        placement,
+        norm=norm,
+        cross_attention=attention(**plain),
+    )
+    return {
+        "encoder": stack(encoder, encoder, embeddings=entry, final_norm=final),
+        "decoder": stack(decoder, decoder, embeddings=entry, final_norm=final),
+    }
+
+
+GATED = FeedForward(width=24, gated=True, bias=False)
+TURNING = Rotary(theta=100.0)
+BARE = Norm(eps=1e-5, bias=False)
+LOCAL = attention(window=(2, 2), positions=Rotary(theta=10.0), bias=False)
+GLOBAL = attention(positions=TURNING, bias=False)
+POST = block(attention())
+CAUSAL = block(
+    attention("causal"), "pre", feed_forward=FeedForward(width=32, activation="gelu_new")
+)
+ALTERNATING = (
+    block(GLOBAL, "pre", norm=BARE, feed_forward=GATED, attention_norm=False),
+    block(LOCAL, "pre", norm=BARE, feed_forward=GATED),
+    block(LOCAL, "pre", norm=BARE, feed_forward=GATED),
+)
+
+POINTS: dict[str, TransformerConfig] = {
+    "post-norm encoder": config(
+        encoder=stack(
+            POST,
+            POST,
+            embeddings=Embeddings(positions=Learned(length=LENGTH), segments=2, norm=LAYER_NORM),
+        ),
+        vocabulary_head=VocabularyHead(transform="gelu", norm=LAYER_NORM, bias=True),
+        pooler=True,
+        heads=(
+            Head(name="pair", kind="sequence", labels=2),
+            Head(name="tag", kind="token", labels=5),
+        ),
+    ),
+    "pre-norm decoder": config(decoder=stack(CAUSAL, CAUSAL, final_norm=True)),
+    "sinusoidal decoder": config(
+        decoder=stack(CAUSAL, embeddings=Embeddings(positions=Sinusoidal(length=LENGTH))),
+        vocabulary_head=VocabularyHead(tied=False, bias=True),
+    ),
+    "shared narrow encoder": config(
+        encoder=stack(
+            POST,
+            POST,
+            POST,
+            weights_of=(0, 0, 0),
+            embeddings=Embeddings(positions=Learned(length=LENGTH), segments=2, norm=LAYER_NORM),
+        ),
+        tokens=Tokens(vocabulary=VOCABULARY, width=8),
+        vocabulary_head=VocabularyHead(transform="gelu_new", norm=LAYER_NORM, bias=True),
+    ),
+    "rotary alternating encoder": config(
+        encoder=stack(*ALTERNATING, embeddings=Embeddings(norm=BARE), final_norm=True),
+        vocabulary_head=VocabularyHead(transform="gelu", norm=BARE, bias=True),
+    ),
+    "rotary decoder": config(
+        decoder=stack(
+            *(replace(b, attention=replace(b.attention, pattern="causal")) for b in ALTERNATING),
+            embeddings=Embeddings(),
+        )
+    ),
+    "relative encoder-decoder": config(
+        **_two_stacks(Relative(buckets=8, max_distance=16), "pre", RMS, True),
+        vocabulary_head=VocabularyHead(scaled=True),
+    ),
+    "post-norm encoder-decoder": config(**_two_stacks(None, "post", LAYER_NORM, False)),
+}
+ENCODERS = [n for n, c in POINTS.items() if c.decoder is None]
+DECODERS = [n for n, c in POINTS.items() if c.encoder is None]
+PAIRS = [n for n, c in POINTS.items() if len(c.stacks) == 2]
+
+
+def model_of(name: str, seed: int = 0, deviation: float = 0.2, **options: object) -> Transformer:
+    """The point as a model whose weights are large enough for its parts to matter."""
+    generator = torch.Generator().manual_seed(seed)
+    return build(
+        POINTS[name], generator, distribution="normal", deviation=deviation, **options
+    ).eval()  # type: ignore[arg-type]
+
+
+def tokens(rows: int = 3, length: int = 12, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, VOCABULARY, (rows, length), generator=generator)

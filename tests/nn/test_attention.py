@@ -1,0 +1,146 @@
+"""The two kernels of `attend` are one function, with every mask, and blind queries get zeros."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from maskwright.nn import attention as room
+from maskwright.nn.attention import KERNELS, Case, Sight, attend
+from maskwright.nn.mask import AttentionMask
+from nn.points import model_of, tokens
+from nn.test_mask import MASKS
+
+ROWS, HEADS, WIDTH, LENGTH = 2, 3, 4, 8
+KERNEL_NAMES = ("explicit", "sdpa")
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    cases = [Case(g, d, n) for g in (0, 1) for d in (0, 1) for n in (0, 1)]
+    monkeypatch.setattr(room, "KERNELS", {("cpu", case): kernel for case in cases})
+
+
+def inputs(requires_grad: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shape = (ROWS, LENGTH, HEADS, WIDTH)
+    made = [torch.randn(shape, generator=generator) for _ in range(3)]
+    return tuple(x.transpose(1, 2).requires_grad_(requires_grad) for x in made)  # type: ignore[return-value]
+
+
+def by_definition(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scale: float) -> Tensor:
+    """Softmax over the visible keys, key by key; float64."""
+    dense = mask.dense(LENGTH).expand(ROWS, -1, -1)
+    out = torch.zeros(ROWS, LENGTH, HEADS, WIDTH, dtype=torch.float64)
+    q, k, v = (x.detach().double() for x in (q, k, v))
+    for row in range(ROWS):
+        for query in range(LENGTH):
+            seen = dense[row, query].nonzero()[:, 0]
+            for head in range(HEADS if len(seen) else 0):
+                scores = scale * k[row, head, seen] @ q[row, head, query]
+                weights = torch.softmax(scores, 0)
+                out[row, query, head] = weights @ v[row, head, seen]
+    return out
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_kernels_are_the_definition(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, name: str, scale: float
+) -> None:
+    choose(monkeypatch, kernel)
+    q, k, v = inputs()
+    out = attend(q, k, v, Sight(MASKS[name].draw(LENGTH)), scale=scale)
+    wanted = by_definition(q, k, v, MASKS[name], scale)
+    torch.testing.assert_close(out.double(), wanted, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_gradients_of_the_kernels_agree(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    gradients = []
+    for kernel in KERNEL_NAMES:
+        choose(monkeypatch, kernel)
+        q, k, v = inputs()
+        out = attend(q, k, v, Sight(MASKS[name].draw(LENGTH)), scale=0.5)
+        weight = torch.arange(out.numel(), dtype=torch.float32).sin().view(out.shape)
+        gradients.append(torch.autograd.grad((out * weight).sum(), (q, k, v)))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_F50_a_blind_query_gets_zeros_and_gives_no_gradient(  # noqa: N802
+    monkeypatch: pytest.MonkeyPatch, kernel: str
+) -> None:
+    choose(monkeypatch, kernel)
+    q, k, v = inputs()
+    out = attend(q, k, v, Sight(MASKS["packed"].draw(LENGTH)), scale=0.5)
+    assert torch.equal(out[0, 7], torch.zeros(HEADS, WIDTH))
+    assert out[1, 7].abs().min() > 0
+    gradient = torch.autograd.grad(out.sum(), (q, k, v))
+    assert all(bool(torch.isfinite(g).all()) for g in gradient)
+    assert not gradient[0][0, :, 7].any() and not gradient[2][0, :, 7].any()
+
+
+def test_the_choice_is_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+
+    def spy(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def run(*arguments: object) -> Tensor:
+            taken.append(name)
+            return kernel(*arguments)
+
+        return run
+
+    monkeypatch.setattr(room, "_explicit", spy("explicit", room._explicit))
+    monkeypatch.setattr(room, "_sdpa", spy("sdpa", room._sdpa))
+    q, k, v = inputs()
+    sight = Sight(MASKS["causal"].draw(LENGTH))
+    attend(q, k, v, sight, scale=1.0, dropout=0.5, training=True)
+    attend(q, k, v, sight, scale=1.0, dropout=0.5, training=False)
+    with torch.no_grad():
+        attend(q, k, v, sight, scale=1.0)
+    attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), sight, scale=1.0)
+    sight.weights = []
+    attend(q, k, v, sight, scale=1.0)
+    assert taken == ["explicit", "sdpa", "sdpa", "explicit", "explicit"]
+    assert set(KERNELS.values()) == {"explicit"}
+
+
+def test_weights_on_demand() -> None:
+    q, k, v = inputs()
+    sight = Sight(MASKS["packed causal"].draw(LENGTH), weights=[])
+    out = attend(q, k, v, sight, scale=0.5)
+    assert sight.weights is not None
+    (weights,) = sight.weights
+    assert weights.shape == (ROWS, HEADS, LENGTH, LENGTH)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(ROWS, HEADS, LENGTH))
+    dense = MASKS["packed causal"].dense(LENGTH)[:, None]
+    blind = ~dense.any(-1, keepdim=True)
+    assert not weights[(~dense & ~blind).expand_as(weights)].any()
+    again = (weights.masked_fill(blind, 0.0) @ v).transpose(1, 2)
+    torch.testing.assert_close(out, again)
+
+
+def test_dropout_of_weights_keeps_the_expectation() -> None:
+    q, k, v = inputs()
+    sight = Sight(MASKS["causal"].draw(LENGTH))
+    still = attend(q, k, v, sight, scale=0.5, dropout=0.5, training=False)
+    torch.manual_seed(0)
+    many = [attend(q, k, v, sight, scale=0.5, dropout=0.5, training=True) for _ in range(1500)]
+    assert not torch.equal(many[0], still)
+    mean, spread = torch.stack(many).mean(0), torch.stack(many).std(0) / math.sqrt(1500)
+    assert ((mean - still).abs() < 5 * spread + 1e-6).all()
+
+
+def test_a_learned_bias_gets_its_gradient() -> None:
+    model = model_of("relative encoder-decoder")
+    memory = model.encode(tokens())
+    model.logits(model.decode(tokens(seed=1), memory=memory)).square().sum().backward()
+    for stack in (model.encoder, model.decoder):
+        assert stack is not None and stack.relative is not None
+        assert stack.relative.weight.grad.abs().sum() > 0  # type: ignore[union-attr]

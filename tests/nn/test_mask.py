@@ -1,0 +1,168 @@
+"""One predicate, four renderings: they agree, compose, and refuse what they cannot say."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.attention.flex_attention import create_mask
+
+from maskwright.errors import DataError
+from maskwright.nn.mask import (
+    AttentionMask,
+    bidirectional,
+    causal,
+    pattern,
+    prefix,
+    reach,
+    real,
+    same_document,
+    visible_of,
+    window,
+)
+
+DOCUMENTS = torch.tensor([[1, 1, 1, 2, 2, 2, 2, 0], [1, 1, 2, 2, 3, 3, 3, 3]], dtype=torch.int32)
+KEEP = torch.tensor([[True] * 6 + [False] * 2, [True] * 8])
+LENGTHS = torch.tensor([2, 5])
+MASKS = {
+    "bidirectional": bidirectional,
+    "causal": causal,
+    "window": window(2, 1),
+    "causal window": causal & window(2, 0),
+    "packed": same_document(DOCUMENTS),
+    "packed causal": causal & same_document(DOCUMENTS),
+    "packed local": window(1, 1) & same_document(DOCUMENTS),
+    "real": real(KEEP),
+    "prefix": causal | prefix(LENGTHS),
+}
+
+
+def by_hand(name: str, row: int, query: int, key: int) -> bool:
+    """Who sees whom, written a second time without tensors."""
+    same = bool(DOCUMENTS[row, query] == DOCUMENTS[row, key]) and int(DOCUMENTS[row, key]) != 0
+    return {
+        "bidirectional": True,
+        "causal": key <= query,
+        "window": -1 <= query - key <= 2,
+        "causal window": 0 <= query - key <= 2,
+        "packed": same,
+        "packed causal": same and key <= query,
+        "packed local": same and abs(query - key) <= 1,
+        "real": bool(KEEP[row, key]),
+        "prefix": key <= query or key < int(LENGTHS[row]),
+    }[name]
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_dense_is_the_definition(name: str) -> None:
+    dense = MASKS[name].dense(8).expand(2, -1, -1)
+    wanted = [[[by_hand(name, r, q, k) for k in range(8)] for q in range(8)] for r in range(2)]
+    assert dense.tolist() == wanted
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("start", [0, 3])
+def test_four_renderings_agree(name: str, start: int) -> None:
+    mask, queries = MASKS[name], 8 - start
+    dense = mask.dense(queries, 8, start=start)
+    blind = ~dense.any(-1, keepdim=True)
+
+    bias = mask.bias(torch.float32, queries, 8, start=start)
+    seen = torch.ones_like(dense) if bias is None else bias[:, 0] == 0
+    assert torch.equal(seen, dense | blind)
+    assert bias is None or set(bias.unique().tolist()) <= {0.0, float("-inf")}
+
+    flex = create_mask(mask.for_flex(start), 2, 1, queries, 8, device="cpu")
+    assert torch.equal(flex[:, 0], dense.expand(2, -1, -1))
+
+    query, key, value = torch.randn(3, 2, 1, 8, 4).unbind(0)
+    query = query[:, :, start:]
+    sdpa = F.scaled_dot_product_attention(
+        query, key, value, **mask.for_sdpa(torch.float32, queries, 8, start=start)
+    )
+    plain = F.scaled_dot_product_attention(query, key, value, attn_mask=(dense | blind)[:, None])
+    torch.testing.assert_close(sdpa, plain)
+
+    if start == 0:
+        picture = mask.picture(8, row=1).splitlines()
+        drawn = [[character == "█" for character in line] for line in picture]
+        assert drawn == dense[-1].tolist()
+
+
+def test_the_comparison_notices_a_wrong_rendering() -> None:
+    """Negative control: a rendering of another mask does not pass for this one."""
+    flex = create_mask(causal.for_flex(), 2, 1, 8, 8, device="cpu")
+    assert not torch.equal(flex[:, 0], MASKS["packed causal"].dense(8))
+    assert causal.picture(8) != MASKS["packed causal"].picture(8)
+
+
+def test_causal_shortcut_only_where_it_is_the_same() -> None:
+    assert causal.for_sdpa(torch.float32, 8) == {"attn_mask": None, "is_causal": True}
+    assert (causal & causal & bidirectional).for_sdpa(torch.float32, 8)["is_causal"]
+    # The library aligns its causal mask with the first key, a cache with the last.
+    assert not causal.for_sdpa(torch.float32, 2, 8, start=6)["is_causal"]
+    assert not (causal & window(2, 0)).for_sdpa(torch.float32, 8)["is_causal"]
+    assert causal.for_sdpa(torch.float32, 1, 8, start=7) == {"attn_mask": None, "is_causal": False}
+
+
+def test_an_open_mask_costs_nothing() -> None:
+    full = same_document(torch.ones(2, 5, dtype=torch.int64))
+    assert full.bias(torch.float32, 5) is None
+    assert bidirectional.bias(torch.float32, 5) is None
+    assert (causal | bidirectional) is bidirectional
+    assert (bidirectional & causal) is causal
+    assert visible_of(None) is None
+
+
+def test_a_drawing_is_made_once() -> None:
+    calls = []
+
+    def rule(row: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return key <= query
+
+    drawing = AttentionMask(rule, "counted").draw(4)
+    assert drawing.bias(torch.float32) is drawing.bias(torch.float32)
+    assert drawing.for_sdpa(torch.float32)["attn_mask"] is drawing.bias(torch.float32)
+    assert drawing.blind is None and len(calls) == 1
+
+
+def test_blind_queries_are_named() -> None:
+    drawing = same_document(DOCUMENTS).draw(8)
+    assert drawing.blind is not None
+    assert drawing.blind[:, 0, :, 0].nonzero().tolist() == [[0, 7]]
+    assert torch.isfinite(drawing.bias(torch.float32)[0, 0, 7]).all()
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.sampled_from(["&", "|"]))
+def test_composition_is_that_of_sets(ids: list[int], sign: str) -> None:
+    documents = same_document(torch.tensor([ids]))
+    size = len(ids)
+    for other in (bidirectional, causal, window(1, 0)):
+        both = documents & other if sign == "&" else documents | other
+        left, right = documents.dense(size), other.dense(size)
+        assert torch.equal(both.dense(size), left & right if sign == "&" else left | right)
+
+
+def test_cross_attention_between_documents() -> None:
+    mask = same_document(torch.tensor([[1, 1, 2]]), torch.tensor([[1, 2, 2, 0]]))
+    assert mask.picture(3, 4).splitlines() == ["█···", "█···", "·██·"]
+
+
+def test_masks_of_different_batches_do_not_join() -> None:
+    with pytest.raises(DataError, match="3 rows"):
+        same_document(DOCUMENTS) & real(torch.ones(3, 8, dtype=torch.bool))
+
+
+def test_reach_goes_through_layers() -> None:
+    assert reach([window(1, 1)] * 2, 6)[0, 0].tolist() == [True, True, True, False, False, False]
+    assert torch.equal(reach([causal] * 4, 6), causal.dense(6))
+    packed = reach([bidirectional & same_document(DOCUMENTS)] * 3, 8)
+    assert torch.equal(packed, same_document(DOCUMENTS).dense(8) | torch.eye(8, dtype=torch.bool))
+
+
+def test_pattern_of_a_config() -> None:
+    assert pattern("causal").picture(3).splitlines() == ["█··", "██·", "███"]
+    assert pattern("bidirectional", (1, 0)).picture(3).splitlines() == ["█··", "██·", "·██"]
