@@ -1,4 +1,4 @@
-"""Points of the configuration space that tests walk over: tiny, and together they touch every axis."""
+"""Points of the configuration space that tests walk over: tiny, together they touch every axis."""
 
 from __future__ import annotations
 
@@ -61,11 +61,15 @@ def _two_stacks(positions: Relative | None, placement: str, norm: Norm, final: b
         positions=Learned(length=LENGTH, offset=2) if positions is None else None,
         norm=norm if positions is None else None,
     )
-    encoder = block(attention(positions=positions, **plain), placement, norm=norm)
+    inner = FeedForward(width=32, bias=positions is None)
+    encoder = block(
+        attention(positions=positions, **plain), placement, norm=norm, feed_forward=inner
+    )
     decoder = block(
         attention("causal", positions=positions, **plain),
         placement,
         norm=norm,
+        feed_forward=inner,
         cross_attention=attention(**plain),
     )
     return {

@@ -73,7 +73,7 @@ def test_gradients_of_the_kernels_agree(monkeypatch: pytest.MonkeyPatch, name: s
 
 
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
-def test_F50_a_blind_query_gets_zeros_and_gives_no_gradient(  # noqa: N802
+def test_F50_a_blind_query_gets_zeros_and_gives_no_gradient(
     monkeypatch: pytest.MonkeyPatch, kernel: str
 ) -> None:
     choose(monkeypatch, kernel)

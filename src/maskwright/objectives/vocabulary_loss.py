@@ -42,7 +42,7 @@ def vocabulary_loss(
         targets: ids, 0 to V-1.
 
     Returns:
-        The sum over targets (a scalar to be scaled and differentiated once), and the loss of each
+        The sum over targets (a scalar to be scaled and differentiated), and the loss of each
         target, detached. Both in float32, or float64 when the inputs are. N may be 0.
 
     Raises:
@@ -79,6 +79,7 @@ class _VocabularyLoss(torch.autograd.Function):
         with torch.autocast(hidden.device.type, enabled=False):
             losses, gradients = _chunks(hidden, weight, bias, targets, ctx.needs_input_grad)
         ctx.gradients = gradients
+        ctx.save_for_backward(hidden, weight, bias, targets)
         ctx.mark_non_differentiable(losses)
         return losses.sum(), losses
 
@@ -87,8 +88,9 @@ class _VocabularyLoss(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         # Given away, not kept: a gradient that nobody else holds becomes `.grad` without a copy.
         gradients, ctx.gradients = ctx.gradients, None
-        if gradients is None:
-            raise RuntimeError("vocabulary_loss can be differentiated only once")
+        if gradients is None:  # a second backward pass through a graph that was retained
+            hidden, weight, bias, targets = ctx.saved_tensors
+            _, gradients = _chunks(hidden, weight, bias, targets, ctx.needs_input_grad)
         return *(None if g is None else g.mul_(outer[0]) for g in gradients), None
 
 

@@ -1,0 +1,179 @@
+"""The fused loss is cross-entropy: values, gradients, every chunking, bounded memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from maskwright.errors import DataError
+from maskwright.objectives import vocabulary_loss as room
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
+
+Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor]
+
+
+def inputs(
+    count: int = 200, width: int = 12, size: int = 331, *, bias: bool = True, spread: float = 1.0
+) -> Inputs:
+    generator = torch.Generator().manual_seed(count + size)
+
+    def drawn(*shape: int) -> Tensor:
+        return (torch.randn(shape, generator=generator) * spread).requires_grad_()
+
+    targets = torch.randint(0, size, (count,), generator=generator)
+    return drawn(count, width), drawn(size, width), drawn(size) if bias else None, targets
+
+
+def reference(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    return F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum")
+
+
+def gradients(total: Tensor, given: Inputs) -> list[Tensor]:
+    return list(torch.autograd.grad(total, [x for x in given[:3] if x is not None]))
+
+
+def chunked(monkeypatch: pytest.MonkeyPatch, rows: int, size: int = 331) -> None:
+    monkeypatch.setattr(room, "BUFFER_BYTES", 4 * size * rows)
+
+
+@pytest.mark.parametrize("rows", [64, 77, 1000])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("spread", [0.05, 1.0, 10.0])
+def test_it_is_cross_entropy(
+    monkeypatch: pytest.MonkeyPatch, rows: int, bias: bool, spread: float
+) -> None:
+    chunked(monkeypatch, rows)
+    given = inputs(bias=bias, spread=spread)
+    exact = [None if x is None else x.detach().double().requires_grad_() for x in given[:3]]
+    wanted = reference(exact[0], exact[1], exact[2], given[3])
+    total, each = vocabulary_loss(*given)
+    assert total.dtype == each.dtype == torch.float32 and not each.requires_grad
+    assert total.item() == pytest.approx(wanted.item(), rel=1e-6)
+    assert total.item() == pytest.approx(reference(*given).item(), rel=1e-6)
+    single = F.cross_entropy(F.linear(*given[:3]), given[3], reduction="none")
+    torch.testing.assert_close(each, single, rtol=1e-5, atol=1e-5)
+    # As near to float64 as the same thing computed in the usual way is.
+    right = torch.autograd.grad(wanted * 0.25, [x for x in exact if x is not None])
+    usual = gradients(reference(*given) * 0.25, given)
+    for ours, theirs, true in zip(gradients(total * 0.25, given), usual, right, strict=True):
+        errors = [((x - true).abs().max() / true.abs().max()).item() for x in (ours, theirs)]
+        assert errors[0] < 2 * errors[1] + 1e-6
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradcheck(monkeypatch: pytest.MonkeyPatch, bias: bool) -> None:
+    monkeypatch.setattr(room, "BUFFER_BYTES", 1)
+    hidden, weight, offset, targets = inputs(70, 3, 7, bias=bias)
+    doubles = [
+        x.detach().double().requires_grad_() for x in (hidden, weight, offset) if x is not None
+    ]
+
+    def run(*arguments: Tensor) -> Tensor:
+        return vocabulary_loss(arguments[0], arguments[1], arguments[2] if bias else None, targets)[
+            0
+        ]
+
+    assert torch.autograd.gradcheck(run, doubles)
+
+
+def test_the_comparison_notices_a_wrong_target() -> None:
+    """Negative control."""
+    hidden, weight, bias, targets = inputs()
+    wrong = targets.clone()
+    wrong[17] = (wrong[17] + 1) % 331
+    ours = vocabulary_loss(hidden, weight, bias, wrong)[0].item()
+    assert ours != pytest.approx(reference(hidden, weight, bias, targets).item(), rel=1e-6)
+
+
+def test_only_the_gradients_that_are_wanted() -> None:
+    hidden, weight, bias, targets = inputs()
+    frozen = weight.detach()
+    total, _ = vocabulary_loss(hidden, frozen, bias.detach(), targets)  # type: ignore[union-attr]
+    total.backward()
+    (wanted,) = torch.autograd.grad(reference(hidden, frozen, bias, targets), hidden)
+    torch.testing.assert_close(hidden.grad, wanted, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        assert not vocabulary_loss(hidden, weight, bias, targets)[0].requires_grad
+
+
+def test_a_retained_graph_gives_the_same_gradients_again() -> None:
+    given = inputs()
+    total, _ = vocabulary_loss(*given)
+    wanted = [x for x in given[:3] if x is not None]
+    first = torch.autograd.grad(total, wanted, retain_graph=True)
+    kept = [x.clone() for x in first]
+    second = torch.autograd.grad(3 * total, wanted)
+    for one, before, two in zip(first, kept, second, strict=True):
+        assert torch.equal(one, before), "the first gradients were changed by the second pass"
+        torch.testing.assert_close(3 * one, two)
+
+
+def test_F43_no_targets() -> None:
+    hidden, weight, bias, targets = inputs(0)
+    total, each = vocabulary_loss(hidden, weight, bias, targets)
+    assert total.item() == 0.0 and each.shape == (0,)
+    for gradient in gradients(total, (hidden, weight, bias, targets)):
+        assert not gradient.any()
+
+
+@pytest.mark.parametrize("bad", [-100, 331])
+def test_a_target_outside_the_vocabulary(bad: int) -> None:
+    hidden, weight, bias, targets = inputs()
+    targets[5] = bad
+    with pytest.raises(DataError, match=str(bad)):
+        vocabulary_loss(hidden, weight, bias, targets)
+
+
+def test_the_loss_is_exact_where_weights_are_half() -> None:
+    """The scores are rounded, the loss made of them is not."""
+    hidden, weight, bias, targets = (
+        x if x is None or not x.is_floating_point() else x.detach().bfloat16().requires_grad_()
+        for x in inputs(bias=True, spread=0.5)
+    )
+    total, each = vocabulary_loss(hidden, weight, bias, targets)
+    scores = torch.addmm(bias[:, None], weight, hidden.T).float()
+    wanted = F.cross_entropy(scores.T, targets, reduction="none")
+    torch.testing.assert_close(each, wanted, rtol=1e-6, atol=1e-6)
+    single = [x.detach().float().requires_grad_() for x in (hidden, weight, bias)]
+    right = gradients(reference(*single, targets), (*single, targets))
+    for ours, wide in zip(gradients(total, (hidden, weight, bias, targets)), right, strict=True):
+        assert ours.dtype == torch.bfloat16
+        assert (ours.float() - wide).abs().max() < 0.02 * wide.abs().max()
+
+
+def test_under_autocast() -> None:
+    given = inputs(spread=0.5)
+    with torch.autocast("cpu", torch.bfloat16):
+        total, each = vocabulary_loss(*given)
+    assert each.dtype == torch.float32
+    assert total.item() == pytest.approx(reference(*given).item(), rel=5e-3)
+    assert all(g.dtype == torch.float32 for g in gradients(total, given))
+
+
+class Largest(TorchDispatchMode):
+    """The largest tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numel = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
+        out = function(*arguments, **(options or {}))
+        for tensor in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(tensor, Tensor):
+                self.numel = max(self.numel, tensor.numel())
+        return out
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunked(monkeypatch, 100, size=997)
+    given = inputs(1000, 4, 997)
+    with Largest() as ours:
+        vocabulary_loss(*given)[0].backward()
+    with Largest() as theirs:
+        reference(*given).backward()
+    assert ours.numel == 100 * 997
+    assert theirs.numel == 1000 * 997, "the measure must see all the scores where they exist"
