@@ -51,13 +51,12 @@ class Twin(nn.Module):
         self.layers = nn.ModuleList(Layer(causal) for _ in range(LAYERS))
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, vocabulary, bias=not causal)
-        self.drop = nn.Dropout(DROPOUT)
         angles = torch.arange(BLOCK)[:, None] / 10_000 ** (torch.arange(0, WIDTH, 2) / WIDTH)
         table = torch.stack([angles.sin(), angles.cos()], dim=-1).reshape(BLOCK, WIDTH)
         self.register_buffer("positions", table)
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.drop(self.tokens(ids) + self.positions[: ids.shape[1]])
+        x = self.tokens(ids) + self.positions[: ids.shape[1]]
         for layer in self.layers:
             x = layer(x)
         return self.head(self.norm(x))

@@ -20,6 +20,15 @@ from maskwright.errors import MaskwrightError, UsageError, near
 ROOMS = ("families", "objectives", "recipes")
 
 
+class Help(argparse.HelpFormatter):
+    """argparse measures verbs without their own indentation, and then breaks the longer ones."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            self._action_max_length += 2
+
+
 class Parser(argparse.ArgumentParser):
     """argparse that refuses in the house's form, with near names."""
 
@@ -32,6 +41,7 @@ def parser() -> Parser:
     top = Parser(
         prog="maskwright",
         description="Text of your own to a language Transformer of your own.",
+        formatter_class=Help,
         epilog="First time here? Run: maskwright quickstart",
     )
     top.add_argument("--version", action="version", version=f"maskwright {__version__}")

@@ -26,7 +26,7 @@ NONE = type(None)
 
 # ------------------------------------------------------------------------------ to plain and back
 def to_plain(value: Any) -> Any:
-    """Config -> dicts, lists and scalars. A config says its own `type` only where a union needs it."""
+    """Config -> dicts, lists and scalars. A config says its `type` only where a union needs it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         hints = _hints(type(value))
         plain = {}
@@ -54,11 +54,9 @@ def from_plain(kind: type[T], plain: Any, path: str = "") -> T:
     fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in plain:
         if name not in fields:
-            raise ConfigError(
-                "unknown setting", where=_join(path, name), wanted=near(name, fields)
-            )
+            raise ConfigError("unknown setting", where=_join(path, name), wanted=near(name, fields))
     values = {}
-    hints = _hints(kind)
+    hints = _hints(typing.cast(type, kind))
     for name, field in fields.items():
         if name in plain:
             values[name] = _read(hints[name], plain[name], _join(path, name))
@@ -77,8 +75,12 @@ def _read(hint: Any, plain: Any, path: str) -> Any:
     if origin is typing.Literal:
         if plain not in typing.get_args(hint):
             choices = [str(a) for a in typing.get_args(hint)]
-            raise ConfigError("not one of the choices", where=path, found=repr(plain),
-                              wanted=near(str(plain), choices))
+            raise ConfigError(
+                "not one of the choices",
+                where=path,
+                found=repr(plain),
+                wanted=near(str(plain), choices),
+            )
         return plain
     if origin in (typing.Union, types.UnionType):
         return _read_union(hint, plain, path)
@@ -89,9 +91,11 @@ def _read(hint: Any, plain: Any, path: str) -> Any:
         if len(arms) == 2 and arms[1] is Ellipsis:
             return tuple(_read(arms[0], p, f"{path}.{i}") for i, p in enumerate(plain))
         if len(arms) != len(plain):
-            raise ConfigError("a list of the wrong length", where=path, found=len(plain),
-                              wanted=len(arms))
-        return tuple(_read(a, p, f"{path}.{i}") for i, (a, p) in enumerate(zip(arms, plain, strict=True)))
+            raise ConfigError(
+                "a list of the wrong length", where=path, found=len(plain), wanted=len(arms)
+            )
+        pairs = enumerate(zip(arms, plain, strict=True))
+        return tuple(_read(a, p, f"{path}.{i}") for i, (a, p) in pairs)
     if origin is dict:
         if not isinstance(plain, dict):
             raise ConfigError("not a table", where=path, found=repr(plain))
@@ -106,15 +110,19 @@ def _read_union(hint: Any, plain: Any, path: str) -> Any:
     arms = typing.get_args(hint)
     if plain is None and NONE in arms:
         return None
-    configs = {a.__name__: a for a in arms if dataclasses.is_dataclass(a)}
+    configs: dict[str, type] = {a.__name__: a for a in _alternatives(hint)}
     if isinstance(plain, dict) and configs:
         if len(configs) == 1:
             name = next(iter(configs))
         else:
             name = plain.get("type", "")
             if name not in configs:
-                raise ConfigError("which kind is meant", where=_join(path, "type"),
-                                  found=repr(name), wanted=near(str(name), configs))
+                raise ConfigError(
+                    "which kind is meant",
+                    where=_join(path, "type"),
+                    found=repr(name),
+                    wanted=near(str(name), configs),
+                )
         body = {k: v for k, v in plain.items() if k != "type"}
         return from_plain(configs[name], body, path)
     errors = []
@@ -136,9 +144,17 @@ def _read_scalar(hint: Any, plain: Any, path: str) -> Any:
     if hint is float and isinstance(plain, int) and not isinstance(plain, bool):
         return float(plain)
     if type(plain) is not hint:
-        raise ConfigError("wrong type of value", where=path, found=repr(plain),
-                          wanted={int: "a whole number", float: "a number", str: "a text",
-                                  bool: "true or false"}.get(hint, hint))
+        raise ConfigError(
+            "wrong type of value",
+            where=path,
+            found=repr(plain),
+            wanted={
+                int: "a whole number",
+                float: "a number",
+                str: "a text",
+                bool: "true or false",
+            }.get(hint, hint),
+        )
     if hint is float and not math.isfinite(plain):
         raise ConfigError("not a finite number", where=path, found=plain)
     return plain
@@ -162,8 +178,9 @@ def replace_at(config: T, path: str, value: Any) -> T:
                 table = table[int(name)]
             continue
         if name not in known:
-            raise ConfigError("no such setting", where=".".join(names[: depth + 1]),
-                              wanted=near(name, known))
+            raise ConfigError(
+                "no such setting", where=".".join(names[: depth + 1]), wanted=near(name, known)
+            )
         if depth == len(names) - 1:
             table[name] = value
         else:
@@ -251,7 +268,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _alternatives(hint: Any) -> list[Any]:
-    """The config types of a union (`A | B | None` -> [A, B]); for `tuple[A | B, ...]` its items'."""
+    """The config types of a union (`A | B | None` -> [A, B])."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return [a for a in typing.get_args(hint) if dataclasses.is_dataclass(a)]
     return []

@@ -138,7 +138,7 @@ def shorten(text: str, limit: int = 200) -> str:
 
 
 def near(name: str, known: Iterable[str], limit: int = 3) -> str:
-    """A remedy that names the known spellings nearest to `name`, or all of them when none is near."""
+    """A remedy that names the spellings nearest to `name`, or all of them when none is near."""
     names = sorted(set(known))
     close = difflib.get_close_matches(name, names, n=limit, cutoff=0.5)
     if close:

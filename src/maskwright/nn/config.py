@@ -126,7 +126,7 @@ class FeedForward:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One layer. `attention_norm=False` leaves out the norm before attention (ModernBERT, layer 0)."""
+    """One layer. `attention_norm=False` leaves out the norm before attention."""
 
     attention: Attention
     feed_forward: FeedForward

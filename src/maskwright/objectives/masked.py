@@ -96,7 +96,7 @@ class Masked(Objective):
     def choose(self, rows: Rows, epochs: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Chosen positions (B, T) bool, and the unit (B, T) that shares one 80/10/10 decision."""
         o = self.options
-        keys = key("mask", seed, np.zeros_like(epochs) if o.static else epochs, rows.ids)
+        keys = np.asarray(key("mask", seed, self._epochs(epochs), rows.ids))
         maskable = ~rows.special
         each = np.broadcast_to(np.arange(maskable.shape[1]), maskable.shape)
         if o.unit == "token":
@@ -110,7 +110,7 @@ class Masked(Objective):
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
         chosen, unit = self.choose(rows, epochs, seed)
         o = self.options
-        keys = key("replace", seed, np.zeros_like(epochs) if o.static else epochs, rows.ids)
+        keys = np.asarray(key("replace", seed, self._epochs(epochs), rows.ids))
         assert self.vocabulary.mask is not None
         tokens = corruption.replace(
             rows.tokens,
@@ -129,6 +129,10 @@ class Masked(Objective):
             targets=torch.from_numpy(rows.tokens.reshape(-1)[index]),
             **facts(rows),
         )
+
+    def _epochs(self, epochs: np.ndarray) -> np.ndarray:
+        """What of the epoch goes into the keys: static masks forget it."""
+        return np.zeros_like(epochs) if self.options.static else epochs
 
     def counts(self, batch: Batch) -> dict[str, int]:
         assert batch.targets is not None

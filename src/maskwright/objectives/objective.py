@@ -49,12 +49,12 @@ class Loss:
 class Objective(nn.Module):
     """The contract of the room. `product` is the network that gets saved.
 
-    A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (the kind of
-    rows it eats) and `build(model, options, vocabulary)`.
+    A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (the kind
+    of rows it eats) and `build(model, options, vocabulary)`.
     """
 
     product: Transformer
-    # Whether the loss is a code length of the text: every token predicted once from what precedes it.
+    # Whether the loss is a code length of the text: every token once, from what precedes it.
     codes_text = False
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:

@@ -68,6 +68,7 @@ class SentencePair(Objective):
     def forward(self, batch: Batch) -> Loss:
         hidden = encode(self.product, batch)
         parts = {} if self.masked is None else {"masked": self.masked.read(hidden, batch)}
+        assert batch.labels is not None
         scores = self.pair_scores(hidden, batch)
         parts["pair"] = Part(
             functional.cross_entropy(scores.float(), batch.labels, reduction="sum")

@@ -66,6 +66,7 @@ class Supervised(Objective):
         return self.product.head(HEAD, self.features(batch))
 
     def forward(self, batch: Batch) -> Loss:
+        assert batch.labels is not None
         scores = self.scores(batch).float()
         return Loss(
             {"class": Part(functional.cross_entropy(scores, batch.labels, reduction="sum"))}

@@ -73,9 +73,8 @@ class Checkpoints:
             CheckpointError: a weight is not finite.
         """
         target = self.path(state.step)
-        if target.exists():
+        if _whole(target, full=True):
             return target
-
         masters = own_weights(optimizer.parameters.state())
         content = pretrained.save_files(model, tokenizer, state=masters)
 
@@ -87,17 +86,18 @@ class Checkpoints:
 
         size = optimizer.parameters.masters.numel() * 12
         about = {**self.about, "step": state.step}
-        commit.commit(target, write, about=about, expected_bytes=size)
+        commit.commit(target, write, about=about, expected_bytes=size, replace=True)
         self.retain()
         return target
 
     def retain(self) -> None:
         """Remove all but the newest `keep`, after the newest has been read back and verified."""
         steps = sorted(p for p in self.folder.glob("step-*") if p.is_dir())
-        old = steps[: -self.keep]
+        whole = [p for p in steps if _whole(p)]
+        old = [p for p in steps if p < whole[-1] and p not in whole[-self.keep :]]
         if not old:
             return
-        commit.verify(steps[-1])
+        commit.verify(whole[-1])
         for folder in old:
             commit.remove_folder(folder)
 
@@ -118,6 +118,15 @@ class Checkpoints:
         return Restored(
             path, TrainState.from_json(plain, str(path / STATE)), manifest.about, skipped
         )
+
+
+def _whole(folder: Path, *, full: bool = False) -> bool:
+    """Whether a checkpoint is there with all its files in their sizes, and with `full` intact."""
+    try:
+        commit.verify(folder, full=full)
+    except CheckpointError:
+        return False
+    return True
 
 
 def own_weights(masters: dict[str, Tensor]) -> dict[str, Tensor]:

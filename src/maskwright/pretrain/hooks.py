@@ -13,6 +13,7 @@ from maskwright.evaluate import likelihood
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.journal import Journal
+from maskwright.pretrain.journal import read as read_journal
 from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.samples import sample
 from maskwright.recipes.recipe import Recipe
@@ -79,7 +80,9 @@ class Evaluate:
 
     def __init__(self, sitting: Sitting, journal: Journal, panel: Panel) -> None:
         self.sitting, self.journal, self.panel = sitting, journal, panel
-        self._done = -1
+        # What an earlier sitting has evaluated and logged stands in the journal already.
+        lines = read_journal(sitting.out)
+        self._done = max((r["step"] for r in lines if r["kind"] == "evaluation"), default=-1)
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         every = self.sitting.recipe.evaluation.every
@@ -120,6 +123,7 @@ class Save:
     def __init__(self, sitting: Sitting, journal: Journal, panel: Panel) -> None:
         self.sitting, self.journal, self.panel = sitting, journal, panel
         self._failures = 0
+        self._saved = -1
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         every = self.sitting.recipe.checkpoints.every
@@ -134,10 +138,12 @@ class Save:
                 self.panel.note(f"not saved, training goes on: {error.what}, {error.found}")
 
     def at_end(self, state: TrainState) -> None:
-        self._save(state)
+        if self._saved != state.step:
+            self._save(state)
 
     def _save(self, state: TrainState) -> None:
         s = self.sitting
         self.journal.flush()
         path = s.checkpoints.save(s.objective.product, s.prepared.tokenizer, s.optimizer, state)
-        self.panel.note(f"saved {path}")
+        self.panel.checkpoint(path.name)
+        self._saved = state.step

@@ -52,7 +52,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     """Make, or find, the tokenizer and the stores of `recipe` in the run folder `folder`.
 
     Raises:
-        DataError: no text, or text that cannot be read.  ConfigError: a path with an unset variable.
+        DataError: no text, or text that cannot be read.
+        ConfigError: a path with an unset variable.
     """
     text = Text(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from maskwright.generate.decode import Sampling, generate
 from maskwright.generate.fill import fill
 from maskwright.objectives.objective import Objective
@@ -23,9 +25,9 @@ def sample(objective: Objective, prepared: Prepared, step: int) -> dict[str, Any
         return None
     if model.config.encoder is not None and tokenizer.mask is not None:
         sign = tokenizer.tokens([tokenizer.mask])[0]
-        hole = min(PROMPT_TOKENS, len(ids) - 1)
         glue = "" if tokenizer.kind == "character" else " "
-        left, right = tokenizer.decode(ids[:hole]), tokenizer.decode(ids[hole + 1 :])
+        first, after = _word(ids, tokenizer.starts_word)
+        left, right = tokenizer.decode(ids[:first]), tokenizer.decode(ids[after:])
         prompt = f"{left}{glue}{sign}{glue}{right}"
         found = fill(model, tokenizer, [prompt], top=5)[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in found[0].candidates)
@@ -40,3 +42,13 @@ def sample(objective: Objective, prepared: Prepared, step: int) -> dict[str, Any
             "text": tokenizer.decode(start + made)[len(tokenizer.decode(start)) :],
         }
     return None
+
+
+def _word(ids: list[int], starts_word: np.ndarray) -> tuple[int, int]:
+    """First position of the word nearest to the prompt's middle that is one token, and the position
+    after it; some word where none is."""
+    starts = [i for i in range(len(ids)) if starts_word[ids[i]]] or [0]
+    ends = [*starts[1:], len(ids)]
+    whole = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
+    words = whole or list(zip(starts, ends, strict=True))
+    return min(words, key=lambda word: abs(word[0] - PROMPT_TOKENS))

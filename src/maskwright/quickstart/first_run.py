@@ -107,7 +107,8 @@ def _fit_steps(recipe: Recipe, prepared: Prepared, seconds: float) -> int:
     steps = max(FEWEST_STEPS, int(seconds / pace))
     tokens = training.batch * recipe.rows.length
     print(
-        f"machine: {chosen.device}, {chosen.name} ({chosen.reason}), {torch.get_num_threads()} threads; "
+        f"machine: {chosen.device}, {chosen.name} ({chosen.reason}), "
+        f"{torch.get_num_threads()} threads; "
         f"{tokens / pace:,.0f} tokens/s, so {steps:,} steps"
     )
     return steps
@@ -120,13 +121,15 @@ def _results(out: Path) -> dict[str, Any]:
     loaded = pretrained.load(checkpoints.newest(out))
     point = loaded.config
     held_out = build.rows(recipe, prepared.held_out)
-    rows = {"rows": recipe.evaluation.rows, "batch_rows": recipe.evaluation.batch}
+    rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
     figures = {}
     untrained = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
     for name, network in (("pretrained", loaded.model), ("random", build.model(untrained, point))):
         objective = build.objective(_at_fifteen_percent(recipe), network, prepared.tokenizer)
-        figures[name] = likelihood.evaluate(objective, held_out, **rows)
-    lines = likelihood.reference_lines(objective, prepared.train, held_out, **rows)
+        figures[name] = likelihood.evaluate(objective, held_out, rows=rows, batch_rows=batch)
+    lines = likelihood.reference_lines(
+        objective, prepared.train, held_out, rows=rows, batch_rows=batch
+    )
     print("\nheld-out text, 15 % masked      loss    top-1   top-5")
     for name, loss, top1, top5 in (
         (

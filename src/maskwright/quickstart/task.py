@@ -6,7 +6,7 @@ splits:
 
     majority                            the commonest label
     words                               TF-IDF of words and pairs, logistic regression
-    probe, random encoder               mean of hidden states of an untrained model, logistic regression
+    probe, random encoder               mean hidden state of an untrained model, the same regression
     probe, pretrained                   the same features of the pretrained model
     from scratch                        the same model and recipe, fine-tuned from random weights
     fine-tuned                          fine-tuned from the pretrained weights

@@ -71,21 +71,22 @@ class AdamWState:
         late = torch.tensor(
             float(self.steps) if s.bias_correction else _LATE_STEP, device=p.masters.device
         )
-        # The kernel adds 1 to nothing: the count it is given is the count it uses.
         for span, decay in ((slice(0, p.boundary), s.decay), (slice(p.boundary, None), 0.0)):
-            vectors = [v[span] for v in (p.masters, p.gradient, self.first, self.second)]
-            if vectors[0].numel() == 0:
+            if p.masters[span].numel() == 0:
                 continue
             torch._fused_adamw_(
-                *([v] for v in vectors),
+                [p.masters[span]],
+                [p.gradient[span]],
+                [self.first[span]],
+                [self.second[span]],
                 [],
                 [late],
-                amsgrad=False,
                 lr=learning_rate,
                 beta1=s.beta1,
                 beta2=s.beta2,
                 weight_decay=decay,
                 eps=s.epsilon,
+                amsgrad=False,
                 maximize=False,
             )
         p.publish()

@@ -78,6 +78,7 @@ class Parameters:
         target = self.view(self.gradient, name)
 
         def hook(parameter: Tensor) -> None:
+            assert parameter.grad is not None
             if name in self._fresh:
                 target.add_(parameter.grad)
             else:

@@ -1,0 +1,89 @@
+"""The set of verbs and options is frozen here: it grows by a decision, not by accident."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+
+import pytest
+
+from maskwright import cli
+
+FROZEN = {
+    "quickstart": {"--minutes", "--out"},
+    "tokenizer": {"--text", "--kind", "--vocabulary", "--lowercase", "--out"},
+    "pretrain": {"recipe", "--text", "--set", "--out"},
+    "resume": {"run", "--set"},
+    "evaluate": {"model", "--text"},
+    "fill-mask": {"model", "text", "--top"},
+    "generate": {
+        "model", "prompt", "--tokens", "--temperature", "--top-k", "--top-p", "--seed",
+    },
+    "show": {"thing", "--set"},
+    "list": {"room"},
+}  # fmt: skip
+
+
+def verbs() -> dict[str, argparse.ArgumentParser]:
+    actions = cli.parser()._actions
+    return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
+
+
+def test_verbs_and_options_are_those_of_the_list() -> None:
+    found = {
+        name: {a.option_strings[-1] if a.option_strings else a.dest for a in verb._actions}
+        - {"--help", "--debug"}
+        for name, verb in verbs().items()
+    }
+    assert found == FROZEN
+
+
+def test_help_names_every_verb_and_imports_nothing_heavy() -> None:
+    code = "import sys; from maskwright import cli; cli.main(['--help'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert all(re.search(rf"^ +{name}\b", done.stdout, re.M) for name in FROZEN)
+    probe = (
+        "import sys; from maskwright import cli\n"
+        "try: cli.main(['pretrain', '--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'tokenizers', 'rich', 'sklearn'}\n"
+        "print('loaded', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip().endswith("loaded []")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["pretrian", "tiny"], 64, r"did you mean 'pretrain'\?"),
+        (["pretrain", "bert-mni"], 64, "'bert-mini'"),
+        (["pretrain"], 64, "recipe"),
+        (["pretrain", "tiny", "--set", "training.bach=3"], 64, "'batch'"),
+        (["pretrain", "tiny", "--set", "training.batch=many"], 64, "a whole number"),
+        (["pretrain", "tiny", "--set", "training.batch"], 64, "path=value"),
+        (["pretrain", "tiny", "--text", "nowhere/text.txt"], 64, "no such text"),
+        (["pretrain", "missing.toml"], 64, "no such recipe file"),
+        (["resume", "nowhere"], 64, "no such run"),
+        (["fill-mask", "nowhere", "a [MASK]"], 64, "no such model"),
+        (["list", "familys"], 64, "'families'"),
+        (["show", "quikstart"], 64, "'quickstart'"),
+        (["generate", "--temperature", "hot", "x"], 64, "invalid float"),
+    ],
+)  # fmt: skip
+def test_a_mistake_gets_an_answer_without_a_traceback(
+    arguments: list[str],
+    code: int,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: object,
+) -> None:
+    monkeypatch.chdir(str(tmp_path))
+    assert cli.main(arguments) == code
+    shown = capsys.readouterr().err
+    assert shown.startswith("error E-") and "Traceback" not in shown
+    assert re.search(says, shown), shown

@@ -1,0 +1,227 @@
+"""A whole small run, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from maskwright import commit
+from maskwright.errors import (
+    CheckpointError,
+    DataError,
+    IncompatibleError,
+    MaskwrightError,
+    OutputError,
+    StoppedError,
+    UsageError,
+)
+from maskwright.pretrain import checkpoints, journal, run, use
+from maskwright.recipes.recipe import FamilyModel, Recipe
+from tinyrun import essence, forked, recipe, text_file, wait
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path]:
+    folder = tmp_path_factory.mktemp("made")
+    chosen = recipe(text_file(folder), steps=8)
+    run.pretrain(chosen, folder / "run", stream=io.StringIO())
+    return chosen, folder / "run"
+
+
+def copy(source: Path, target: Path) -> Path:
+    import shutil
+
+    shutil.copytree(source, target)
+    return target
+
+
+def test_the_run_folder_holds_what_it_says(made: tuple[Recipe, Path]) -> None:
+    chosen, out = made
+    assert {p.name for p in out.iterdir()} >= {
+        "recipe.toml", "run.json", "metrics.jsonl", "timings.jsonl", "tokenizer", "data",
+        "checkpoints", "report.html",
+    }  # fmt: skip
+    assert run.read(out / "recipe.toml") == chosen
+    steps = [r["step"] for r in journal.read(out) if r["kind"] == "train"]
+    assert steps == list(range(1, 9))
+    assert [r["step"] for r in journal.read(out) if r["kind"] == "evaluation"] == [8]
+
+
+def test_the_checkpoint_loads_in_the_reference_library(made: tuple[Recipe, Path]) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    folder = checkpoints.newest(made[1])
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    loaded, own = use.open_model(folder)
+    text = "The cat sat on the old mat."
+    ids = own.frame(own.encode(text))[0]
+    assert tokenizer(text)["input_ids"] == ids
+    tokens = torch.tensor([ids])
+    with torch.no_grad():
+        ours = loaded.model.logits(loaded.model.encode(tokens))
+        assert torch.allclose(theirs(tokens).logits, ours, atol=1e-5)
+
+
+def test_the_verbs_work_on_the_run(made: tuple[Recipe, Path]) -> None:
+    filled = use.fill_mask(made[1], "the [MASK] sat on the mat.", top=3)
+    assert len(filled.splitlines()) == 3 and "%" in filled
+    figures = use.evaluate_folder(made[1], [])
+    assert "unigram (of the training text)" in figures and "uniform" in figures
+    with pytest.raises(IncompatibleError, match="fill-mask"):
+        use.generate_text(made[1], "the", tokens=3, temperature=1.0, top_k=0, top_p=1.0, seed=0)
+
+
+def test_an_output_folder_is_never_overwritten(made: tuple[Recipe, Path]) -> None:
+    before = essence(made[1])
+    with pytest.raises(OutputError, match="maskwright resume"):
+        run.pretrain(made[0], made[1], stream=io.StringIO())
+    assert essence(made[1]) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_F08_an_unwritable_place_is_refused_before_training(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    with pytest.raises(OutputError):
+        run.pretrain(recipe(text_file(tmp_path)), closed / "run", stream=io.StringIO())
+
+
+def test_F11_a_second_process_is_told_who_holds_the_folder(
+    made: tuple[Recipe, Path], tmp_path: Path
+) -> None:
+    with commit.Lock(made[1] / "run.lock"):
+        pid = forked(lambda: run.resume(made[1]), tmp_path / "log")
+        assert wait(pid) == StoppedError.exit_code
+    assert str(os.getpid()) in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("change", ["batch", "seed", "rate", "length"])
+def test_F32_a_setting_that_changes_the_result_is_refused_on_resume(
+    made: tuple[Recipe, Path], change: str
+) -> None:
+    chosen, out = made
+    training = chosen.training
+    other = {
+        "batch": replace(chosen, training=replace(training, batch=16)),
+        "seed": replace(chosen, training=replace(training, seed=5)),
+        "rate": replace(chosen, training=replace(
+            training, optimizer=replace(training.optimizer, learning_rate=1.0))),
+        "length": replace(chosen, rows=replace(chosen.rows, length=8)),
+    }[change]  # fmt: skip
+    with pytest.raises(IncompatibleError, match="cannot change what it computes"):
+        run.resume(out, stream=io.StringIO(), settings=other)
+
+
+def test_F32_a_free_setting_may_change(made: tuple[Recipe, Path], tmp_path: Path) -> None:
+    chosen, out = made
+    again = copy(out, tmp_path / "run")
+    quiet = replace(chosen, evaluation=replace(chosen.evaluation, every=3))
+    run.resume(again, stream=io.StringIO(), settings=quiet)
+    assert essence(again)["weights"] == essence(out)["weights"]
+
+
+def test_F33_changed_data_is_refused(made: tuple[Recipe, Path], tmp_path: Path) -> None:
+    again = copy(made[1], tmp_path / "run")
+    tokens = again / "data" / "train" / "tokens.bin"
+    data = bytearray(tokens.read_bytes())
+    tokens.write_bytes(data[:-2])
+    with pytest.raises(DataError, match=r"tokens\.bin"):
+        run.resume(again, stream=io.StringIO())
+
+
+def test_F30_another_tokenizer_is_refused(made: tuple[Recipe, Path], tmp_path: Path) -> None:
+    again = copy(made[1], tmp_path / "run")
+    other = tmp_path / "other"
+    run.pretrain(
+        replace(made[0], tokenizer=replace(made[0].tokenizer, lowercase=False)), other,
+        stream=io.StringIO(),
+    )  # fmt: skip
+    for file in (other / "tokenizer").iterdir():
+        (again / "tokenizer" / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(IncompatibleError, match="tokenizer"):
+        run.resume(again, stream=io.StringIO())
+
+
+def test_F31_a_vocabulary_larger_than_the_table_is_refused(tmp_path: Path) -> None:
+    chosen = recipe(text_file(tmp_path))
+    assert isinstance(chosen.model, FamilyModel)
+    small = replace(chosen.model, settings={**chosen.model.settings, "vocab_size": 30})
+    with pytest.raises(IncompatibleError, match="more tokens than"):
+        run.pretrain(replace(chosen, model=small), tmp_path / "run", stream=io.StringIO())
+
+
+def test_rows_longer_than_the_positions_are_refused(tmp_path: Path) -> None:
+    chosen = recipe(text_file(tmp_path))
+    with pytest.raises(IncompatibleError, match="at most 32"):
+        run.pretrain(replace(chosen, rows=replace(chosen.rows, length=64)), tmp_path / "run",
+                     stream=io.StringIO())  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "manifest"])
+def test_F21_F22_F23_a_damaged_checkpoint_is_passed_over(
+    made: tuple[Recipe, Path], tmp_path: Path, damage: str
+) -> None:
+    again = copy(made[1], tmp_path / "run")
+    newest = sorted((again / "checkpoints").iterdir())[-1]
+    weights = newest / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    if damage == "truncated":
+        weights.write_bytes(data[:-1])
+    elif damage == "flipped":
+        data[len(data) // 2] ^= 1
+        weights.write_bytes(data)
+    elif damage == "missing":
+        (newest / "training" / "optimizer.safetensors").unlink()
+    else:
+        (newest / "MANIFEST.json").write_text("{}")
+    said = io.StringIO()
+    run.resume(again, stream=said)
+    assert "passed over a damaged checkpoint" in said.getvalue()
+    assert essence(again) == essence(made[1])
+
+
+def test_F24_without_a_valid_checkpoint_nothing_starts_afresh(
+    made: tuple[Recipe, Path], tmp_path: Path
+) -> None:
+    again = copy(made[1], tmp_path / "run")
+    for folder in (again / "checkpoints").iterdir():
+        (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="no complete checkpoint"):
+        run.resume(again, stream=io.StringIO())
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not the folder of a run"):
+        run.resume(tmp_path)
+
+
+def test_a_corpus_without_held_out_documents_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("only one document here, and nothing to hold out")
+    chosen = recipe(tmp_path / "one.txt")
+    with pytest.raises(MaskwrightError, match="held") as caught:
+        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    assert caught.value.exit_code == 65
+
+
+def test_F04_the_journal_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+    lines = [{"kind": "train", "step": n, "loss": 1.0} for n in range(1, 6)]
+    text = "".join(json.dumps(line) + "\n" for line in lines) + '{"kind":"train","st'
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert journal.cut(tmp_path, 3) == 3
+    assert [r["step"] for r in journal.read(tmp_path)] == [1, 2, 3]
+
+
+def test_F40_weights_that_are_no_numbers_are_not_saved(made: tuple[Recipe, Path]) -> None:
+    from maskwright.checkpoint import pretrained
+
+    loaded = pretrained.load(checkpoints.newest(made[1]))
+    state = {n: p.detach().clone() for n, p in loaded.model.named_parameters()}
+    state["tokens.weight"][0, 0] = float("nan")
+    with pytest.raises(CheckpointError, match=r"tokens\.weight"):
+        pretrained.save_files(loaded.model, loaded.tokenizer, state=state)
