@@ -16,7 +16,14 @@ from maskwright.data.store import TokenStore, checked_cast, token_type
 from maskwright.errors import DataError, IncompatibleError
 from maskwright.manifest import Manifest
 
-FILES = ("tokens.bin", "offsets.bin", "sentences.bin", "document_bytes.bin", "starts_word.bin")
+FILES = (
+    "tokens.bin",
+    "offsets.bin",
+    "sentences.bin",
+    "document_bytes.bin",
+    "starts_word.bin",
+    "ends_word.bin",
+)
 
 
 @pytest.fixture
@@ -47,6 +54,17 @@ def test_what_a_store_says(tmp_path: Path) -> None:
     assert store.starts_word.tolist() == Toy().starts_word.tolist()
     assert not store.tokens.flags.writeable
     assert TokenStore.open(store.path, verify=True).fingerprint == store.fingerprint
+
+
+def test_where_words_begin(tmp_path: Path) -> None:
+    """At a token that starts one, after one that ends one, and where the text is cut off."""
+    store = store_of(tmp_path, ["ab.cd e"])
+    tokens = store.document(0)  # a b . c d e, of which c has no mark of its own
+    assert tokens.tolist() == [5, 32, 57, 33, 34, 9]
+    fresh = np.array([False, True, False, False, False, False])
+    assert store.begins_word(tokens, fresh).astype(int).tolist() == [1, 1, 0, 1, 0, 1]
+    both = store.begins_word(np.stack([tokens, tokens]), np.zeros((2, 6), dtype=bool))
+    assert both.astype(int).tolist() == [[1, 0, 0, 1, 0, 1]] * 2
 
 
 def test_F81_truncated_files_are_found_on_opening(store: TokenStore) -> None:

@@ -143,24 +143,14 @@ def test_one_long_document_is_encoded_in_parts(tmp_path: Path) -> None:
     sizes = []
 
     class Measured(Toy):
-        def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
             sizes.append(sum(map(len, texts)))
             return super().encode_batch(texts)
 
     text = " ".join(TEXTS)
     store = store_of(tmp_path, [text], Measured())
     assert store.document(0).tolist() == Toy().encode(text)
-    assert max(sizes) < 1000 and len(sizes) > 10
-
-
-def test_arrays_of_ids_are_taken_too(tmp_path: Path) -> None:
-    class Arrays(Toy):
-        def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:  # type: ignore[override]
-            return [np.array(ids, dtype=np.uint32) for ids in super().encode_batch(texts)]
-
-    store_of(tmp_path / "a", TEXTS)
-    store_of(tmp_path / "b", TEXTS, Arrays())
-    assert contents(tmp_path / "a/store") == contents(tmp_path / "b/store")
+    assert max(sizes) < 1500 and len(sizes) > 5
 
 
 def test_F84_an_id_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
@@ -295,8 +285,13 @@ def test_memory_does_not_grow_with_the_text(
     monkeypatch.setattr(tokenize, "COPY_BYTES", 100_000)
 
     class Quick(Toy):
-        def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:  # type: ignore[override]
+        def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
             return [np.frombuffer(text.encode(), np.uint8) % 58 for text in texts]
+
+        def encode_marked(
+            self, texts: Sequence[str], marks: Sequence[Sequence[int]]
+        ) -> list[tuple[np.ndarray, np.ndarray]]:
+            return list(zip(self.encode_batch(texts), map(np.array, marks), strict=True))
 
     def peak(number: int) -> int:
         stream = (Document("lorem ipsum " * 2000, "s", str(n)) for n in range(number))

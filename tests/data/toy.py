@@ -25,11 +25,22 @@ class Toy:
     def __init__(self) -> None:
         self.starts_word = np.zeros(self.vocabulary_size, dtype=bool)
         self.starts_word[5:31] = True
+        self.ends_word = np.zeros(self.vocabulary_size, dtype=bool)
+        self.ends_word[57] = True
         self.encoded = 0
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         self.encoded += len(texts)
-        return [self.encode(text) for text in texts]
+        return [np.array(self.encode(text), dtype=np.uint32) for text in texts]
+
+    def encode_marked(
+        self, texts: Sequence[str], marks: Sequence[Sequence[int]]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        places = [
+            np.array([len(self.encode(text[:mark])) for mark in some], dtype=np.uint32)
+            for text, some in zip(texts, marks, strict=True)
+        ]
+        return list(zip(self.encode_batch(texts), places, strict=True))
 
     def encode(self, text: str) -> list[int]:
         ids = []

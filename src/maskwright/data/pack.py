@@ -91,7 +91,7 @@ class PackedDocuments:
         special = np.ones(shape, dtype=bool)
         special.reshape(-1)[place] = False
         starts_word = np.zeros(shape, dtype=bool)
-        starts_word.reshape(-1)[place] = self.store.starts_word[found]
+        starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
         return Rows(tokens=tokens, positions=positions, documents=documents, special=special,
                     starts_word=starts_word, ids=numbers)  # fmt: skip
 

@@ -70,10 +70,13 @@ class SentencePairs:
         parts = ((a_start, a_length, begins + 1), (b_start, b_length, b_begins))
         tokens = np.full(shape, self._pad, dtype=np.int64)
         special = np.ones(shape, dtype=bool)
+        starts_word = np.zeros(shape, dtype=bool)
         for starts, lengths, places in parts:
             step = spread(lengths)
             place = np.repeat(places, lengths) + step
-            tokens.reshape(-1)[place] = self.store.tokens[np.repeat(starts, lengths) + step]
+            found = self.store.tokens[np.repeat(starts, lengths) + step]
+            tokens.reshape(-1)[place] = found
+            starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
             special.reshape(-1)[place] = False
         tokens[:, 0] = self.store.special["classify"]
         tokens.reshape(-1)[b_begins - 1] = self.store.special["separator"]
@@ -86,7 +89,7 @@ class SentencePairs:
             positions=np.where(column < stop, column, 0),
             documents=(column < stop).astype(np.int32),
             special=special,
-            starts_word=self.store.starts_word[tokens] & ~special,
+            starts_word=starts_word,
             segments=second.astype(np.int64),
             ids=numbers,
             pair_label=label.astype(np.int64),

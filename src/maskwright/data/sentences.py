@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import re
 
-_ENDS = re.compile(
-    r"[.!?…。！？][\"'”’»)\]]{0,3}(?=\s+(\S{1,3}))"  # group 1: what follows
-    r"|(?<=\S)[^\S\n]*\n[^\S\n]*\n\s*"
+# Two patterns that each begin with few characters: the search skips to these.
+_OPENING = "\"'“‘«(\\[*–—-"
+_MARK = re.compile(
+    # Group 1: the first letter that follows; small ones without accents are left out at once.
+    rf"[.!?…。！？][\"'”’»)\]]{{0,3}}(?=\s+[{_OPENING}]{{0,3}}([^a-z\s{_OPENING}]))"
 )
-_ABBREVIATED = re.compile(
-    r"(?:^|[\s(\[\"'“‘])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Capt|Lt|Sgt|Rev|Hon|Gov|Sen|Rep"
-    r"|vs|etc|al|cf|e\.g|i\.e|viz|approx|No|Nos|Vol|vol|pp|p|Fig|fig|Eq|eq|Sec|sec|Ch|ch|Inc|Ltd|Co"
-    r"|Corp|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)\.$"
-)
-_OPENING = "\"'“‘«([*-–—"
-_LONGEST_ABBREVIATION = 8
+_EMPTY_LINE = re.compile(r"\n[^\S\n]*\n\s*")
+_SHORT = """
+    Mr Mrs Ms Dr Prof St Sr Jr Gen Col Capt Lt Sgt Rev Hon Gov Sen Rep vs etc al cf e.g i.e viz
+    approx No Nos Vol vol pp p Fig fig Eq eq Sec sec Ch ch Inc Ltd Co Corp Jan Feb Mar Apr Jun Jul
+    Aug Sep Sept Oct Nov Dec
+"""
+_ABBREVIATIONS = frozenset(_SHORT.split())
+_LONGEST = 1 + max(map(len, _ABBREVIATIONS))
 
 
 def sentence_starts(text: str) -> list[int]:
@@ -28,22 +31,21 @@ def sentence_starts(text: str) -> list[int]:
     The white space before a sentence belongs to it: tokenizers that mark words by the space before
     them cut the parts exactly as they cut the whole.
     """
-    starts = [0]
-    for match in _ENDS.finditer(text):
-        following = match.group(1)
-        if following is None:
-            start = match.start() if match.end() < len(text) else 0
-        elif _continues(text, match.start(), following):
-            continue
-        else:
-            start = match.end()
-        if start > starts[-1]:
-            starts.append(start)
-    return starts
+    starts = {0}
+    for match in _MARK.finditer(text):
+        mark = match.start()
+        if not (match[1].islower() or (text[mark] == "." and _abbreviated(text, mark))):
+            starts.add(match.end())
+    for match in _EMPTY_LINE.finditer(text):
+        start = match.start()
+        while start and text[start - 1].isspace():
+            start -= 1
+        if match.end() < len(text):
+            starts.add(start)
+    return sorted(starts)
 
 
-def _continues(text: str, mark: int, following: str) -> bool:
-    if following.lstrip(_OPENING)[:1].islower():
-        return True
-    before = max(0, mark - _LONGEST_ABBREVIATION)
-    return text[mark] == "." and _ABBREVIATED.search(text, before, mark + 1) is not None
+def _abbreviated(text: str, mark: int) -> bool:
+    words = text[max(0, mark - _LONGEST) : mark].split()
+    word = words[-1].lstrip(_OPENING) if words else ""
+    return word in _ABBREVIATIONS or (len(word) == 1 and word.isupper())

@@ -16,6 +16,8 @@ from typing import Any
 
 from maskwright.corpus.document import Document
 
+Part = tuple[str, list[int]]  # text, and the characters in it where sentences start
+
 SHARD_BYTES = 16 << 20
 BLOCK_CHARACTERS = 1 << 20  # encoded at once: bounds the ids that exist as Python numbers
 
@@ -50,18 +52,25 @@ def shards(documents: Iterable[Document]) -> Iterator[Shard]:
         yield Shard(next(numbers), texts, sizes, digest.hexdigest())
 
 
-def pieces(texts: list[str], cuts: list[list[int]]) -> Iterator[str]:
-    for text, starts in zip(texts, cuts, strict=True):
-        for start, stop in itertools.pairwise([*starts, len(text)]):
-            yield text[start:stop]
+def parts(text: str, starts: list[int]) -> Iterator[Part]:
+    """`text` whole, or cut at sentence starts where it is longer than a block."""
+    begin, marks = 0, [0]
+    for start, following in itertools.pairwise([*starts, len(text)]):
+        if following - begin > BLOCK_CHARACTERS and start > begin:
+            yield text[begin:start], marks
+            begin, marks = start, [0]
+        elif start > begin:
+            marks.append(start - begin)
+    yield text[begin:], marks
 
 
-def blocks(pieces: Iterable[str]) -> Iterator[list[str]]:
-    block: list[str] = []
+def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
+    """Parts in lists of at least BLOCK_CHARACTERS, but for the last."""
+    block: list[Part] = []
     size = 0
     for piece in pieces:
         block.append(piece)
-        size += len(piece)
+        size += len(piece[0])
         if size >= BLOCK_CHARACTERS:
             yield block
             block, size = [], 0
@@ -71,9 +80,6 @@ def blocks(pieces: Iterable[str]) -> Iterator[list[str]]:
 
 def in_order(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
     """`map`, by so many threads at once, a few items ahead."""
-    if workers == 0:
-        yield from map(work, items)
-        return
     with ThreadPoolExecutor(workers) as pool:
         ahead: deque[Future[Any]] = deque()
         for item in items:

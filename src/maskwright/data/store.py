@@ -5,6 +5,7 @@
     sentences.bin       int64: where each sentence starts in `tokens`
     document_bytes.bin  int64: UTF-8 bytes of each document's text, for bits per byte
     starts_word.bin     uint8 per id of the vocabulary: whether the token begins a word
+    ends_word.bin       uint8 per id: whether a word begins after the token
     manifest.json       sizes, hashes, special ids, the tokenizer's fingerprint; written last
 
 No framing is stored: special tokens come with the rows. Numbers are little-endian.
@@ -28,6 +29,7 @@ FILES = {
     "sentences.bin": "<i8",
     "document_bytes.bin": "<i8",
     "starts_word.bin": "|u1",
+    "ends_word.bin": "|u1",
 }
 
 
@@ -39,7 +41,7 @@ class TokenStore:
         offsets: (num_documents + 1,) positions in `tokens`.
         sentences: positions in `tokens` where a sentence starts, ascending; empty if not recorded.
         document_bytes: (num_documents,) UTF-8 bytes of each text.
-        starts_word: (vocabulary_size,) bool.
+        starts_word, ends_word: (vocabulary_size,) bool; see `begins_word`.
         special: ids by role ("classify", "separator", "mask", "pad", "end", …).
         largest_id: the largest id in `tokens`; -1 in an empty store.
         tokenizer_fingerprint: of the tokenizer that made the ids.
@@ -62,6 +64,7 @@ class TokenStore:
         self.sentences = _map(path / "sentences.bin", FILES["sentences.bin"])
         self.document_bytes = _map(path / "document_bytes.bin", FILES["document_bytes.bin"])
         self.starts_word = _map(path / "starts_word.bin", FILES["starts_word.bin"]).astype(bool)
+        self.ends_word = _map(path / "ends_word.bin", FILES["ends_word.bin"]).astype(bool)
 
     @classmethod
     def open(
@@ -83,6 +86,7 @@ class TokenStore:
         if (
             wanted != [store.num_tokens, store.num_documents, store.num_documents]
             or len(store.starts_word) != store.vocabulary_size
+            or len(store.ends_word) != store.vocabulary_size
             or int(store.offsets[0]) != 0
             or int(store.offsets[-1]) != store.num_tokens
             or not -1 <= store.largest_id < store.vocabulary_size
@@ -99,6 +103,15 @@ class TokenStore:
     def document(self, index: int) -> NDArray[np.integer]:
         """The ids of document `index`, a view of `tokens`."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+    def begins_word(
+        self, tokens: NDArray[np.integer], fresh: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Where words begin in `tokens` (..., T): at a token that starts one, after a token that
+        ends one, and wherever the text is `fresh`, cut off from what stands before it."""
+        begun = self.starts_word[tokens] | fresh
+        begun[..., 1:] |= self.ends_word[tokens[..., :-1]]
+        return begun
 
     def sentence_ranges(self, index: int) -> NDArray[np.int64]:
         """(S, 2) where each sentence of document `index` starts and stops in `tokens`."""

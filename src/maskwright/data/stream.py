@@ -52,13 +52,13 @@ class Stream:
             places == self._starts[owner + 1] - 1 if self._end is not None else np.zeros_like(real)
         )
         flat = places - owner if self._end is not None else places
+        first = np.maximum(self._starts[owner], places[:, :1])
         tokens = self.store.tokens[np.where(real & ~end, flat, 0)].astype(np.int64)
-        starts_word = self.store.starts_word[tokens]
+        starts_word = self.store.begins_word(tokens, places == first)
         if self._end is not None:
             tokens[end] = self._end
         tokens[~real] = self._pad
         special = end | ~real
-        first = np.maximum(self._starts[owner], places[:, :1])
         return Rows(
             tokens=tokens,
             positions=np.where(real, places - first, 0),
@@ -101,6 +101,6 @@ class Windows:
             positions=np.broadcast_to(steps, tokens.shape),
             documents=np.ones(tokens.shape, dtype=np.int32),
             special=np.zeros(tokens.shape, dtype=bool),
-            starts_word=self.store.starts_word[tokens],
+            starts_word=self.store.begins_word(tokens, np.broadcast_to(steps == 0, tokens.shape)),
             ids=numbers,
         )

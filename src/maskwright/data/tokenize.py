@@ -33,7 +33,7 @@ from maskwright.commit import (
 )
 from maskwright.corpus.document import Document
 from maskwright.data.sentences import sentence_starts
-from maskwright.data.shards import Shard, blocks, in_order, join_hashes, pieces, shards
+from maskwright.data.shards import Part, Shard, blocks, in_order, join_hashes, parts, shards
 from maskwright.data.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
 from maskwright.errors import DataError, IncompatibleError
 
@@ -50,10 +50,14 @@ class Encoder(Protocol):
     vocabulary_size: int
     fingerprint: str
 
-    @property
-    def starts_word(self) -> NDArray[np.bool_]: ...
+    starts_word: NDArray[np.bool_]
+    ends_word: NDArray[np.bool_]
 
-    def encode_batch(self, texts: Sequence[str]) -> Sequence[Sequence[int]]: ...
+    def encode_batch(self, texts: Sequence[str]) -> Sequence[NDArray[np.integer]]: ...
+
+    def encode_marked(
+        self, texts: Sequence[str], marks: Sequence[Sequence[int]]
+    ) -> Sequence[tuple[NDArray[np.integer], NDArray[np.integer]]]: ...
 
 
 def build_store(
@@ -72,7 +76,8 @@ def build_store(
 
     Args:
         documents: read once, in order; memory stays bounded however many there are.
-        workers: threads that encode beside the reading one; the result is the same for any number.
+        workers: threads that encode, one at least, while this one reads and cuts; the result is the
+            same for any number. The tokenizer may use all cores in each of them.
         sentences: record where sentences start; needed for sentence pairs.
         progress: told (documents, tokens, bytes of text) after every block.
 
@@ -101,11 +106,18 @@ def build_store(
 
 @dataclass
 class _Encoded:
-    """One shard's ids, block by block: tokens of each sentence, and sentences of each document."""
+    """One shard's ids, block by block, and what was counted on the way.
 
-    counts: list[int]
+    Attributes:
+        parts: of each document.
+        sizes: tokens of each part.
+        marks: where sentences start, in the shard.
+    """
+
+    parts: list[int] = field(default_factory=list)
     tokens: list[NDArray[np.integer]] = field(default_factory=list)
-    pieces: list[NDArray[np.int64]] = field(default_factory=list)
+    sizes: list[NDArray[np.int64]] = field(default_factory=list)
+    marks: list[NDArray[np.int64]] = field(default_factory=list)
 
 
 class _Builder:
@@ -177,21 +189,49 @@ class _Builder:
         return {name: found.get(name) for name in about} == about
 
     def _encode(self, shard: Shard) -> _Encoded:
-        """Ids of every sentence of the shard, in order; blocks of about a million characters."""
-        cuts = [sentence_starts(text) if self.sentences else [0] for text in shard.texts]
-        encoded = _Encoded([len(starts) for starts in cuts])
-        parts = blocks(pieces(shard.texts, cuts))
-        for ids in in_order(self.tokenizer.encode_batch, parts, self.workers):
-            lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-            flat = _flatten(ids, int(lengths.sum()))
-            encoded.tokens.append(checked_cast(flat, self.tokenizer.vocabulary_size))
-            encoded.pieces.append(lengths)
-            self.done[1] += len(flat)
+        """Ids of the shard's documents, in order, and where their sentences start."""
+        encoded, total = _Encoded(), 0
+        cut = blocks(self._cut(shard, encoded.parts))
+        for found in in_order(self._encode_block, cut, max(1, self.workers)):
+            tokens, sizes, marks = found
+            encoded.tokens.append(tokens)
+            encoded.sizes.append(sizes)
+            encoded.marks.append(total + marks)
+            total += len(tokens)
+            self.done[1] += len(tokens)
             self._tell()
         self.done[0] += len(shard.texts)
         self.done[2] += sum(shard.bytes)
         self._tell()
         return encoded
+
+    def _cut(self, shard: Shard, counts: list[int]) -> Iterator[Part]:
+        """The parts of all documents; how many each has goes into `counts`."""
+        for text in shard.texts:
+            found = list(parts(text, sentence_starts(text) if self.sentences else [0]))
+            counts.append(len(found))
+            yield from found
+
+    def _encode_block(
+        self, block: list[Part]
+    ) -> tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64]]:
+        """All ids of the block's parts, tokens of each part, and places of sentence starts."""
+        texts = [text for text, _ in block]
+        places: list[NDArray[np.integer]] = []
+        if self.sentences:
+            marked = self.tokenizer.encode_marked(texts, [marks for _, marks in block])
+            ids, places = [found for found, _ in marked], [found for _, found in marked]
+        else:
+            ids = list(self.tokenizer.encode_batch(texts))
+        sizes = np.fromiter(map(len, ids), np.int64, len(ids))
+        tokens = checked_cast(np.concatenate(ids), self.tokenizer.vocabulary_size)
+        if not self.sentences:
+            return tokens, sizes, np.zeros(0, np.int64)
+        counts = np.fromiter(map(len, places), np.int64, len(places))
+        flat = np.concatenate(places).astype(np.int64)
+        inside = flat < np.repeat(sizes, counts)  # a sentence of which no token is left
+        starts = np.repeat(np.cumsum(sizes) - sizes, counts)
+        return tokens, sizes, np.unique((starts + flat)[inside])
 
     def _tell(self) -> None:
         if self.progress is not None:
@@ -200,16 +240,16 @@ class _Builder:
     def _write_shard(
         self, path: Path, shard: Shard, encoded: _Encoded, about: dict[str, Any]
     ) -> None:
-        sizes = np.concatenate([np.zeros(0, np.int64), *encoded.pieces])
-        lengths = np.add.reduceat(sizes, np.cumsum([0, *encoded.counts[:-1]]))
+        sizes = np.concatenate([np.zeros(0, np.int64), *encoded.sizes])
+        marks = np.concatenate([np.zeros(0, np.int64), *encoded.marks])
+        lengths = np.add.reduceat(sizes, np.cumsum([0, *encoded.parts[:-1]]))
         kept = lengths > 0
         largest = max((int(t.max()) for t in encoded.tokens if t.size), default=-1)
-        starts = (np.cumsum(sizes) - sizes)[sizes > 0]
 
         def write(stage: Staging) -> None:
             stage.write_bytes("tokens.bin", (_raw(t) for t in encoded.tokens))
             stage.write_bytes("lengths.bin", _raw(lengths[kept]))
-            stage.write_bytes("sentences.bin", _raw(starts if self.sentences else starts[:0]))
+            stage.write_bytes("sentences.bin", _raw(marks))
             stage.write_bytes("document_bytes.bin", _raw(np.array(shard.bytes, np.int64)[kept]))
 
         facts = {**about, "tokens": int(lengths.sum()), "documents": int(kept.sum()),
@@ -230,8 +270,9 @@ class _Builder:
                 lengths = np.fromfile(shard / "lengths.bin", "<i8")
                 offsets.write(_raw(base + np.cumsum(lengths)))
                 sentences.write(_raw(base + np.fromfile(shard / "sentences.bin", "<i8")))
-        starts_word = np.asarray(self.tokenizer.starts_word, dtype=bool)
-        stage.write_bytes("starts_word.bin", _raw(starts_word.astype(FILES["starts_word.bin"])))
+        for name in ("starts_word", "ends_word"):
+            table = np.asarray(getattr(self.tokenizer, name), dtype=bool)
+            stage.write_bytes(f"{name}.bin", _raw(table.astype(FILES[f"{name}.bin"])))
         stage.about.update(self.facts)
         stage.about.update(
             kind=KIND,
@@ -241,13 +282,6 @@ class _Builder:
             largest_id=max((f["largest_id"] for f in facts), default=-1),
             input=join_hashes(f["input"] for f in facts),
         )
-
-
-def _flatten(ids: Sequence[Sequence[int] | NDArray[np.integer]], total: int) -> NDArray[np.integer]:
-    """All ids in one array, whether they come as lists or as arrays."""
-    if all(isinstance(some, np.ndarray) for some in ids):
-        return np.concatenate(ids)
-    return np.fromiter(itertools.chain.from_iterable(ids), np.int64, total)
 
 
 def _raw(array: NDArray[Any]) -> memoryview:
