@@ -1,0 +1,1 @@
+"""Text to ids and back: five kinds of tokenizer, trained here or read from a folder. No torch."""

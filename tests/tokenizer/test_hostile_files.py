@@ -1,0 +1,254 @@
+"""F86: a tokenizer.json may be anything; it is read or refused as `TokenizerError`, never worse."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from maskwright.errors import TokenizerError
+from maskwright.tokenizer import backend, check
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tokenizer.toy_tokenizers import sound_files
+
+Plain = dict[str, Any]
+Change = Callable[[Plain], object]
+
+
+SOUND = sound_files()
+
+
+def set_at(path: str, value: object) -> Change:
+    """A change that puts `value` at a dotted path."""
+
+    def change(plain: Plain) -> None:
+        *names, last = path.split(".")
+        for name in names:
+            plain = plain[int(name)] if isinstance(plain, list) else plain[name]
+        if isinstance(plain, list):
+            plain[int(last)] = value
+        else:
+            plain[last] = value
+
+    return change
+
+
+def charsmap(trie: bytes, replacements: bytes, size: int | None = None) -> Plain:
+    length = len(trie) if size is None else size
+    table = length.to_bytes(4, "little") + trie + replacements
+    return {
+        "type": "Precompiled",
+        "precompiled_charsmap": base64.b64encode(table).decode(),
+    }
+
+
+def nested(depth: int) -> Plain:
+    plain: Plain = {"type": "Lowercase"}
+    for _ in range(depth):
+        plain = {"type": "Sequence", "normalizers": [plain]}
+    return plain
+
+
+def replace(pattern: Plain, content: str) -> Plain:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
+BLOW_UP = {"type": "Sequence", "normalizers": [replace({"String": "a"}, "a" * 16)] * 8}
+TEMPLATE = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}
+TWO = {"type": "RobertaProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+
+HOSTILE: dict[str, tuple[str, Change]] = {
+    "id 2^32-1": ("wordpiece", set_at("model.vocab.##lo", 2**32 - 1)),
+    "id 2^70": ("wordpiece", set_at("model.vocab.##lo", 2**70)),
+    "negative id": ("bpe", set_at("model.vocab.lo", -1)),
+    "id that is a float": ("bpe", set_at("model.vocab.lo", 7.0)),
+    "id that is true": ("bpe", set_at("model.vocab.lo", True)),
+    "doubled id": ("wordpiece", set_at("model.vocab.new", 5)),
+    "hole in the ids": ("wordpiece", lambda p: p["model"]["vocab"].pop("##a")),
+    "empty token": ("wordpiece", lambda p: p["model"]["vocab"].update({"": 120})),
+    "token of a megabyte": ("wordpiece", lambda p: p["model"]["vocab"].update({"a" * 2**20: 120})),
+    "empty vocabulary": ("bpe", set_at("model.vocab", {})),
+    "vocabulary that is a list": ("bpe", set_at("model.vocab", ["a"])),
+    "added id out of place": ("bpe", set_at("added_tokens.0.id", 999)),
+    "added id of another": ("bpe", set_at("added_tokens.0.id", 3)),
+    "added token twice": ("bpe", lambda p: p["added_tokens"].append(p["added_tokens"][0])),
+    "added token empty": ("bpe", set_at("added_tokens.0.content", "")),
+    "unknown token absent": ("wordpiece", set_at("model.unk_token", "[NONE]")),
+    "unknown id of another role": ("unigram", set_at("model.unk_id", 0)),
+    "unknown token of another role": ("wordpiece", set_at("model.unk_token", "[MASK]")),
+    "unknown id too large": ("unigram", set_at("model.unk_id", 10**9)),
+    "unknown id negative": ("unigram", set_at("model.unk_id", -1)),
+    "score not finite": ("unigram", set_at("model.vocab.9.1", 1e999)),
+    "score a text": ("unigram", set_at("model.vocab.9.1", "0")),
+    "piece twice": ("unigram", lambda p: p["model"]["vocab"].append(p["model"]["vocab"][9])),
+    "empty piece": ("unigram", set_at("model.vocab.9.0", "")),
+    "merge with a stranger": ("bpe", lambda p: p["model"]["merges"].append(["qq", "q"])),
+    "merge to a stranger": ("bpe", lambda p: p["model"]["merges"].append(["</w>", "</w>"])),
+    "merge of three": ("bpe", lambda p: p["model"]["merges"].append("l o w")),
+    "merge inside a character": (
+        "byte-bpe",
+        lambda p: p["model"].update(continuing_subword_prefix="é", merges=[["Ġ", "Ġ"]]),
+    ),
+    "dropout": ("bpe", set_at("model.dropout", 0.5)),
+    "longest word unlimited": ("wordpiece", set_at("model.max_input_chars_per_word", 2**62)),
+    "model of another type": ("bpe", set_at("model.type", "WordLevel")),
+    "model missing": ("bpe", lambda p: p.pop("model")),
+    "regular expression of the user": (
+        "byte-bpe",
+        set_at("pre_tokenizer", {**SPLIT, "pattern": {"Regex": "(a+)+$"}}),
+    ),
+    "regular expression in a replacement": (
+        "bpe",
+        set_at("normalizer", replace({"Regex": r"(.*)\1\1$"}, "")),
+    ),
+    "text that grows without bound": ("wordpiece", set_at("normalizer", BLOW_UP)),
+    "replacement of nothing": ("wordpiece", set_at("normalizer", replace({"String": ""}, "xxxx"))),
+    "replacement of a megabyte": (
+        "wordpiece",
+        set_at("normalizer", replace({"String": "a"}, "b" * 2**20)),
+    ),
+    "steps nested deeply": ("wordpiece", set_at("normalizer", nested(50))),
+    "too many steps": (
+        "wordpiece",
+        set_at("normalizer", {"type": "Sequence", "normalizers": [{"type": "NFKC"}] * 1000}),
+    ),
+    "unknown step": ("wordpiece", set_at("pre_tokenizer", {"type": "Exec", "command": "true"})),
+    "unknown field": ("wordpiece", set_at("pre_tokenizer.command", "true")),
+    "unknown part": ("wordpiece", set_at("auto_map", {"AutoTokenizer": "x.py"})),
+    "charsmap too short": ("unigram", set_at("normalizer", charsmap(b"", b""))),
+    "charsmap with a false length": (
+        "unigram",
+        set_at("normalizer", charsmap(b"ab", b"\0", 2**31)),
+    ),
+    "charsmap that grows": (
+        "unigram",
+        set_at("normalizer", charsmap(bytes(1024), b"a" * 999 + b"\0")),
+    ),
+    "charsmap not base64": (
+        "unigram",
+        set_at("normalizer", {"type": "Precompiled", "precompiled_charsmap": "é"}),
+    ),
+    "frame with an id out of range": (
+        "wordpiece",
+        set_at("post_processor.special_tokens.[CLS].ids", [10**6]),
+    ),
+    "frame without the text": (
+        "wordpiece",
+        set_at("post_processor.single", [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}]),
+    ),
+    "frame with an unlisted token": ("wordpiece", set_at("post_processor.special_tokens", {})),
+    "frame that is empty": ("wordpiece", set_at("post_processor", TEMPLATE)),
+    "frame with another's id": ("byte-bpe", set_at("post_processor", {**TWO, "sep": ["[SEP]", 0]})),
+    "two frames": (
+        "byte-bpe",
+        set_at("post_processor", {"type": "Sequence", "processors": [TWO, TWO]}),
+    ),
+    "lone surrogate": ("wordpiece", set_at("model.unk_token", "\ud800")),
+    "settings of a wrong type": ("wordpiece", set_at("normalizer.lowercase", "yes")),
+    "version from the future": ("wordpiece", set_at("version", "9.0")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_F86_hostile_parts_are_refused(name: str) -> None:
+    kind, change = HOSTILE[name]
+    plain = copy.deepcopy(SOUND[kind])
+    Tokenizer(plain)
+    change(plain)
+    with pytest.raises(TokenizerError) as refusal:
+        Tokenizer.from_files({"tokenizer.json": json.dumps(plain).encode()})
+    assert len(str(refusal.value)) < 1500
+
+
+RAW = {
+    "empty": b"",
+    "not JSON": b"\x00\x01",
+    "not UTF-8": b'{"a": "\xff"}',
+    "a list": b"[]",
+    "cut short": json.dumps(SOUND["bpe"]).encode()[:-200],
+    "two documents": b"{}{}",
+    "deep lists": b"[" * 200_000,
+    "deep tables": b'{"a":' * 200_000,
+    "deep model": b'{"version": "1.0", "model": ' + b'{"a":' * 900 + b"1" + b"}" * 901,
+    "not a number": b'{"version": "1.0", "model": {"dropout": NaN}}',
+    "infinite": b'{"version": "1.0", "model": {"dropout": -Infinity}}',
+    "a number of many digits": b'{"version": ' + b"9" * 100_000 + b"}",
+    "a key twice": b'{"version": "1.0", "version": "1.0"}',
+    "half a surrogate pair": b'{"version": "1.0", "model": {"unk_token": "\\ud800"}}',
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_F86_files_that_are_no_documents(name: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(RAW[name])
+    with pytest.raises(TokenizerError) as refusal:
+        Tokenizer.load(tmp_path)
+    assert len(str(refusal.value)) < 1500
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize("data", [b"[]", b"{", b'{"mask_token": 5}', b'{"mask_token": "absent"}'])
+def test_F86_hostile_settings(name: str, data: bytes) -> None:
+    files = {"tokenizer.json": json.dumps(SOUND["bpe"]).encode(), name: data}
+    with pytest.raises(TokenizerError):
+        Tokenizer.from_files(files)
+
+
+def test_F86_too_large_a_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    with open(path, "wb") as file:
+        file.truncate(check.MOST_BYTES + 1)
+    with pytest.raises(TokenizerError, match="too large"):
+        Tokenizer.load(tmp_path)
+    with pytest.raises(TokenizerError, match="too large"):
+        check.read_json(bytes(check.MOST_BYTES + 1), "x")
+
+
+# Merges that do not begin with the prefix are cut inside a character, or beyond their end.
+PANICS = {"vocab": {"a": 0, "éé": 1}, "merges": [["éé", "éé"]], "continuing_subword_prefix": "a"}
+ABORTS = {**PANICS, "merges": [["a", "éé"]]}
+
+
+def test_F86_a_panic_becomes_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real panic of the library, past our own check of what causes it."""
+    plain = {"version": "1.0", "added_tokens": [], "model": {"type": "BPE", **PANICS}}
+    with pytest.raises(BaseException) as raised:
+        tokenizers.Tokenizer.from_str(json.dumps(plain))
+    assert not isinstance(raised.value, Exception)
+    with pytest.raises(TokenizerError, match="without the prefix"):
+        Tokenizer(plain)
+    monkeypatch.setattr(check, "_merges", lambda *_: None)
+    with pytest.raises(TokenizerError, match="library refuses"):
+        Tokenizer(plain)
+
+
+@pytest.mark.parametrize("door", ["library", "ours"])
+def test_F86_a_file_that_kills_the_library(door: str, tmp_path: Path) -> None:
+    """Negative control: no handler can catch this one, so the check has to come first."""
+    plain = {"version": "1.0", "added_tokens": [], "model": {"type": "BPE", **ABORTS}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(plain))
+    module, last = {
+        "library": ("tokenizers", "from_file(sys.argv[1] + '/tokenizer.json')"),
+        "ours": ("maskwright.tokenizer.tokenizer", "load(sys.argv[1])"),
+    }[door]
+    code = f"import sys; from {module} import Tokenizer; Tokenizer.{last}"
+    run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
+    assert run.returncode == (1 if door == "ours" else -signal.SIGABRT)
+    if door == "ours":
+        assert "E-TOKENIZER" in run.stderr and "without the prefix" in run.stderr
+
+
+def test_the_guard_lets_interrupts_pass() -> None:
+    for kind in (KeyboardInterrupt, SystemExit, MemoryError):
+        with pytest.raises(kind), backend.guard("nothing"):
+            raise kind

@@ -1,0 +1,52 @@
+"""The report: figures counted by hand, by source, and the gain on a domain of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maskwright.tokenizer.report import report
+from maskwright.tokenizer.train import TokenizerChoice, train
+from tokenizer.toy_tokenizers import prose, trained
+
+
+@dataclass(frozen=True)
+class Note:
+    text: str
+    source: str
+
+
+def test_figures_by_hand() -> None:
+    tokenizer = train(["ab ab ab abc"] * 2, TokenizerChoice(kind="character", vocabulary=20))
+    made = report(tokenizer, [Note("ab é", "one"), Note("a", "two"), Note("bb", "two")])
+    one, two = made.sources["one"], made.sources["two"]
+    assert (one.documents, one.bytes, one.words, one.tokens, one.unknown) == (1, 5, 2, 4, 1)
+    assert (two.documents, two.bytes, two.words, two.tokens, two.unknown) == (2, 3, 2, 3, 0)
+    assert made.fertility == 7 / 4 and made.unknown_rate == 1 / 7 and made.bytes_per_token == 8 / 7
+    assert two.fertility == 3 / 2 and two.unknown_rate == 0
+    assert made.used_ids == 4
+
+
+def test_the_table() -> None:
+    many = [Note(text, f"source {n}") for n, text in enumerate(prose(30))]
+    lines = report(trained("wordpiece"), many).render().splitlines()
+    assert "30,522" in lines[0] and "50,257" in lines[0] and "32,000" in lines[0]
+    assert len(lines) == 2 + 20 + 2 and "10 more sources" in lines[-2]
+    assert lines[-1].startswith("all ") and lines[1].split()[0] == "source"
+    sizes = [float(line.split()[2]) for line in lines[2:6]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_nothing_to_report() -> None:
+    made = report(trained("bpe"), [])
+    assert made.fertility != made.fertility and "nan" in made.render()
+
+
+def test_a_tokenizer_of_the_domain_makes_shorter_sequences() -> None:
+    """B7: trained on the user's own text, against one trained on other text."""
+    own = train(prose(300, 11), TokenizerChoice(kind="wordpiece", vocabulary=600))
+    other = train(
+        ["quick brown foxes jump over lazy dogs while vexed wizards quiz mighty black nymphs"] * 9,
+        TokenizerChoice(kind="wordpiece", vocabulary=600),
+    )
+    held_out = prose(50, 11)[-20:]
+    assert report(own, held_out).fertility < report(other, held_out).fertility

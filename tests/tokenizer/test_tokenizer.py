@@ -1,0 +1,264 @@
+"""Text to ids and back for every kind: special strings, frames, batches, offsets, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies
+
+from maskwright.commit import verify
+from maskwright.errors import DataError, IncompatibleError, OutputError, TokenizerError
+from maskwright.tokenizer import backend
+from maskwright.tokenizer.backend import FEW_PLACES
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import TokenizerChoice, train
+from tokenizer.odd_texts import SPECIALS, odd_texts
+from tokenizer.toy_tokenizers import KINDS, prose, trained
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@every_kind
+@pytest.mark.parametrize("style", ["bert", "gpt2"])
+def test_F65_special_strings_are_ordinary_text(kind: str, style: str) -> None:
+    tokenizer = trained(kind, style)
+    control = tokenizer.special_ids - {tokenizer.unknown}
+    for text in [*SPECIALS, *(f"a{s} b{s}{s}" for s in SPECIALS), *odd_texts(200, 1)]:
+        assert not control & set(tokenizer.encode(text)), text
+    for token in (tokenizer.vocabulary[i] for i in control):
+        spelled = tokenizer.decode(tokenizer.encode(token)).replace(" ", "")
+        unknown = tokenizer.unknown in tokenizer.encode(token)
+        assert unknown or spelled == token
+
+
+def test_F65_is_seen_by_the_test_when_the_safety_is_off() -> None:
+    """Negative control: the library by itself reads the string in the text as the control token."""
+    import tokenizers
+
+    tokenizer = trained("wordpiece")
+    plain = tokenizers.Tokenizer.from_str(tokenizer.files()["tokenizer.json"].decode())
+    assert tokenizer.mask in plain.encode("a [MASK] b").ids
+
+
+def test_a_foreign_vocabulary_that_holds_special_strings_as_pieces() -> None:
+    """Without punctuation apart, the library finds `</s>` whole even when told not to."""
+    import tokenizers
+
+    vocab = [["<unk>", 0.0], ["</s>", 0.0], *([c, -3.0] for c in "▁ab</s>")]
+    plain = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": 1, "content": "</s>", "special": True}
+            | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        ],
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": vocab},
+    }
+    careless = tokenizers.Tokenizer.from_str(json.dumps(plain))
+    careless.encode_special_tokens = True
+    assert 1 in careless.encode("a </s>").ids
+    ours = Tokenizer(plain)
+    assert ours.tokens(ours.encode("a </s>")) == ["▁", "a", "▁", "<", "/", "s", ">"]
+    assert (ours.end, ours.separator, ours.unknown) == (1, 1, 0)
+
+
+@every_kind
+def test_batches_equal_single_texts(kind: str) -> None:
+    tokenizer = trained(kind)
+    texts = odd_texts(300)
+    batch = tokenizer.encode_batch(iter(texts))
+    assert all(ids.dtype == np.uint32 and ids.ndim == 1 for ids in batch)
+    assert [ids.tolist() for ids in batch] == [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode_batch([]) == []
+
+
+def test_large_batches_are_cut_and_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "CHARACTERS_AT_ONCE", 100)
+    tokenizer = trained("wordpiece")
+    texts = ["lo " * n for n in range(60)]
+    assert [ids.tolist() for ids in tokenizer.encode_batch(texts)] == [
+        tokenizer.encode(text) for text in texts
+    ]
+    with pytest.raises(DataError, match="text 59, character 3"):
+        tokenizer.encode_batch([*texts[:-1], "lo \ud800"])
+
+
+@every_kind
+def test_offsets_name_the_characters(kind: str) -> None:
+    tokenizer = trained(kind)
+    text = "Kalomi (the 2nd) café\n— tion!"
+    ((ids, spans),) = tokenizer.encode_batch([text], offsets=True)
+    assert ids.tolist() == tokenizer.encode(text)
+    assert spans.shape == (len(ids), 2) and spans.dtype == np.int32
+    covered = {i for begin, end in spans for i in range(begin, end)}
+    assert {i for i, c in enumerate(text) if not c.isspace()} <= covered
+    assert (spans[:, 0] <= spans[:, 1]).all() and spans.max() <= len(text)
+    ((none, nothing),) = tokenizer.encode_batch([""], offsets=True)
+    assert none.size == 0 and nothing.shape == (0, 2)
+
+
+@every_kind
+@pytest.mark.parametrize("repeats", [1, FEW_PLACES])
+def test_marked_places_become_token_indices(kind: str, repeats: int) -> None:
+    tokenizer = trained(kind)
+    sentences = ["Kalomi sat. ", "Tion (the 2nd) café!  ", "Werest."] * repeats
+    text = "".join(sentences)
+    starts = np.cumsum([0, *map(len, sentences)]).tolist()
+    ((ids, indices),) = tokenizer.encode_marked([text], [starts])
+    assert ids.tolist() == tokenizer.encode(text)
+    assert indices[0] == 0 and indices[-1] == len(ids)
+    for sentence, first, last in zip(sentences, indices[:-1], indices[1:], strict=True):
+        part = tokenizer.decode(ids[first:last].tolist())
+        assert part.replace(" ", "") == sentence.replace(" ", "").replace("ë", "e")
+
+
+def test_marks_on_characters_that_disappear() -> None:
+    tokenizer = trained("wordpiece")
+    text = "lo \x01\x02 mi \x01"
+    ((ids, indices),) = tokenizer.encode_marked([text], [[0, 3, 4, 6, 9]])
+    assert tokenizer.decode(ids.tolist()) == "lo mi"
+    lo, total = len(tokenizer.encode("lo")), len(ids)
+    assert indices.tolist() == [0, lo, lo, lo, total]
+
+
+# ------------------------------------------------------------------------------ there and back
+@hypothesis.given(strategies.text(strategies.characters(exclude_categories=["Cs"])))
+@hypothesis.settings(max_examples=300)
+def test_byte_level_round_trip_of_any_text(text: str) -> None:
+    tokenizer = trained("byte-bpe")
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_byte_level_round_trip_of_odd_texts() -> None:
+    tokenizer = trained("byte-bpe", "gpt2")
+    for text in odd_texts():
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_characters_round_trip() -> None:
+    tokenizer = trained("character")
+    text = prose()[0]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert len(tokenizer.encode(text)) == len(text)
+
+
+@every_kind
+def test_words_come_back(kind: str) -> None:
+    tokenizer = trained(kind)
+    assert tokenizer.decode(tokenizer.encode("kalomi tarinewes Po 12")) == "kalomi tarinewes Po 12"
+
+
+def test_special_ids_are_shown_on_request() -> None:
+    tokenizer = trained("wordpiece")
+    ids, _ = tokenizer.frame(tokenizer.encode("lo mi"))
+    assert tokenizer.decode(ids) == "lo mi"
+    assert tokenizer.decode(ids, skip_special=False) == "[CLS] lo mi [SEP]"
+    gpt2 = trained("byte-bpe", "gpt2")
+    assert gpt2.end is not None
+    assert gpt2.decode([*gpt2.encode("lo"), gpt2.end], skip_special=False) == "lo<|endoftext|>"
+
+
+@pytest.mark.parametrize("bad", [-1, 700, 1 << 32, 1 << 70])
+def test_ids_outside_the_vocabulary(bad: int) -> None:
+    tokenizer = trained("byte-bpe")
+    assert tokenizer.vocabulary_size == 700
+    for refused in (tokenizer.decode, tokenizer.tokens):
+        with pytest.raises(TokenizerError, match="0 to 699"):
+            refused([3, bad])
+
+
+@every_kind
+def test_half_a_surrogate_pair_is_refused_with_its_place(kind: str) -> None:
+    tokenizer = trained(kind)
+    with pytest.raises(DataError, match="text 0, character 2"):
+        tokenizer.encode("ab\ud800")
+    with pytest.raises(DataError, match="text 1, character 0"):
+        tokenizer.encode_batch(["fine", "\udfff"])
+    with pytest.raises(DataError, match="text 1, character 1"):
+        tokenizer.encode_marked(["fine", "a\udfff"], [[0], [0]])
+    with pytest.raises(DataError, match="document 1, character 1"):
+        train(["fine", "a\udc00"], TokenizerChoice(kind=kind))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["character", "bpe"])
+def test_characters_without_a_token_are_not_dropped_in_silence(kind: str) -> None:
+    choice = TokenizerChoice(kind=kind, specials=("[MASK]",), vocabulary=40)  # type: ignore[arg-type]
+    tokenizer = train(["the cat sat on the mat"] * 3, choice)
+    assert tokenizer.unknown is None
+    assert tokenizer.decode(tokenizer.encode("that cat")) == "that cat"
+    for ask in (tokenizer.encode, lambda text: tokenizer.encode_batch(["the", text])):
+        with pytest.raises(IncompatibleError, match="found:  qz"):
+            ask("q the z")
+
+
+# ------------------------------------------------------------------------------ files
+@every_kind
+def test_saved_and_loaded(kind: str, tmp_path: Path) -> None:
+    tokenizer = trained(kind)
+    tokenizer.save(tmp_path / "t")
+    verify(tmp_path / "t")
+    again = Tokenizer.load(tmp_path / "t")
+    assert again.fingerprint == tokenizer.fingerprint and again.kind == kind
+    assert again.files() == tokenizer.files() == Tokenizer.from_files(again.files()).files()
+    texts = odd_texts(100, 2)
+    for ours, theirs in zip(tokenizer.encode_batch(texts), again.encode_batch(texts), strict=True):
+        assert ours.tolist() == theirs.tolist()
+    with pytest.raises(OutputError):
+        tokenizer.save(tmp_path / "t")
+
+
+def test_settings_follow_the_rule_for_every_loader() -> None:
+    files = trained("wordpiece").files(512)
+    settings = json.loads(files["tokenizer_config.json"])
+    assert settings["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert settings["model_input_names"] == ["input_ids", "token_type_ids", "attention_mask"]
+    assert settings["model_max_length"] == 512 and not settings["clean_up_tokenization_spaces"]
+    assert settings["mask_token"] == "[MASK]" and settings["padding_side"] == "right"
+    assert json.loads(files["special_tokens_map.json"])["cls_token"] == "[CLS]"
+    causal = json.loads(trained("byte-bpe", "gpt2").files()["tokenizer_config.json"])
+    assert causal["model_input_names"] == ["input_ids", "attention_mask"]
+    assert causal["eos_token"] == causal["bos_token"] == "<|endoftext|>"
+
+
+def test_different_vocabularies_have_different_fingerprints() -> None:
+    marks = {trained(kind, style).fingerprint for kind in KINDS for style in ("bert", "gpt2")}
+    assert len(marks) == 10
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match="no such folder"):
+        Tokenizer.load(tmp_path / "nowhere")
+    with pytest.raises(TokenizerError, match="an empty folder"):
+        Tokenizer.load(tmp_path)
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    with pytest.raises(TokenizerError, match=r"vocab\.txt(?s:.*)save_pretrained"):
+        Tokenizer.load(tmp_path)
+
+
+def test_files_that_write_an_empty_text_for_none() -> None:
+    plain = json.loads(trained("byte-bpe", "gpt2").files()["tokenizer.json"])
+    plain["model"] |= dict.fromkeys(
+        ("unk_token", "continuing_subword_prefix", "end_of_word_suffix"), ""
+    )
+    tokenizer = Tokenizer(plain)
+    assert tokenizer.unknown is None and tokenizer.kind == "byte-bpe"
+    assert tokenizer.encode("kalomi") == trained("byte-bpe", "gpt2").encode("kalomi")
+
+
+def test_settings_that_name_an_absent_token() -> None:
+    files = trained("wordpiece").files()
+    files["special_tokens_map.json"] = b'{"mask_token": "<hole>"}'
+    files["tokenizer_config.json"] = b"{}"
+    with pytest.raises(TokenizerError, match="<hole>"):
+        Tokenizer.from_files(files)
+
+
+def test_a_bare_file_is_read_by_the_table_of_known_strings() -> None:
+    ours = trained("wordpiece")
+    bare = Tokenizer.from_files({"tokenizer.json": ours.files()["tokenizer.json"]})
+    assert (bare.mask, bare.pad, bare.unknown) == (ours.mask, ours.pad, ours.unknown)
+    assert bare.files() == ours.files()

@@ -1,0 +1,221 @@
+"""Training from a stream: the budget, the counts, repeatability, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import tokenizers
+
+from maskwright.config import from_plain, to_plain
+from maskwright.errors import ConfigError, DataError
+from maskwright.tokenizer.sample import Sample, WordCounts, pieces
+from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.words import chunks, words_of
+from tokenizer.odd_texts import odd_texts
+from tokenizer.toy_tokenizers import KINDS, prose, trained
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def choice(kind: str, **settings: object) -> TokenizerChoice:
+    return TokenizerChoice(kind=kind, **{"vocabulary": 500, **settings})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Note:
+    text: str
+
+
+# ------------------------------------------------------------------------------ repeatability
+@every_kind
+def test_the_order_of_the_documents_does_not_matter(kind: str) -> None:
+    texts = list(prose())
+    first, second = train(texts, choice(kind)), train(texts[::-1], choice(kind))
+    assert first.files() == second.files()
+    other = train([*texts, "wholly other " * 50], choice(kind))
+    assert kind == "character" or other.fingerprint != first.fingerprint
+
+
+def test_another_process_learns_the_same() -> None:
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:];"
+        "from tokenizer.toy_tokenizers import KINDS, trained;"
+        "print(*(trained(kind).fingerprint for kind in KINDS))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, *sys.path], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == [trained(kind).fingerprint for kind in KINDS]
+
+
+def test_documents_and_texts_are_the_same() -> None:
+    texts = list(prose(50))
+    notes = train((Note(text) for text in texts), choice("wordpiece"))
+    assert notes.fingerprint == train(texts, choice("wordpiece")).fingerprint
+
+
+@every_kind
+def test_the_vocabulary_has_the_wanted_size(kind: str) -> None:
+    tokenizer = train(prose(), choice(kind))
+    assert tokenizer.vocabulary_size <= 500
+    assert tokenizer.vocabulary_size == 500 or kind == "character"
+    few = train(["ab ab"], choice(kind))
+    assert few.vocabulary_size < 500
+
+
+def test_the_cleaning_of_a_kind_is_learned_with_it() -> None:
+    lower = train(["Po PO po pO ÉÉ éé"] * 3, choice("wordpiece", lowercase=True))
+    assert not any(t.strip("#").isupper() for t in lower.vocabulary[5:])
+    digits = train(["in 1984 and 1984 and 1984"] * 3, choice("byte-bpe", single_digits=True))
+    assert digits.decode(digits.encode("a 1984")) == "a 1984"
+    for kind in ("wordpiece", "bpe", "unigram", "byte-bpe"):
+        tokenizer = train(["in 1984 and 1984 and 1984 1849"] * 3, choice(kind, single_digits=True))
+        texts = [tokenizer.decode([i]) for i in range(tokenizer.vocabulary_size)]
+        assert not any(sum(c.isdigit() for c in text) > 1 for text in texts), kind
+
+
+def test_all_characters_of_a_known_word_are_known_anywhere() -> None:
+    tokenizer = train(["abc cab bca 12"] * 3, choice("wordpiece"))
+    assert tokenizer.unknown not in tokenizer.encode("ccc 21 212 aabb")
+    assert "##," not in train(["a, b, c"] * 3, choice("wordpiece")).vocabulary
+
+
+@pytest.mark.parametrize("single_digits", [False, True])
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram"])
+def test_words_are_counted_as_the_pipeline_cuts_them(kind: str, single_digits: bool) -> None:
+    tokenizer = train(prose(20), choice(kind, single_digits=single_digits))
+    clean = tokenizer._backend.normalizer
+    if kind == "bpe":
+        clean = tokenizers.normalizers.BertNormalizer(lowercase=False)
+    for text in [*odd_texts(400), *prose(20, 7)]:
+        spaced = kind == "unigram"
+        parts = chunks(clean.normalize_str(text), spaced)
+        ours = [w for part in parts for w in words_of(part, spaced, single_digits)]
+        theirs = [w.removesuffix("</w>") for w in tokenizer.words(text)]
+        assert ours == theirs, text
+
+
+# ------------------------------------------------------------------------------ the budget
+def stream(count: int) -> Iterator[str]:
+    for number in range(count):
+        yield f"text number {number} " + "of some length " * (number % 7)
+
+
+def test_a_sample_keeps_to_its_budget_and_says_so() -> None:
+    with Sample(20_000, seed=0) as sample:
+        sample.add_all(stream(3000))
+        size = sample.size
+        kept = list(sample)
+    assert size.bytes_seen == sum(len(t.encode()) for t in stream(3000))
+    assert size.bytes_used == sum(len(t.encode()) for t in kept)
+    assert 0.7 * 20_000 < size.bytes_used <= 20_000
+    used, seen = size.bytes_used / 1000, size.bytes_seen / 1000
+    assert size.render() == f"sampled {used:.1f} kB of {seen:.1f} kB, seed 0"
+
+
+def test_a_sample_depends_on_the_seed_and_not_on_the_order() -> None:
+    def kept(texts: list[str], seed: int) -> list[str]:
+        with Sample(20_000, seed) as sample:
+            sample.add_all(texts)
+            return sorted(sample)
+
+    texts = list(stream(3000))
+    assert kept(texts, 0) == kept(texts[::-1], 0) != kept(texts, 1)
+
+
+def test_a_sample_is_fair() -> None:
+    """Every document has the same chance, whatever its place."""
+    chances: Counter[bool] = Counter()
+    for seed in range(60):
+        with Sample(2048, seed) as sample:
+            sample.add_all(f"{n:06}" for n in range(1500))
+            for text in sample:
+                chances[int(text) < 750] += 1
+    total = chances.total()
+    assert abs(chances[True] / total - 0.5) < 4 * 0.5 / total**0.5
+
+
+def test_everything_is_used_below_the_budget() -> None:
+    tokenizer = train(stream(100), choice("bpe"))
+    assert tokenizer.learned_from is not None and tokenizer.learned_from.complete
+    assert tokenizer.learned_from.documents_seen == 100
+    assert "used all of" in tokenizer.learned_from.render()
+
+
+@every_kind
+def test_training_above_the_budget(kind: str) -> None:
+    made = choice(kind, budget_bytes=30_000)
+    first, second = train(stream(3000), made), train(stream(3000), made)
+    assert first.fingerprint == second.fingerprint
+    assert first.learned_from is not None and not first.learned_from.complete
+    assert first.learned_from.bytes_used <= 30_000
+
+
+def test_one_long_document_is_sampled_in_pieces() -> None:
+    text = " ".join(str(n) for n in range(20_000))
+    assert "".join(pieces(text, 1000)) == text
+    assert all(len(p) <= 1000 and p[0] in " 0" for p in pieces(text, 1000))
+    assert ["".join("x" * 10)] * 3 == list(pieces("x" * 30, 10))
+    with Sample(10_000) as sample:
+        sample.add_all([text])
+        assert 5_000 < sample.size.bytes_used <= 10_000
+
+
+def test_counting_words_forgets_the_rarest() -> None:
+    counts = WordCounts(limit=1000)
+    for start in range(0, 5000, 100):
+        counts.add([f"rare{n}" for n in range(start, start + 100)] + ["often"] * 5)
+    assert len(counts.counts) <= 1100 and counts.forgotten_below >= 2
+    assert counts.counts["often"] == 250
+    exact = WordCounts(limit=1000)
+    exact.add(["a", "b", "a"])
+    assert exact.counts == {"a": 2, "b": 1} and exact.forgotten_below == 0
+
+
+# ------------------------------------------------------------------------------ refusals
+@every_kind
+@pytest.mark.parametrize("texts", [[], [""], ["", ""]])
+def test_no_text(kind: str, texts: list[str]) -> None:
+    with pytest.raises(DataError, match="no text"):
+        train(texts, choice(kind))
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram"])
+def test_nothing_but_space_or_rare_characters(kind: str) -> None:
+    with pytest.raises(DataError, match=r"no words|too little text"):
+        train([" \n\t "], choice(kind))
+    with pytest.raises(DataError, match="too little text"):
+        train(["abc"], choice(kind))
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"kind": "wordpeice"}, "wordpiece"),
+        ({"kind": "bpe", "style": "bart"}, "style"),
+        ({"kind": "byte-bpe", "vocabulary": 200}, "vocabulary"),
+        ({"kind": "bpe", "vocabulary": 3}, "vocabulary"),
+        ({"kind": "bpe", "min_frequency": 0}, "min_frequency"),
+        ({"kind": "bpe", "budget_bytes": 10}, "budget_bytes"),
+        ({"kind": "bpe", "budget_bytes": 1 << 33}, "overflow"),
+        ({"kind": "bpe", "specials": ("MASK",)}, "specials"),
+        ({"kind": "bpe", "specials": ("[MASK]", "[MASK]")}, "specials"),
+        ({"kind": "bpe", "specials": ("[MA SK]",)}, "specials"),
+        ({"kind": "bpe", "specials": ("</w>",)}, "end of words"),
+        ({"kind": "wordpiece", "specials": ("[MASK]",)}, "does not know"),
+        ({"kind": "unigram", "specials": ("<s>",)}, "<unk>"),
+    ],
+)
+def test_choices_out_of_range(settings: dict[str, object], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        TokenizerChoice(**settings)  # type: ignore[arg-type]
+
+
+def test_a_choice_can_be_written_and_read() -> None:
+    made = choice("unigram", specials=("<unk>", "<s>"), min_frequency=3)
+    assert from_plain(TokenizerChoice, to_plain(made)) == made

@@ -1,0 +1,174 @@
+"""Unigram: best splits against brute force, expected counts against enumeration, sampling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from maskwright.errors import UsageError
+from maskwright.randomness import key, uniforms
+from maskwright.tokenizer.lattice import Lattice
+from maskwright.tokenizer.splits import encode_sampled, sampled_split
+from maskwright.tokenizer.unigram import digamma, fit, train_unigram
+from tokenizer.toy_tokenizers import prose, trained
+
+WORDS = {"▁hugs": 5, "▁hug": 10, "▁pug": 5, "▁pun": 12, "▁bun": 4, "▁unhug": 3, "▁uuu": 2}
+
+
+def splits(word: str) -> Iterator[tuple[str, ...]]:
+    """Every way to cut `word` into parts."""
+    for cuts in itertools.product([False, True], repeat=len(word) - 1):
+        places = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), len(word)]
+        yield tuple(word[a:b] for a, b in itertools.pairwise(places))
+
+
+def test_best_split_equals_brute_force() -> None:
+    """B5: the saved scores, all splits, the largest sum; against what the library encodes."""
+    tokenizer = trained("unigram")
+    scores = tokenizer.scores
+    assert scores is not None
+    words = {w for text in prose(40, 3) for w in text.split() if w.isalnum() and len(w) <= 10}
+    assert len(words) > 50
+    for word in sorted(words):
+        known = [s for s in splits("▁" + word) if all(p in scores for p in s)]
+        best = max(sum(scores[p] for p in split) for split in known)
+        found = tokenizer.tokens(tokenizer.encode(word))
+        assert "".join(found) == "▁" + word
+        assert sum(scores[p] for p in found) == pytest.approx(best, abs=1e-9), word
+
+
+def enumerated(scores: dict[str, float]) -> tuple[Counter[str], float]:
+    """Expected counts and log-likelihood of WORDS by writing down every split."""
+    expected: Counter[str] = Counter()
+    likelihood = 0.0
+    for word, count in WORDS.items():
+        weights = {
+            split: math.exp(sum(scores[p] for p in split))
+            for split in splits(word)
+            if all(p in scores for p in split)
+        }
+        total = sum(weights.values())
+        likelihood += count * math.log(total)
+        for split, weight in weights.items():
+            for piece in split:
+                expected[piece] += count * weight / total
+    return expected, likelihood
+
+
+def test_expected_counts_equal_enumeration() -> None:
+    lattice = Lattice(WORDS, 60)
+    strings = lattice.strings()
+    values = np.log(np.arange(2, 2 + lattice.size) / 1000.0)
+    wanted, likelihood = enumerated(dict(zip(strings, values, strict=True)))
+    found, found_likelihood = lattice.expected(values)
+    assert found_likelihood == pytest.approx(likelihood)
+    for piece, count in zip(strings, found, strict=True):
+        assert count == pytest.approx(wanted[piece], abs=1e-9), piece
+
+
+def test_best_paths_and_losses_equal_enumeration() -> None:
+    lattice = Lattice(WORDS, 60)
+    strings = lattice.strings()
+    values = -np.sqrt(1.0 + np.arange(lattice.size))
+    scores = dict(zip(strings, values, strict=True))
+
+    def best(text: str, forbidden: str = "") -> tuple[float, tuple[str, ...]]:
+        allowed = [s for s in splits(text) if all(p in scores and p != forbidden for p in s)]
+        return max((sum(scores[p] for p in s), s) for s in allowed)
+
+    wanted: Counter[str] = Counter()
+    for word, count in WORDS.items():
+        for piece in best(word)[1]:
+            wanted[piece] += count
+    assert dict(zip(strings, lattice.best(values), strict=True)) == {
+        s: float(wanted[s]) for s in strings
+    }
+    for piece, without in zip(strings, lattice.without(values), strict=True):
+        if len(piece) == 1:
+            assert without == -math.inf
+        else:
+            assert without == pytest.approx(best(piece, piece)[0]), piece
+
+
+def test_seeds_are_the_substrings_that_can_go_on_differently() -> None:
+    lattice = Lattice({"abcabc": 3, "abcx": 2}, 100)
+    counts = dict(zip(lattice.strings(), lattice.seed_counts, strict=True))
+    assert counts["abc"] == 8
+    assert "ab" not in counts  # always followed by c
+    assert {"a", "b", "c", "x"} <= set(counts)
+
+
+def test_pieces_forgotten_stay_forgotten() -> None:
+    lattice = Lattice(WORDS, 60)
+    before = lattice.strings()
+    kept = np.flatnonzero((np.arange(lattice.size) % 2 == 0) | (lattice.lengths == 1))
+    lattice.keep(kept)
+    assert lattice.strings() == [before[i] for i in kept]
+    scores = np.full(lattice.size, -2.0)
+    wanted, _ = enumerated(dict(zip(lattice.strings(), scores, strict=True)))
+    found, _ = lattice.expected(scores)
+    assert found == pytest.approx([wanted[s] for s in lattice.strings()])
+
+
+def test_likelihood_rises_with_fitting() -> None:
+    lattice = Lattice(WORDS, 60)
+    scores = np.log(lattice.seed_counts / lattice.seed_counts.sum())
+    _, before = lattice.expected(scores)
+    for _ in range(3):
+        scores = fit(lattice, scores)
+    _, after = lattice.expected(scores)
+    assert after > before
+
+
+def test_every_character_stays_a_piece() -> None:
+    pieces = train_unigram(WORDS, tokens=12)
+    assert set("▁hugspnb") <= set(pieces) and len(pieces) == 12
+    assert math.fsum(math.exp(s) for s in pieces.values()) <= 1.0001
+    assert list(pieces.values()) == sorted(pieces.values(), reverse=True)
+
+
+def test_digamma() -> None:
+    for x in (0.1, 0.5, 1.0, 3.7, 12.0, 1e6):
+        step = x * 1e-5
+        slope = (math.lgamma(x + step) - math.lgamma(x - step)) / (2 * step)
+        assert digamma(np.array([x]))[0] == pytest.approx(slope, rel=1e-5, abs=1e-6)
+    assert digamma(np.array([1.0]))[0] == pytest.approx(-0.5772156649015329, abs=1e-10)
+
+
+# ------------------------------------------------------------------------------ sampling
+def test_splits_are_drawn_with_their_probability() -> None:
+    scores = {"a": -1.0, "b": -1.5, "c": -2.0, "ab": -2.0, "bc": -2.5, "abc": -3.0}
+    draws = uniforms(key("sample", 0, np.arange(5_000)), 3)
+    for alpha in (0.0, 0.5, 1.0):
+        ways = [s for s in splits("abc") if all(p in scores for p in s)]
+        weights = [math.exp(alpha * sum(scores[p] for p in s)) for s in ways]
+        found = Counter(
+            tuple(sampled_split("abc", scores, alpha, list(row), -9.0)) for row in draws
+        )
+        for way, weight in zip(ways, weights, strict=True):
+            share = weight / sum(weights)
+            assert found[way] / 5_000 == pytest.approx(share, abs=4 * math.sqrt(share / 5_000))
+
+
+def test_sampled_ids_spell_the_text_and_repeat() -> None:
+    tokenizer = trained("unigram")
+    text = prose(1, 5)[0] + " 漢ж"
+    sampled = [encode_sampled(tokenizer, text, alpha=0.2, seed=1, counter=n) for n in range(5)]
+    again = encode_sampled(tokenizer, text, alpha=0.2, seed=1, counter=0)
+    assert sampled[0] == again and len({tuple(s) for s in sampled}) == 5
+    for ids in sampled:
+        assert tokenizer.decode(ids) == tokenizer.decode(tokenizer.encode(text))
+    sharp = encode_sampled(tokenizer, text, alpha=1e4, seed=1, counter=0)
+    assert sharp == tokenizer.encode(text)
+
+
+def test_only_a_unigram_vocabulary_can_be_sampled() -> None:
+    with pytest.raises(UsageError, match="wordpiece"):
+        encode_sampled(trained("wordpiece"), "a", alpha=1.0, seed=0, counter=0)
+    with pytest.raises(UsageError, match="alpha -1"):
+        encode_sampled(trained("unigram"), "a", alpha=-1.0, seed=0, counter=0)

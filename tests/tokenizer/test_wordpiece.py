@@ -1,0 +1,90 @@
+"""True WordPiece: merges computed by hand, a slow trainer as oracle, the difference from BPE."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from maskwright.tokenizer.bpe import train_bpe
+from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.wordpiece import train_wordpiece
+from tokenizer.toy_tokenizers import prose, random_words, slow_wordpiece, trained
+
+# The corpus of the Hugging Face course's account of WordPiece.
+HUG = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
+
+
+def test_merges_by_hand() -> None:
+    """Symbols: h 15, p 17, b 4, ##u 36, ##g 20, ##n 16, ##s 5.
+
+    (##g, ##s) 5/(20*5) = 1/20 is best ((h, ##u) has 15/(15*36) = 1/36, (##u, ##g) 20/(36*20) as
+    well). Then ##g 15, ##gs 5: (h, ##u), (p, ##u) 17/(17*36), (b, ##u), (##u, ##g) 15/(36*15),
+    (##u, ##n) 16/(36*16) and (##u, ##gs) 5/(36*5) all have 1/36; the most frequent is (p, ##u) 17.
+    Then ##u 19, pu 17: (h, ##u) 15/(15*19) = 1/19 ties with (b, ##u) 4/(4*19); h is the more
+    frequent. (##u, ##gs) is 5/(19*5), as high, but less frequent still.
+    """
+    learned = train_wordpiece(HUG, tokens=3)
+    assert [(m.left, m.right, m.token, m.count) for m in learned] == [
+        ("##g", "##s", "##gs", 5),
+        ("p", "##u", "pu", 17),
+        ("h", "##u", "hu", 15),
+    ]
+
+
+def test_bpe_would_have_merged_otherwise() -> None:
+    """(u, g) stands 20 times, more than any other; its likelihood score is the lowest of all."""
+    (merge,) = train_bpe(HUG, merges=1)
+    assert (merge.left, merge.right, merge.count) == ("u", "g", 20)
+    assert "##ug" not in {m.token for m in train_wordpiece(HUG, tokens=3)}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_equals_the_slow_trainer(seed: int) -> None:
+    rng = random.Random(seed)
+    words = random_words(rng)
+    least = rng.choice([1, 2, 2, 5])
+    found = train_wordpiece(words, tokens=40, min_frequency=least)
+    assert [(m.left, m.right) for m in found] == slow_wordpiece(words, 40, least)
+
+
+def test_pairs_below_the_floor_are_left_alone() -> None:
+    rare = {"xy": 1, "ab": 2, "ac": 2}
+    assert {m.token for m in train_wordpiece(rare, tokens=9)} == {"ab", "ac"}
+    assert {m.token for m in train_wordpiece(rare, tokens=9, min_frequency=1)} >= {"xy"}
+
+
+def test_the_falling_floor_prefers_what_is_frequent() -> None:
+    """With a fixed floor of 2 the rare word comes first; with the falling floor the frequent."""
+    words = {"zq": 2, "the": 500, "them": 300, "then": 400}
+    assert train_wordpiece(words, tokens=1)[0].token == "zq"
+    falling = train_wordpiece(words, tokens=3, min_frequency=None)
+    assert all(m.count >= 250 for m in falling)
+    assert falling[0].token != "zq"
+    everything = train_wordpiece(words, tokens=99, min_frequency=None)
+    assert everything[-1].token == "zq"
+
+
+def test_the_falling_floor_makes_shorter_sequences() -> None:
+    texts = list(prose(400))
+    sizes = {}
+    for floor in (2, None):
+        choice = TokenizerChoice(kind="wordpiece", vocabulary=500, min_frequency=floor)
+        tokenizer = train(texts, choice)
+        sizes[floor] = sum(map(len, tokenizer.encode_batch(prose(50, 1))))
+    assert sizes[None] < 0.9 * sizes[2]
+
+
+def test_encoding_is_longest_match_first() -> None:
+    tokenizer = trained("wordpiece")
+    known = set(tokenizer.vocabulary)
+    words = Counter(w for text in prose(30, 2) for w in text.split() if w.isalpha() and w.isascii())
+    for word in words:
+        pieces, start = [], 0
+        while start < len(word):
+            head = "##" if start else ""
+            ends = [e for e in range(len(word), start, -1) if head + word[start:e] in known]
+            pieces.append(head + word[start : ends[0]])
+            start = ends[0]
+        assert tokenizer.tokens(tokenizer.encode(word)) == pieces
