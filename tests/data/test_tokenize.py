@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.data.toy import Toy, corpus, documents, store_of
 from tests.faults.fs import Dying, Failing, Killed, Unhurried, Watched
 
 from maskwright.commit import Lock
 from maskwright.corpus.document import Document
-from maskwright.data import shards, tokenize
+from maskwright.data import shards
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store, sentence_starts
 from maskwright.errors import (
@@ -137,20 +135,6 @@ def test_sentences_may_be_left_out(tmp_path: Path) -> None:
     assert len(store.sentences) == 0
     assert toy.encoded == len(TEXTS)
     assert store.sentence_ranges(0).shape == (0, 2)
-
-
-def test_one_long_document_is_encoded_in_parts(tmp_path: Path) -> None:
-    sizes = []
-
-    class Measured(Toy):
-        def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-            sizes.append(sum(map(len, texts)))
-            return super().encode_batch(texts)
-
-    text = " ".join(TEXTS)
-    store = store_of(tmp_path, [text], Measured())
-    assert store.document(0).tolist() == Toy().encode(text)
-    assert max(sizes) < 1500 and len(sizes) > 5
 
 
 def test_F84_an_id_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
@@ -275,32 +259,3 @@ def test_F11_two_builders_of_one_store(tmp_path: Path) -> None:
     with Lock(tmp_path / ".work-store/build.lock"), pytest.raises(StoppedError):
         store_of(tmp_path, TEXTS)
     store_of(tmp_path, TEXTS)
-
-
-def test_memory_does_not_grow_with_the_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shards, "SHARD_BYTES", 200_000)
-    monkeypatch.setattr(shards, "BLOCK_CHARACTERS", 20_000)
-    monkeypatch.setattr(tokenize, "COPY_BYTES", 100_000)
-
-    class Quick(Toy):
-        def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-            return [np.frombuffer(text.encode(), np.uint8) % 58 for text in texts]
-
-        def encode_marked(
-            self, texts: Sequence[str], marks: Sequence[Sequence[int]]
-        ) -> list[tuple[np.ndarray, np.ndarray]]:
-            return list(zip(self.encode_batch(texts), map(np.array, marks), strict=True))
-
-    def peak(number: int) -> int:
-        stream = (Document("lorem ipsum " * 2000, "s", str(n)) for n in range(number))
-        tracemalloc.start()
-        build_store(stream, Quick(), tmp_path / str(number), files=Unhurried())
-        highest = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return highest
-
-    few, many = peak(40), peak(400)  # 1 MB and 10 MB of text
-    assert many < few * 1.2 + 100_000
-    assert many < 4_000_000
