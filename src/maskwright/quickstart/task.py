@@ -1,7 +1,7 @@
 """A labelled task from the machine itself: which exception carries this message?
 
-The label is the class in `raise X("…")`, so nobody annotated anything; packages are never split
-between training and test, so a project's own phrases do not leak. Six ways compete on equal
+The label is the class in `raise X("…")`, so nobody annotated anything; a file is never split
+between training and test, so a module's own phrases do not leak. Six ways compete on equal
 splits:
 
     majority                            the commonest label
@@ -15,7 +15,7 @@ splits:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import Any
@@ -87,7 +87,7 @@ class Task:
 
 
 def load(tokenizer: Tokenizer, length: int) -> Task:
-    """Collect the messages of this installation and split them by package."""
+    """Collect the messages of this installation and split them by file."""
     parts = labelled.split(labelled.exception_messages(), seed=0)
     names = sorted({e.label for e in parts.train})
     truncated = 0
@@ -121,14 +121,16 @@ class Score:
     accuracy: list[float]
     macro_f1: list[float]
 
-    def render(self) -> str:
-        spread = f" ± {stdev(self.accuracy):.3f}" if len(self.accuracy) > 1 else "        "
-        return f"{mean(self.accuracy):.3f}{spread}    {mean(self.macro_f1):.3f}"
+    def cells(self) -> list[str]:
+        """Accuracy, macro-F1 and the number of seeds, as a table shows them."""
+        each = [
+            f"{mean(v):.3f}" + (f" ± {stdev(v):.3f}" if len(v) > 1 else "")
+            for v in (self.accuracy, self.macro_f1)
+        ]
+        return [*each, str(len(self.accuracy))]
 
 
-def compare(
-    task: Task, pretrained: Transformer, tokenizer: Tokenizer, say: Callable[[str], None]
-) -> dict[str, Score]:
+def compare(task: Task, pretrained: Transformer, tokenizer: Tokenizer) -> dict[str, Score]:
     """All six ways on `task`, three seeds where chance plays a part."""
     fresh = [_with_head(pretrained.config, None, len(task.names), s) for s in SEEDS]
     scores = {"majority": _majority(task), "words": _words(task)}
@@ -138,8 +140,6 @@ def compare(
     for name, models in (("from scratch", fresh), ("fine-tuned", ready)):
         runs = [_tune(task, m, tokenizer, s) for m, s in zip(models, SEEDS, strict=True)]
         scores[name] = _score(task, runs)
-    for name, score in scores.items():
-        say(f"  {name:24} {score.render()}")
     return scores
 
 

@@ -89,6 +89,8 @@ def _sections(folder: RunFolder) -> Iterator[tuple[str, str]]:
     yield "Curves", _curves(folder)
     yield "Held-out text", _evaluation(folder)
     yield "What the model writes", _samples(folder)
+    for made in folder.tables:
+        yield escape(made.get("title", "")), _comparison(made)
     yield "How to go on", _next_steps(folder)
     corpus = folder.run.get("corpus")
     yield "The text it was trained on", markup.facts(corpus) if corpus else ""
@@ -259,6 +261,14 @@ def _spread(records: list[Record]) -> list[Record]:
         return records
     last = len(records) - 1
     return [records[round(i * last / (STAGES - 1))] for i in range(STAGES)]
+
+
+def _comparison(made: Record) -> str:
+    """A table that a command has put beside the run."""
+    head = [str(cell) for cell in made.get("head", [])]
+    rows = [[str(cell) for cell in row] for row in made.get("rows", [])]
+    note = f'<p class="note">{escape(made["note"])}</p>' if made.get("note") else ""
+    return f'<div class="first">{markup.table(head, rows)}</div>{note}' if rows else ""
 
 
 def _next_steps(folder: RunFolder) -> str:
