@@ -24,7 +24,7 @@ class Ended(Toy):
 
 
 def tape(store: TokenStore, end: int | None) -> list[int]:
-    joined = []
+    joined = [] if end is None else [end]
     for number in range(store.num_documents):
         joined += [*store.document(number).tolist(), *([] if end is None else [end])]
     return joined
@@ -33,14 +33,19 @@ def tape(store: TokenStore, end: int | None) -> list[int]:
 def test_eight_tokens_by_hand(tmp_path: Path) -> None:
     store = store_of(tmp_path, ["ab c", "d", "ef"], Ended())
     source = Stream(store, 4)
-    rows = source.rows(np.arange(3)[: len(source)], 0)
-    #    a b c END d END e f END  ->  9 tokens, two rows of 4 + 1
-    assert rows.tokens.tolist() == [[5, 32, 7, END, 8], [8, END, 9, 36, END]]
-    assert rows.positions.tolist() == [[0, 1, 2, 3, 0], [0, 1, 0, 1, 2]]
-    assert rows.documents.tolist() == [[1, 1, 1, 1, 2], [1, 1, 2, 2, 2]]
-    assert rows.special.tolist() == [[False] * 3 + [True, False], [False, True, False, False, True]]
-    assert rows.starts_word.astype(int).tolist() == [[1, 0, 1, 0, 1], [1, 0, 1, 0, 0]]
-    assert rows.ids.tolist() == [0, 1]
+    rows = source.rows(np.arange(len(source)), 0)
+    #    END a b c END d END e f END  ->  10 tokens, three rows of 4 + 1, the last one padded
+    assert rows.tokens.tolist() == [[END, 5, 32, 7, END], [END, 8, END, 9, 36], [36, END, 0, 0, 0]]
+    assert rows.positions.tolist() == [[0, 1, 2, 3, 0], [0, 1, 0, 1, 2], [0, 0, 0, 0, 0]]
+    assert rows.documents.tolist() == [[1, 1, 1, 1, 2], [1, 1, 2, 2, 2], [1, 2, 0, 0, 0]]
+    special = [[1, 0, 0, 0, 1], [1, 0, 1, 0, 0], [0, 1, 1, 1, 1]]
+    assert rows.special.astype(int).tolist() == special
+    assert rows.starts_word.astype(int).tolist() == [
+        [0, 1, 0, 1, 0],
+        [0, 1, 0, 1, 0],
+        [1, 0, 0, 0, 0],
+    ]
+    assert rows.ids.tolist() == [0, 1, 2]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +80,7 @@ def test_documents_and_positions_agree(folder: Path, sizes: list[int], length: i
     store = store_of(folder / name, ["a" * size for size in sizes], Ended())
     source = Stream(store, length)
     rows = source.rows(np.arange(len(source)), 0)
-    owners = np.repeat(np.arange(len(sizes)), np.array(sizes) + 1)
+    owners = np.repeat(np.arange(len(sizes) + 1), [*(size + 1 for size in sizes), 1])
     for number in range(len(source)):
         begin = number * length
         mine = owners[begin : begin + length + 1]
@@ -89,7 +94,7 @@ def test_documents_and_positions_agree(folder: Path, sizes: list[int], length: i
 
 def test_without_an_end_the_separator_ends(tmp_path: Path) -> None:
     store = store_of(tmp_path, ["ab", "c"])
-    assert Stream(store, 4).rows(np.array([0]), 0).tokens.tolist() == [[5, 32, 3, 7, 3]]
+    assert Stream(store, 5).rows(np.array([0]), 0).tokens.tolist() == [[3, 5, 32, 3, 7, 3]]
 
 
 def test_rows_are_a_function_of_their_numbers(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Rows for models that read one way, and for studies of one text: the store as one long tape.
 
-    Stream    doc doc | END | doc doc doc | END | …    cut every `length`; the rows share one token
+    Stream    END doc doc | END doc doc doc | … END    cut every `length`; the rows share one token
               [-------- length + 1 --------)
                                            [-------- length + 1 --------)
     Windows   every offset of the tape begins a row, without framing
@@ -22,6 +22,8 @@ from maskwright.data.store import TokenStore
 class Stream:
     """Documents joined by the end token and cut into rows of `length` + 1 tokens.
 
+    The end token opens a document and so is wanted after the one before it: a model learns from
+    it both to stop and, with nothing else to see, to begin (a prompt of the end token alone).
     Where the vocabulary has no end token the separator takes its place; without either, documents
     follow each other directly. Positions restart in each document and at each row.
     """
@@ -30,11 +32,12 @@ class Stream:
         self.store, self.length = store, length
         self._end = store.special.get("end", store.special.get("separator"))
         self._pad = store.special.get("pad", 0)
-        ends = np.arange(len(store.offsets)) if self._end is not None else 0
-        # Where each document starts on the tape, its end token included.
-        self._starts = np.asarray(store.offsets + ends)
-        self._total = int(self._starts[-1])
-        self.fingerprint = fingerprint(["stream", 1, store.fingerprint, length])
+        self._joint = int(self._end is not None)
+        # Where each document starts on the tape, with the end token that opens it; the last entry
+        # is the end token after all of them.
+        self._starts = np.asarray(store.offsets + self._joint * np.arange(len(store.offsets)))
+        self._total = int(self._starts[-1]) + self._joint
+        self.fingerprint = fingerprint(["stream", 2, store.fingerprint, length])
         self.description = (
             f"stream of {store.num_documents:,} documents, {len(self):,} rows of {length} + 1"
         )
@@ -48,13 +51,13 @@ class Stream:
         places = numbers[:, None] * self.length + np.arange(self.length + 1)
         real = places < self._total
         owner = self._owners(np.minimum(places, self._total - 1))
-        end = (
-            places == self._starts[owner + 1] - 1 if self._end is not None else np.zeros_like(real)
-        )
-        flat = places - owner if self._end is not None else places
+        opens = places == self._starts[owner]
+        end = opens & bool(self._joint)
+        flat = places - self._joint * (owner + 1)
         first = np.maximum(self._starts[owner], places[:, :1])
         tokens = self.store.tokens[np.where(real & ~end, flat, 0)].astype(np.int64)
-        starts_word = self.store.begins_word(tokens, places == first)
+        fresh = (places == first) | (places == self._starts[owner] + self._joint)
+        starts_word = self.store.begins_word(tokens, fresh)
         if self._end is not None:
             tokens[end] = self._end
         tokens[~real] = self._pad
