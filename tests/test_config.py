@@ -78,8 +78,25 @@ def test_overrides_reach_any_depth_and_name_near_fields() -> None:
     assert recipe.training.batch == 16
     assert recipe.training.optimizer.learning_rate == 1e-3
     assert recipe.training.budget.minutes == 2.0 and recipe.training.budget.steps is None
-    with pytest.raises(ConfigError, match=r"training\.batch"):
+    with pytest.raises(ConfigError, match=r"training\.batsh(.|\n)*batch"):
         override(recipe, ["training.batsh=3"])
+
+
+def test_settings_that_only_fit_together_can_be_changed_together() -> None:
+    settings = ["training.batch=6", "training.microbatches=3", "objective.options.rate=0.4"]
+    recipe = override(tiny.recipe(), settings)
+    assert (recipe.training.batch, recipe.training.microbatches) == (6, 3)
+    assert recipe.objective.options == {"rate": 0.4}
+    with pytest.raises(ConfigError, match="equal microbatches"):
+        override(tiny.recipe(), ["training.microbatches=3"])
+
+
+def test_entries_of_lists_have_numbers() -> None:
+    path = "model.config.decoder.embeddings.dropout"
+    recipe = override(shakespeare_gpt.recipe(), [f"{path}=0.2", "rows.length=24"])
+    assert config.to_plain(recipe)["model"]["config"]["decoder"]["embeddings"]["dropout"] == 0.2
+    with pytest.raises(ConfigError, match="0 to 1"):
+        override(recipe, ["model.config.decoder.blocks.7.dropout=0"])
 
 
 def test_free_settings_do_not_change_the_identity_and_others_do() -> None:

@@ -161,31 +161,50 @@ def _read_scalar(hint: Any, plain: Any, path: str) -> Any:
 
 
 # ------------------------------------------------------------------------------ overrides and diffs
-def replace_at(config: T, path: str, value: Any) -> T:
-    """`config` with the field at the dotted `path` replaced by plain `value`, checked like a file.
+def replace_at(config: T, values: dict[str, Any]) -> T:
+    """`config` with the fields at dotted paths replaced by plain values, checked like a file.
+
+    All values are put in place before anything is checked, so settings that only fit together can
+    be changed together. In a field that is a free table (`dict[str, Any]`) a key may be new.
 
     Raises:
-        ConfigError: no such field (with the near names), or a value that does not fit.
+        ConfigError: no such field (with the near names), or values that do not fit.
     """
     plain = to_plain(config)
-    table, names = plain, path.split(".")
-    for depth, name in enumerate(names):
-        known = table if isinstance(table, dict) else {}
-        if isinstance(table, list) and name.isdigit() and int(name) < len(table):
-            if depth == len(names) - 1:
-                table[int(name)] = value
-            else:
-                table = table[int(name)]
-            continue
-        if name not in known:
-            raise ConfigError(
-                "no such setting", where=".".join(names[: depth + 1]), wanted=near(name, known)
-            )
-        if depth == len(names) - 1:
-            table[name] = value
-        else:
-            table = table[name]
+    for path, value in values.items():
+        _put(plain, type(config), path, value)
     return from_plain(type(config), plain)
+
+
+def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
+    """Set one value in the plain form of a `kind`."""
+    names, done = path.split("."), 0
+    while True:
+        name, here = names[done], ".".join(names[: done + 1])
+        last = done == len(names) - 1
+        if isinstance(plain, list):
+            if not (name.isdigit() and int(name) < len(plain)):
+                raise ConfigError("no such entry", where=here, wanted=f"0 to {len(plain) - 1}")
+            key: Any = int(name)
+        else:
+            key = name
+            free = typing.get_origin(kind) is dict
+            known = plain if isinstance(plain, dict) else {}
+            if name not in known and not (free and last):
+                raise ConfigError("no such setting", where=here, wanted=near(name, known))
+        if last:
+            plain[key] = value
+            return
+        plain, kind = plain[key], _kind_of(kind, name, plain[key])
+        done += 1
+
+
+def _kind_of(owner: Any, name: str, plain: Any) -> Any:
+    """The type of a field, the alternative that `plain` names where it is a union."""
+    hint = _hints(owner).get(name) if isinstance(owner, type) else None
+    arms = {a.__name__: a for a in _alternatives(hint)}
+    named = plain.get("type") if isinstance(plain, dict) else None
+    return arms.get(named, next(iter(arms.values()))) if arms else hint
 
 
 def parse_value(text: str) -> Any:

@@ -20,6 +20,7 @@ from maskwright.train.machine import Precision
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
+BUDGET = "training.budget."
 # Settings that may differ when a run is resumed: they do not change what is computed.
 FREE = (
     "training.log_seconds",
@@ -260,10 +261,12 @@ def read(path: Path) -> Recipe:
 
 
 def override(recipe: Recipe, settings: list[str]) -> Recipe:
-    """`recipe` with each `path=value` applied in order.
+    """`recipe` with each `path=value` applied; all are in place before they are checked.
 
-    A setting inside `model.settings` or `objective.options` may be new; all others must exist.
+    A setting inside `model.settings` or `objective.options` may be new; all others must exist. A
+    budget given in another unit takes the place of the one that is there.
     """
+    values: dict[str, Any] = {}
     for setting in settings:
         path, sign, text = setting.partition("=")
         if not sign:
@@ -272,16 +275,8 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
                 found=repr(setting),
                 wanted="for example --set training.batch=32",
             )
-        value = config.parse_value(text)
-        if path.startswith("training.budget."):
-            plain: Any = {path.removeprefix("training.budget."): value}
-            recipe = config.replace_at(recipe, "training.budget", plain)
-            continue
-        table, _, key = path.rpartition(".")
-        if table in ("model.settings", "objective.options") and key:
-            owner, field = table.split(".")
-            current = getattr(getattr(recipe, owner), field)
-            recipe = config.replace_at(recipe, table, {**current, key: value})
+        if path.startswith(BUDGET):
+            values[BUDGET[:-1]] = {path.removeprefix(BUDGET): config.parse_value(text)}
         else:
-            recipe = config.replace_at(recipe, path, value)
-    return recipe
+            values[path] = config.parse_value(text)
+    return config.replace_at(recipe, values)
