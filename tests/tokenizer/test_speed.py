@@ -1,4 +1,4 @@
-"""Batches come back as arrays at nearly the speed of the library that leaves them where they are."""
+"""Batches come back as arrays at nearly the speed of the library, which leaves them in Rust."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import tokenizers
+
 from tokenizer.toy_tokenizers import prose, trained
 
 

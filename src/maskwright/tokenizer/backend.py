@@ -10,6 +10,7 @@ are no `Exception`, so they would pass every handler on their way out; here they
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import secrets
 from array import array
@@ -98,8 +99,10 @@ def _special(pair: list[str], names: dict[str, str]) -> bool:
 
 
 # ------------------------------------------------------------------------------ many texts
-def encodings(built: tokenizers.Tokenizer, texts: Sequence[str], offsets: bool) -> Iterator[Any]:
-    """The library's answers to `texts`, in order, a few million characters at a time.
+def answers(
+    built: tokenizers.Tokenizer, texts: Sequence[str], offsets: bool
+) -> Iterator[list[Any]]:
+    """The library's answers to `texts`, in order, for a few million characters at a time.
 
     Raises:
         DataError: a text that is not valid Unicode.
@@ -112,7 +115,7 @@ def encodings(built: tokenizers.Tokenizer, texts: Sequence[str], offsets: bool) 
             part = list(texts[first:last])
             with sound(part, first), guard("the texts could not be tokenized"):
                 found = run(part, add_special_tokens=False)
-            yield from found
+            yield found
             first, size = last, 0
 
 
@@ -130,9 +133,14 @@ def sound(texts: Sequence[str], first: int = 0) -> Iterator[None]:
         raise
 
 
-def ids_of(encoding: Any) -> np.ndarray:
-    """The ids of an answer as uint32; `array` is the quickest way over."""
-    return np.frombuffer(array("I", encoding.ids), np.uint32)
+def ids_of(encodings: Sequence[Any]) -> list[np.ndarray]:
+    """The ids of each answer as uint32, parts of one array; `array` is the quickest way over."""
+    flat, ends = array("I"), [0]
+    for encoding in encodings:
+        flat.fromlist(encoding.ids)
+        ends.append(len(flat))
+    joined = np.frombuffer(flat, np.uint32)
+    return [joined[first:last] for first, last in itertools.pairwise(ends)]
 
 
 def spans_of(encoding: Any) -> np.ndarray:

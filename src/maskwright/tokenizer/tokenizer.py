@@ -142,10 +142,11 @@ class Tokenizer:
         """
         listed = list(texts)
         self._require_known(listed)
-        answers = backend.encodings(self._backend, listed, offsets)
-        if offsets:
-            return [(backend.ids_of(answer), backend.spans_of(answer)) for answer in answers]
-        return [backend.ids_of(answer) for answer in answers]
+        found: list[Any] = []
+        for part in backend.answers(self._backend, listed, offsets):
+            ids = backend.ids_of(part)
+            found += zip(ids, map(backend.spans_of, part), strict=True) if offsets else ids
+        return found
 
     def encode_marked(
         self, texts: Sequence[str], marks: Sequence[Sequence[int]]
@@ -159,11 +160,13 @@ class Tokenizer:
             (ids, indices) per text; an index equals the number of tokens where none is left.
         """
         self._require_known(texts)
-        answers = backend.encodings(self._backend, texts, True)
-        return [
-            (backend.ids_of(answer), backend.first_tokens(answer, len(text), places))
-            for answer, text, places in zip(answers, texts, marks, strict=True)
-        ]
+        found: list[tuple[Ids, Ids]] = []
+        rest = iter(list(zip(texts, marks, strict=True)))
+        for part in backend.answers(self._backend, texts, True):
+            for ids, answer in zip(backend.ids_of(part), part, strict=True):
+                text, places = next(rest)
+                found.append((ids, backend.first_tokens(answer, len(text), places)))
+        return found
 
     def words(self, text: str) -> list[str]:
         """The parts of normalised text that are tokenized one by one, as the pipeline cuts them."""
