@@ -100,7 +100,7 @@ def evaluate_folder(folder: Path, texts: list[str], *, rows: int = 4096) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
             built = Path(scratch) / "store"
-            build_store(Reader(texts, Reading()), tokenizer, built)
+            build_store(Reader(texts, Reading()), tokenizer, built, sentences=False)
             store = TokenStore.open(built)
         elif (data / "held-out").is_dir():
             store = TokenStore.open(data / "held-out", tokenizer_fingerprint=tokenizer.fingerprint)

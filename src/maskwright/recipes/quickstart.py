@@ -46,8 +46,8 @@ def recipe() -> Recipe:
         rows=RowChoice(length=64),
         training=Training(
             budget=Budget(steps=1_500),
-            batch=64,
-            optimizer=AdamW(learning_rate=2e-3, beta2=0.98),
+            batch=32,
+            optimizer=AdamW(learning_rate=1.5e-3, beta2=0.98),
             schedule=Schedule(kind="linear", warmup=0.1),
         ),
         evaluation=Evaluation(every=250, rows=512, batch=64),
