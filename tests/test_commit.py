@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.committed import WEIGHTS, committed, fill
 from tests.faults.fs import Failing, Stuttering, Watched
 
 from maskwright import commit as protocol
@@ -25,18 +26,10 @@ from maskwright.errors import (
     UsageError,
 )
 
-WEIGHTS = bytes(range(256)) * 40
-
-
-def fill(stage: Staging) -> None:
-    stage.write_bytes("model.safetensors", WEIGHTS)
-    stage.write_json("training/state.json", {"step": 7, "name": "é"})
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    commit(tmp_path / "step-00000007", fill, about={"step": 7})
-    return tmp_path / "step-00000007"
+    return committed(tmp_path)
 
 
 # ------------------------------------------------------------------------------ writing

@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.committed import committed, fill
 
 from maskwright.commit import (
-    Staging,
     commit,
     extra_files,
     newest,
@@ -21,18 +21,10 @@ from maskwright.errors import (
     DataError,
 )
 
-WEIGHTS = bytes(range(256)) * 40
-
-
-def fill(stage: Staging) -> None:
-    stage.write_bytes("model.safetensors", WEIGHTS)
-    stage.write_json("training/state.json", {"step": 7, "name": "é"})
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    commit(tmp_path / "step-00000007", fill, about={"step": 7})
-    return tmp_path / "step-00000007"
+    return committed(tmp_path)
 
 
 def test_F21_truncated_files_are_found_by_size(folder: Path) -> None:

@@ -7,11 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.committed import committed
 from tests.faults.fs import Failing, Watched
 
 from maskwright.commit import (
-    Staging,
-    commit,
     probe_writable,
     remove_folder,
     sweep,
@@ -23,18 +22,10 @@ from maskwright.errors import (
     StorageError,
 )
 
-WEIGHTS = bytes(range(256)) * 40
-
-
-def fill(stage: Staging) -> None:
-    stage.write_bytes("model.safetensors", WEIGHTS)
-    stage.write_json("training/state.json", {"step": 7, "name": "é"})
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    commit(tmp_path / "step-00000007", fill, about={"step": 7})
-    return tmp_path / "step-00000007"
+    return committed(tmp_path)
 
 
 def test_F20_links_are_never_followed(tmp_path: Path) -> None:
