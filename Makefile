@@ -41,6 +41,7 @@ format: $(ready)
 
 interop: $(ready)
 	$(run) -m pytest -n 2 -m interop tests
+	$(run) tests/interop/run.py
 
 proof: $(ready)
 	$(run) -m pytest -m proof tests

@@ -87,3 +87,15 @@ def test_a_mistake_gets_an_answer_without_a_traceback(
     shown = capsys.readouterr().err
     assert shown.startswith("error E-") and "Traceback" not in shown
     assert re.search(says, shown), shown
+
+
+def test_a_fault_of_our_own_is_called_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(room: str) -> list[str]:
+        raise RuntimeError("gone wrong")
+
+    monkeypatch.setattr("maskwright.catalogue.names", broken)
+    assert cli.main(["list"]) == 70
+    shown = capsys.readouterr().err
+    assert "gone wrong" in shown and "E-BUG" in shown

@@ -132,6 +132,7 @@ def _run(
     machine.settle(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     with contextlib.ExitStack() as held:
+        held.callback(distribute.leave)
         if processes.first:
             held.enter_context(commit.Lock(out / "run.lock"))
             commit.sweep(out)
@@ -144,7 +145,7 @@ def _run(
         sitting = _sit_down(recipe, out, prepared, chosen, processes, say, stream)
         sitting.stop = flag
         _train(sitting)
-        if flag.signal is not None:
+        if flag.raised:
             say(f"stopped at step {sitting.state.step}; go on with: maskwright resume {out}")
             raise Stopped(flag.exit_code)
         processes.wait()

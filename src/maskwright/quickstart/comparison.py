@@ -76,6 +76,7 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     ]
     return {
         "title": "Held-out text, 15 % masked",
+        "own_first": True,
         "head": ["", "loss", "top-1", "top-5"],
         "rows": [[name, *(f"{v:.3f}" for v in values)] for name, *values in rows],
         "note": f"{own.targets:,} masked tokens; loss in nats. The unigram line is what guessing "

@@ -264,11 +264,14 @@ def _spread(records: list[Record]) -> list[Record]:
 
 
 def _comparison(made: Record) -> str:
-    """A table that a command has put beside the run."""
+    """A table that a command has put beside the run; `own_first` sets its first row apart."""
     head = [str(cell) for cell in made.get("head", [])]
     rows = [[str(cell) for cell in row] for row in made.get("rows", [])]
     note = f'<p class="note">{escape(made["note"])}</p>' if made.get("note") else ""
-    return f'<div class="first">{markup.table(head, rows)}</div>{note}' if rows else ""
+    if not rows:
+        return ""
+    table = markup.table(head, rows)
+    return (f'<div class="first">{table}</div>' if made.get("own_first") else table) + note
 
 
 def _next_steps(folder: RunFolder) -> str:

@@ -25,8 +25,9 @@ class SignalFlag(StopFlag):
 
     @property
     def exit_code(self) -> int:
-        """What the process exits with after a stop: 128 + the signal's number."""
-        return 0 if self.signal is None else 128 + self.signal
+        """What the process exits with after a stop: 128 + the signal's number, SIGTERM's where
+        the signal reached another process of the run."""
+        return 128 + (self.signal or signal.SIGTERM)
 
 
 @contextmanager

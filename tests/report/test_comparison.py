@@ -1,0 +1,30 @@
+"""Tables that a command puts beside a run stand on its page, escaped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.errors import DataError
+from maskwright.report.page import render
+from maskwright.report.run_folder import read
+
+
+def folder(path: Path, text: str) -> Path:
+    (path / "run.json").write_text('{"recipe": "tiny"}')
+    (path / "results.json").write_text(text)
+    return path
+
+
+def test_a_table_is_shown_with_its_note(tmp_path: Path) -> None:
+    table = {"title": "Which <one>?", "note": "a & b", "head": ["", "x"], "rows": [["<i>", "0.5"]]}
+    page = render(read(folder(tmp_path, json.dumps({"tables": [table, {"title": "empty"}]}))))
+    assert "Which &lt;one&gt;?" in page and "a &amp; b" in page and "&lt;i&gt;" in page
+    assert "<i>" not in page and "empty" not in page
+
+
+def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"results\.json"):
+        read(folder(tmp_path, "{"))
