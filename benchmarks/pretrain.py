@@ -174,7 +174,6 @@ def our_worker(a: argparse.Namespace) -> dict[str, Any]:
     from maskwright.train.schedule import Budget, Schedule
     from maskwright.train.state import TrainState
 
-    machine.settle()
     chosen = machine.choose(a.precision)
     torch.manual_seed(0)
     point = family("bert").point(
@@ -193,6 +192,7 @@ def our_worker(a: argparse.Namespace) -> dict[str, Any]:
     loader = Loader(source, a.batch, 0)
     steps = min(a.steps, len(source) // a.batch)
     optimizer = AdamWState(Parameters(objective, chosen.compute), AdamW(learning_rate=1e-4))
+    machine.keep_memory()
     plan = loop.Plan(
         seed=0,
         rows=a.batch,

@@ -129,7 +129,7 @@ def _refuse_changes(before: Recipe, after: Recipe) -> None:
 def _run(
     recipe: Recipe, out: Path, processes: distribute.Processes, *, stream: TextIO | None
 ) -> Path:
-    machine.settle(recipe.training.threads)
+    machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     with contextlib.ExitStack() as held:
         held.callback(distribute.leave)
@@ -264,6 +264,7 @@ def _train(sitting: Sitting) -> None:
     if panel is not None and log is not None:
         hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
         panel.start()
+    machine.keep_memory()
     loader = Loader(sitting.train_rows, training.batch, training.seed)
     batches = Microbatches(sitting.objective, loader, training.seed, training.microbatches)
     plan = loop.Plan(

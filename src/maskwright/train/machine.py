@@ -3,7 +3,7 @@
 Two settings matter on CPUs. glibc hands buffers above 32 MiB back to the kernel at every free, so
 a training step pays page faults for each of its large activations; three `mallopt` calls keep
 them. Transparent huge pages save the rest. Both change the process for good (memory never shrinks
-again), so only the training entry points call `settle`, never an import.
+again), so only the training entry points call `keep_memory`, never an import.
 """
 
 from __future__ import annotations
@@ -73,8 +73,15 @@ def matrix_units(device: str) -> str:
     return "AVX512-BF16" if torch.cpu._is_avx512_bf16_supported() else ""
 
 
-def settle(threads: int | None = None) -> None:
-    """Allocator, threads and determinism for a training process. Idempotent."""
+def use_threads(threads: int | None) -> None:
+    """Compute with so many threads; None leaves PyTorch's choice."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
+def keep_memory() -> None:
+    """Tell the allocator to keep large buffers. Idempotent; call it when the weights are in place,
+    because what is freed before still goes back to the system."""
     if sys.platform == "linux":
         os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -82,8 +89,6 @@ def settle(threads: int | None = None) -> None:
             mallopt(_M_MMAP_MAX, 0)
             mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
             mallopt(_M_TOP_PAD, 256 << 20)
-    if threads is not None:
-        torch.set_num_threads(threads)
 
 
 def describe(machine: Machine) -> dict[str, Any]:
