@@ -11,6 +11,7 @@ means (reliability F44).
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ class Loss:
         return torch.stack([t.float() for t in terms]).sum() if len(terms) > 1 else terms[0].float()
 
 
-class Objective(nn.Module):
+class Objective(nn.Module, abc.ABC):
     """The contract of the room. `product` is the network that gets saved.
 
     A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (the kind
@@ -57,20 +58,21 @@ class Objective(nn.Module):
     # Whether the loss is a code length of the text: every token once, from what precedes it.
     codes_text = False
 
+    @abc.abstractmethod
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
         """Clean rows -> a batch. `epochs` (B,) tells how often each row has been seen before."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def counts(self, batch: Batch) -> dict[str, int]:
         """How many targets each part of the loss has in this batch."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def forward(self, batch: Batch) -> Loss:
-        raise NotImplementedError
+        """The sums of every part of the loss over this batch."""
 
+    @abc.abstractmethod
     def target_states(self, batch: Batch) -> Tensor:
         """Hidden states (N, D) at the batch's targets, from which the vocabulary is scored."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

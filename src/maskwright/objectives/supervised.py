@@ -72,6 +72,14 @@ class Supervised(Objective):
             {"class": Part(functional.cross_entropy(scores, batch.labels, reduction="sum"))}
         )
 
+    def target_states(self, batch: Batch) -> Tensor:
+        raise IncompatibleError(
+            "a classifier has no scores over the vocabulary",
+            where="objective",
+            found="supervised",
+            wanted="masked or causal",
+        )
+
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Supervised:
     return Supervised(model, options, vocabulary)
