@@ -5,7 +5,6 @@ The only place where the names in a recipe become things.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import torch
@@ -134,15 +133,6 @@ def check_length(recipe: Recipe, point: TransformerConfig) -> None:
                 wanted=f"at most {limit} ({name})",
                 do=f"--set rows.length={limit}, or give the model more positions",
             )
-
-
-def weights_hash(network: Transformer) -> str:
-    """SHA-256 over all weights in order of name: equal exactly when the weights are."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:

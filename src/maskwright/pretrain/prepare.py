@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright import commit, randomness
+from maskwright import randomness
 from maskwright.corpus import embedded
 from maskwright.corpus.document import Document
 from maskwright.corpus.read import Reader, Reading
@@ -61,7 +61,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     if not tokenizer_folder.is_dir():
         say("training the tokenizer")
         trained = train_tokenizer(text.for_tokenizer(), recipe.tokenizer)
-        commit.commit(tokenizer_folder, lambda staging: _write_all(staging, trained.files()))
+        trained.save(tokenizer_folder)
         say(f"tokenizer: {trained.kind}, {trained.vocabulary_size:,} tokens")
     tokenizer = Tokenizer.load(tokenizer_folder)
     stores = {}
@@ -183,8 +183,3 @@ def _blocks(documents: Iterable[Document], size: int) -> Iterator[tuple[int, lis
     while block := list(itertools.islice(iterator, size)):
         yield start, block
         start += len(block)
-
-
-def _write_all(staging: commit.Staging, files: dict[str, bytes]) -> None:
-    for name, data in files.items():
-        staging.write_bytes(name, data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from maskwright import commit
 from maskwright.pretrain.prepare import Text
 from maskwright.recipes.recipe import Corpus
 from maskwright.tokenizer.report import report
@@ -24,12 +23,7 @@ def train_and_report(
     choice = TokenizerChoice(kind=kind, vocabulary=vocabulary, lowercase=lowercase)  # type: ignore[arg-type]
     text = Text(Corpus(text=tuple(texts)), out)
     made = train(text.for_tokenizer(), choice)
-
-    def write(staging: commit.Staging) -> None:
-        for name, data in made.files().items():
-            staging.write_bytes(name, data)
-
-    commit.commit(out, write, about={"kind": "tokenizer", "tokenizer": made.fingerprint})
+    made.save(out)
     print(f"tokenizer: {out}", file=sys.stdout)
     print(report(made, text.held_out()).render(), file=sys.stdout)
     return made

@@ -55,20 +55,17 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     """Loss and accuracy at the usual mask rate, so that figures compare with others'."""
     usual = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
     source = build.rows(recipe, prepared.held_out)
-    many = {"rows": recipe.evaluation.rows, "batch_rows": recipe.evaluation.batch}
+    rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
     other = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
     objectives = [
         build.objective(usual, network, prepared.tokenizer)
         for network in (model, build.model(other, model.config))
     ]
-    own, random = (
-        likelihood.evaluate(o, source, rows=many["rows"], batch_rows=many["batch_rows"])
-        for o in objectives
-    )
+    own, random = (likelihood.evaluate(o, source, rows=rows, batch_rows=batch) for o in objectives)
     lines = likelihood.reference_lines(
-        objectives[0], prepared.train, source, rows=many["rows"], batch_rows=many["batch_rows"]
+        objectives[0], prepared.train, source, rows=rows, batch_rows=batch
     )
-    rows = [
+    shown = [
         ("this model", own.loss, own.top1, own.top5),
         ("unigram line", lines.unigram_loss, lines.unigram_top1, lines.unigram_top5),
         ("random encoder", random.loss, random.top1, random.top5),
@@ -78,7 +75,7 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
         "title": "Held-out text, 15 % masked",
         "own_first": True,
         "head": ["", "loss", "top-1", "top-5"],
-        "rows": [[name, *(f"{v:.3f}" for v in values)] for name, *values in rows],
+        "rows": [[name, *(f"{v:.3f}" for v in values)] for name, *values in shown],
         "note": f"{own.targets:,} masked tokens; loss in nats. The unigram line is what guessing "
         "by frequency reaches: below it, the model reads the context.",
     }

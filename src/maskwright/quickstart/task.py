@@ -29,6 +29,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from maskwright.checkpoint.transfer import transfer
 from maskwright.corpus import labelled
 from maskwright.data.rows import Rows
 from maskwright.nn.config import Head, TransformerConfig
@@ -152,12 +153,8 @@ def _with_head(
 ) -> Transformer:
     config = replace(point, vocabulary_head=None, pooler=False,
                      heads=(Head(name=HEAD, kind="sequence", labels=labels),))  # fmt: skip
-    model = build(config, torch.Generator().manual_seed(torch_seed(key("init", seed))))
-    if source is not None:
-        own = model.state_dict()
-        taken = {n: t for n, t in source.state_dict().items() if n in own}
-        model.load_state_dict({**own, **taken})
-    return model
+    generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
+    return build(config, generator) if source is None else transfer(source, config, generator).model
 
 
 def _score(task: Task, predictions: list[np.ndarray]) -> Score:
