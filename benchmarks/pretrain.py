@@ -140,6 +140,7 @@ def trainer_worker(a: argparse.Namespace) -> dict[str, Any]:
         max_grad_norm=1.0,
         lr_scheduler_type="linear",
         bf16=narrow,
+        use_cpu=not torch.cuda.is_available(),
         optim="adamw_torch_fused" if tuned else TrainingArguments(output_dir=a.folder).optim,
         save_strategy="no",
         report_to=[],
