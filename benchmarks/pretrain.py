@@ -1,13 +1,14 @@
 """Masked-language pretraining: our loop beside the transformers Trainer, same work, same machine.
 
-    python -m benchmarks.pretrain --model mini --dropout 0.0 --rounds 3
+    python -m benchmarks.pretrain --model mini --dropout 0.0 --steps 12
     python -m benchmarks.pretrain --model mini --lengths natural
 
 Same text, vocabulary, rows, batch, 15 % 80/10/10, AdamW, clip 1.0, linear schedule and dropout on
 all sides. The Trainer runs three ways: `default` (float32, as it comes), `bf16` (bf16=True), and
 `tuned`: everything its user could set (allocator, eager attention, fused AdamW, and bf16 where
-the machine has matrix units for it). Sides alternate in processes of their own, because allocator
-settings stay with a process. A figure is the median over the timed steps; memory is the process's
+the machine has matrix units for it). Each side is a process of its own, because allocator settings
+stay with a process, and they take turns step by step: a noisy minute of a shared machine falls on
+all of them. A ratio is the median over the rounds of the two steps' ratio; memory is the process's
 peak.
 
 `natural` feeds documents as long as they are: the Trainer pads each batch to its longest row, we
@@ -22,6 +23,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -75,7 +77,34 @@ def documents(count: int, natural: bool) -> list[np.ndarray]:
 
 
 # ---------------------------------------------------------------------------- one worker each
-def trainer_worker(a: argparse.Namespace) -> dict[str, Any]:
+class Turn:
+    """A worker's side of taking turns: it waits for a line, does one step, answers with a line."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.steps = 0
+
+    def begin(self) -> None:
+        if not sys.stdin.readline():
+            raise SystemExit(0)
+        self.started = time.perf_counter()
+
+    def end(self) -> None:
+        import torch
+
+        from maskwright.train.machine import peak_memory
+
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - self.started
+        memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else peak_memory()
+        answer = {"seconds": seconds, "tokens": self.tokens[self.steps], "peak_bytes": memory}
+        print(json.dumps(answer), flush=True)
+        self.steps += 1
+        self.begin()
+
+
+def trainer_worker(a: argparse.Namespace) -> None:
     import torch
     import transformers
     from transformers import (
@@ -99,8 +128,7 @@ def trainer_worker(a: argparse.Namespace) -> dict[str, Any]:
     model = BertForMaskedLM(config)
     rows = [torch.from_numpy(d) for d in documents((a.steps + 1) * a.batch, a.lengths == "natural")]
     narrow = a.side == "bf16" or (tuned and a.matrix_units)
-    marks: list[float] = []
-    real: list[int] = []
+    turn = Turn()
 
     class Collator:
         """What transformers' masked-language collator does, without a tokenizer object."""
@@ -122,14 +150,12 @@ def trainer_worker(a: argparse.Namespace) -> dict[str, Any]:
             inputs = ids.masked_fill(masked, MASK)
             other = torch.bernoulli(torch.full(labels.shape, 0.5)).bool() & chosen & ~masked
             inputs[other] = torch.randint(VOCABULARY, labels.shape)[other]
-            real.append(int(attention.sum()))
+            turn.tokens.append(int(attention.sum()))
             return {"input_ids": inputs, "attention_mask": attention, "labels": labels}
 
     class Clock(TrainerCallback):
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            marks.append(time.perf_counter())
+            turn.end()
 
     arguments = TrainingArguments(
         output_dir=a.folder,
@@ -156,11 +182,11 @@ def trainer_worker(a: argparse.Namespace) -> dict[str, Any]:
         data_collator=Collator(),
         callbacks=[Clock()],
     )
+    turn.begin()
     trainer.train()
-    return _figures(marks, real)
 
 
-def our_worker(a: argparse.Namespace) -> dict[str, Any]:
+def our_worker(a: argparse.Namespace) -> None:
     import torch
 
     from benchmarks.rows import FixedRows, packed
@@ -188,7 +214,8 @@ def our_worker(a: argparse.Namespace) -> dict[str, Any]:
     )
     network = build(point, torch.Generator().manual_seed(0)).to(chosen.device)
     objective = Masked(network, Options(), Vocabulary(size=VOCABULARY, mask=MASK, special=SPECIAL))
-    parts = documents((a.steps + 1) * a.batch, a.lengths == "natural")
+    natural = a.lengths == "natural"
+    parts = documents((a.steps + 1) * a.batch * (4 if natural else 1), natural)
     source: FixedRows = packed(parts, LENGTH)
     loader = Loader(source, a.batch, 0)
     steps = min(a.steps, len(source) // a.batch)
@@ -202,68 +229,106 @@ def our_worker(a: argparse.Namespace) -> dict[str, Any]:
         schedule=Schedule(kind="linear"),
         device=chosen.device,
     )
-    marks: list[float] = []
-    real: list[int] = []
+    turn = Turn()
 
     def batches(step: int, number: int) -> Any:
         indices, epochs = loader.batch(step)
         rows = loader.rows_of(indices, epochs)
-        real.append(int((rows.documents != 0).sum()))
+        turn.tokens.append(int((rows.documents != 0).sum()))
         return objective.corrupt(rows, epochs, 0)
 
     class Clock:
         def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
-            if chosen.device.type == "cuda":
-                torch.cuda.synchronize()
-            marks.append(time.perf_counter())
+            turn.end()
 
         def at_end(self, state: TrainState) -> None:
             pass
 
+    turn.begin()
     loop.train(objective, batches, optimizer, plan, TrainState(), hooks=[Clock()])
-    return {**_figures(marks, real), "precision": chosen.name}
-
-
-def _figures(marks: list[float], real: list[int]) -> dict[str, Any]:
-    """Median over the steps after the first two, which warm up."""
-    import torch
-
-    from maskwright.train.machine import peak_memory
-
-    seconds = np.diff(marks[1:]).tolist()
-    rates = [n / s for n, s in zip(real[2:], seconds, strict=False)]
-    memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else peak_memory()
-    return {
-        "tokens_per_second": statistics.median(rates),
-        "seconds": statistics.median(seconds),
-        "steps": len(seconds),
-        "peak_bytes": memory,
-    }
 
 
 # ---------------------------------------------------------------------------- the comparison
+WARM_UP = 2
+
+
+class Side:
+    """The parent's end of one worker."""
+
+    def __init__(self, a: argparse.Namespace, name: str, units: bool) -> None:
+        environment = dict(os.environ)
+        if name == "tuned":
+            environment |= {"GLIBC_TUNABLES": TUNABLES, "THP_MEM_ALLOC_ENABLE": "1"}
+        options = {
+            "side": name,
+            "model": a.model,
+            "dropout": a.dropout,
+            "lengths": a.lengths,
+            "steps": a.steps,
+            "batch": a.batch,
+            "precision": a.precision,
+        }
+        said = [f"--{key}={value}" for key, value in options.items()]
+        command = [sys.executable, "-m", "benchmarks.pretrain", *said]
+        self.name = name
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self.process = subprocess.Popen(
+            command + ["--matrix-units"] * units,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+        )
+        self.turns: list[dict[str, Any]] = []
+
+    def step(self) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        while line and not line.startswith("{"):
+            line = self.process.stdout.readline()
+        if not line:
+            self.errors.seek(0)
+            raise SystemExit(f"{self.name} failed:\n{self.errors.read()[-3000:]}")
+        self.turns.append(json.loads(line))
+
+    def rates(self) -> list[float]:
+        """Tokens per second of each step that counts."""
+        return [t["tokens"] / t["seconds"] for t in self.turns[WARM_UP:]]
+
+    def figures(self) -> dict[str, float]:
+        return {
+            "tokens_per_second": statistics.median(self.rates()),
+            "seconds": statistics.median(t["seconds"] for t in self.turns[WARM_UP:]),
+            "best_tokens_per_second": max(self.rates()),
+            "peak_bytes": self.turns[-1]["peak_bytes"],
+        }
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.errors.close()
+
+
 def compare(a: argparse.Namespace) -> dict[str, Any]:
-    """All sides in turn, `rounds` times; medians over the rounds."""
+    """All sides in turn, step by step; medians over the steps after the warm-up."""
     from maskwright.train import machine
 
     units = machine.matrix_units("cuda" if a.cuda else "cpu")
-    sides = ["ours", *(s for s in TRAINER if s in a.sides)]
-    results: dict[str, list[dict[str, Any]]] = {s: [] for s in sides}
-    for _ in range(a.rounds):
+    sides = [Side(a, name, bool(units)) for name in ("ours", *(s for s in TRAINER if s in a.sides))]
+    try:
+        for number in range(a.steps):
+            for side in sides:
+                side.step()
+            said = "  ".join(f"{s.name} {s.turns[-1]['seconds'] * 1e3:,.0f} ms" for s in sides)
+            print(f"  step {number + 1}: {said}", file=sys.stderr)
+    finally:
         for side in sides:
-            results[side].append(_spawn(a, side, bool(units)))
-            print(
-                f"  {side:8s} {results[side][-1]['tokens_per_second']:10,.0f} tokens/s",
-                file=sys.stderr,
-            )
-    medians = {
-        side: {
-            k: statistics.median(r[k] for r in runs)
-            for k in ("tokens_per_second", "seconds", "peak_bytes")
-        }
-        for side, runs in results.items()
-    }
-    ours = medians["ours"]["tokens_per_second"]
+            side.close()
+    ours = sides[0].rates()
+    paired = {s.name: [o / t for o, t in zip(ours, s.rates(), strict=True)] for s in sides[1:]}
     return {
         "model": a.model,
         "batch": a.batch,
@@ -271,41 +336,12 @@ def compare(a: argparse.Namespace) -> dict[str, Any]:
         "dropout": a.dropout,
         "lengths": a.lengths,
         "matrix_units": units or "none",
-        "precision": results["ours"][0]["precision"],
-        "rounds": a.rounds,
-        "sides": medians,
-        "ratios": {s: ours / medians[s]["tokens_per_second"] for s in sides if s != "ours"},
+        "precision": machine.choose(a.precision).name,
+        "steps": len(ours),
+        "sides": {s.name: s.figures() for s in sides},
+        "ratios": {name: statistics.median(r) for name, r in paired.items()},
+        "quartiles": {name: np.percentile(r, [25, 75]).tolist() for name, r in paired.items()},
     }
-
-
-def _spawn(a: argparse.Namespace, side: str, units: bool) -> dict[str, Any]:
-    environment = dict(os.environ)
-    if side == "tuned":
-        environment |= {"GLIBC_TUNABLES": TUNABLES, "THP_MEM_ALLOC_ENABLE": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.pretrain",
-        "--side",
-        side,
-        "--model",
-        a.model,
-        "--dropout",
-        str(a.dropout),
-        "--lengths",
-        a.lengths,
-        "--steps",
-        str(a.steps),
-        "--batch",
-        str(a.batch),
-        "--precision",
-        a.precision,
-        *(["--matrix-units"] if units else []),
-    ]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{side} failed:\n{done.stderr[-3000:]}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def table(result: dict[str, Any]) -> str:
@@ -314,18 +350,22 @@ def table(result: dict[str, Any]) -> str:
         f"BERT-{result['model']}, batch {result['batch']} x {result['length']}, dropout "
         f"{result['dropout']}, lengths {result['lengths']}, matrix units: "
         f"{result['matrix_units']}, "
-        f"ours in {result['precision']}, medians of {result['rounds']} rounds"
+        f"ours in {result['precision']}, medians of {result['steps']} steps in turn"
     )
     lines = [
         head,
         "",
-        "| side | tokens/s | step | peak memory | ours is |",
-        "|---|---|---|---|---|",
+        "| side | tokens/s | best | step | peak memory | ours is |",
+        "|---|---|---|---|---|---|",
     ]
     for side, m in result["sides"].items():
-        ratio = f"{result['ratios'][side]:.2f}x" if side in result["ratios"] else ""
+        ratio = ""
+        if side in result["ratios"]:
+            low, high = result["quartiles"][side]
+            ratio = f"{result['ratios'][side]:.2f}x ({low:.2f} to {high:.2f})"
         lines.append(
-            f"| {side} | {m['tokens_per_second']:,.0f} | {m['seconds'] * 1e3:,.0f} ms | "
+            f"| {side} | {m['tokens_per_second']:,.0f} | {m['best_tokens_per_second']:,.0f} | "
+            f"{m['seconds'] * 1e3:,.0f} ms | "
             f"{m['peak_bytes'] / 2**20:,.0f} MiB | {ratio} |"
         )
     return "\n".join(lines)
@@ -336,9 +376,8 @@ def main() -> None:
     read.add_argument("--model", choices=SHAPES, default="mini")
     read.add_argument("--dropout", type=float, default=0.0)
     read.add_argument("--lengths", choices=("full", "natural"), default="full")
-    read.add_argument("--steps", type=int, default=8)
+    read.add_argument("--steps", type=int, default=14)
     read.add_argument("--batch", type=int, default=0)
-    read.add_argument("--rounds", type=int, default=3)
     read.add_argument("--sides", nargs="*", default=list(TRAINER))
     read.add_argument("--precision", default="auto")
     read.add_argument("--json", type=Path)
@@ -350,10 +389,8 @@ def main() -> None:
 
     a.cuda = torch.cuda.is_available()
     if a.side:
-        import tempfile
-
-        a.folder = tempfile.mkdtemp()
-        print(json.dumps(our_worker(a) if a.side == "ours" else trainer_worker(a)))
+        with tempfile.TemporaryDirectory() as a.folder:
+            (our_worker if a.side == "ours" else trainer_worker)(a)
         return
     result = compare(a)
     print(table(result))

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Attention as AttentionConfig
 from maskwright.nn.dropout import dropout as drop
+from maskwright.nn.linear import Linear
 from maskwright.nn.mask import Drawing
 from maskwright.nn.positions import rotate
 
@@ -148,10 +149,10 @@ class Attention(nn.Module):
         super().__init__()
         self.config = config
         inner = config.heads * config.head_width
-        self.query = nn.Linear(width, inner, bias=config.bias)
-        self.key = nn.Linear(width, inner, bias=config.bias)
-        self.value = nn.Linear(width, inner, bias=config.bias)
-        self.output = nn.Linear(inner, width, bias=config.bias)
+        self.query = Linear(width, inner, bias=config.bias)
+        self.key = Linear(width, inner, bias=config.bias)
+        self.value = Linear(width, inner, bias=config.bias)
+        self.output = Linear(inner, width, bias=config.bias)
 
     def forward(
         self,

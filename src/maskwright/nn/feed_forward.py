@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from maskwright.nn.config import Activation
 from maskwright.nn.config import FeedForward as FeedForwardConfig
 from maskwright.nn.dropout import dropout
+from maskwright.nn.linear import Linear
 
 
 def _gelu_new(x: Tensor) -> Tensor:
@@ -38,9 +39,9 @@ class FeedForward(nn.Module):
     def __init__(self, config: FeedForwardConfig, width: int) -> None:
         super().__init__()
         self.config = config
-        self.up = nn.Linear(width, config.width, bias=config.bias)
-        self.gate = nn.Linear(width, config.width, bias=config.bias) if config.gated else None
-        self.down = nn.Linear(config.width, width, bias=config.bias)
+        self.up = Linear(width, config.width, bias=config.bias)
+        self.gate = Linear(width, config.width, bias=config.bias) if config.gated else None
+        self.down = Linear(config.width, width, bias=config.bias)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         activation = ACTIVATIONS[self.config.activation]

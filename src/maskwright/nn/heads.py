@@ -17,6 +17,7 @@ from maskwright.nn.config import TransformerConfig
 from maskwright.nn.config import VocabularyHead as VocabularyHeadConfig
 from maskwright.nn.dropout import dropout
 from maskwright.nn.feed_forward import ACTIVATIONS
+from maskwright.nn.linear import Linear
 from maskwright.nn.norm import Norm
 
 
@@ -44,7 +45,7 @@ class VocabularyHead(nn.Module):
         self.norm: Norm | None = None
         if config.transform is not None:
             has_bias = config.norm is None or config.norm.bias
-            self.transform = nn.Linear(model.width, width, bias=has_bias)
+            self.transform = Linear(model.width, width, bias=has_bias)
         if config.norm is not None:
             self.norm = Norm(config.norm, width)
         own = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))

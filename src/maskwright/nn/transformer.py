@@ -17,6 +17,7 @@ from maskwright.errors import ConfigError, DataError, near
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.heads import Head, VocabularyHead
+from maskwright.nn.linear import Linear
 from maskwright.nn.mask import AttentionMask
 from maskwright.nn.stack import Stack, Trace
 
@@ -36,7 +37,7 @@ class Transformer(nn.Module):
         self.tokens = nn.Embedding(tokens.vocabulary, tokens.width)
         self.encoder = Stack(config.encoder, tokens.width, width) if config.encoder else None
         self.decoder = Stack(config.decoder, tokens.width, width) if config.decoder else None
-        self.pooler = nn.Linear(width, width) if config.pooler else None
+        self.pooler = Linear(width, width) if config.pooler else None
         self.vocabulary_head: VocabularyHead | None = None
         if config.vocabulary_head is not None:
             self.vocabulary_head = VocabularyHead(config.vocabulary_head, config)

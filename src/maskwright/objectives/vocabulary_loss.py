@@ -1,17 +1,21 @@
 """Cross-entropy over the vocabulary without ever holding all its scores.
 
 One function of (hidden, weight, bias, targets): projection, log-sum-exp and gradients are computed
-together, a chunk of targets at a time, in one buffer of bounded size. Two things make it faster
-than `linear` followed by `cross_entropy` (docs/log.md):
+together, a chunk of targets at a time, in one buffer of bounded size. What makes it faster than
+`linear` followed by `cross_entropy` (docs/log.md):
 
-- Scores are laid out (V, n), vocabulary first, the shape in which the product with a (V, E) weight
-  runs at full speed.
-- Weights `exp(score - max)` are never divided by their sum s. With one-hot y, the gradient of the
-  scores is (exp - s·y) / s, and the division moves to the narrow sides of the two products:
-  `grad_hidden = (…)ᵀ @ weight / s` and `grad_weight = (…) @ (hidden / s)`.
+- Scores are laid out (V, n), vocabulary first, the shape in which the products with a (V, E) weight
+  run at full speed.
+- The buffer is passed over twice between the products, once for `exp`, once for the sums s over the
+  vocabulary. Nothing is subtracted before `exp` while every s stays far from the ends of the float
+  range; where one does not, the scores are made again and their maxima taken off.
+- The exponentials are never divided by s, nor is the one-hot y taken off them: the gradient of the
+  scores is exp / s - y, and both go to the narrow sides of the two products,
+  `grad_hidden = expᵀ @ weight / s - weight[targets]` and
+  `grad_weight = exp @ (hidden / s)`, less `hidden` at the rows of the targets.
 
-Products run in the type of the weights; maximum, exponential, sum and loss in float32 (float64 for
-float64), because a loss read from bfloat16 scores is wrong in the third digit.
+Products and exponentials are in the type of the weights; sums and loss in float32 (float64 for
+float64), because a loss read from bfloat16 sums is wrong in the third digit.
 """
 
 from __future__ import annotations
@@ -25,8 +29,12 @@ from torch.autograd.function import once_differentiable
 
 from maskwright.errors import DataError
 
-# Bytes of scores in float32 that exist at a time.
-BUFFER_BYTES = 64 << 20
+# Bytes of scores that exist at a time.
+BUFFER_BYTES = 96 << 20
+# Exponentials and sums between these need no maximum taken off; well inside bfloat16's range.
+_SAFE = (1e-25, 1e30)
+# Rows of the vocabulary whose exponentials are added up in one go; see `_sums`.
+_GROUP = 64
 
 
 def vocabulary_loss(
@@ -104,37 +112,40 @@ def _chunks(
     """Losses (N,), and the gradients of their sum for those inputs that want one."""
     count, size = targets.numel(), weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
-    step = max(1, min(count, max(64, BUFFER_BYTES // (4 * size))))
+    step = max(1, min(count, max(64, BUFFER_BYTES // (weight.itemsize * size))))
     buffer = weight.new_empty(size * step)
     losses = torch.empty(count, dtype=wide, device=hidden.device)
     by_hidden = torch.empty_like(hidden) if wanted[0] else None
     # Sums over chunks are kept wide; a single chunk needs no sum.
-    narrow = weight.dtype if count <= step else wide
-    by_weight = torch.zeros_like(weight, dtype=narrow) if wanted[1] and count == 0 else None
+    kept = weight.dtype if count <= step else wide
+    by_weight = torch.empty_like(weight, dtype=kept) if wanted[1] else None
+    if by_weight is not None and (count == 0 or count > step):
+        by_weight.zero_()
     by_bias = torch.zeros(size, dtype=wide, device=hidden.device) if wanted[2] else None
     for first in range(0, count, step):
-        rows = hidden[first : first + step]
-        target = targets[None, first : first + step]
-        n = rows.shape[0]
-        scores = buffer[: size * n].view(size, n)
-        if bias is None:
-            torch.mm(weight, rows.t(), out=scores)
-        else:
-            torch.addmm(bias[:, None], weight, rows.t(), out=scores)
-        exponentials, total = _exponentials(scores, target, losses[first : first + step], wide)
-        if not any(wanted):
-            continue
-        exponentials.scatter_add_(0, target, -total[None])
-        shares = exponentials.to(weight.dtype)
+        chunk = slice(first, first + step)
+        rows, target = hidden[chunk], targets[chunk]
+        scores = buffer[: size * len(rows)].view(size, len(rows))
+        _scores(scores, rows, weight, bias)
+        exponentials, total, found = _exponentials(scores, target, wide)
+        if found is None:
+            _scores(scores, rows, weight, bias)
+            exponentials, total, found = _shifted(scores, target, wide)
+        losses[chunk] = found
         inverse = total.reciprocal()
         if by_hidden is not None:
-            torch.mm(shares.t(), weight, out=by_hidden[first : first + n])
-            by_hidden[first : first + n].mul_(inverse[:, None])
-        if wanted[1]:
+            mean = torch.mm(exponentials.t(), weight) * inverse[:, None]
+            by_hidden[chunk] = mean - weight.index_select(0, target)
+        if by_weight is not None:
             scaled = (rows * inverse[:, None]).to(weight.dtype)
-            by_weight = _add_product(by_weight, shares, scaled, narrow)
+            if count <= step:
+                torch.mm(exponentials, scaled, out=by_weight)
+            else:
+                by_weight += torch.mm(exponentials, scaled)
+            by_weight.index_add_(0, target, -rows.to(kept))
         if by_bias is not None:
-            by_bias.addmv_(exponentials, inverse)
+            by_bias += torch.mv(exponentials, inverse.to(weight.dtype))
+            by_bias -= target.bincount(minlength=size)
     if by_weight is not None:
         by_weight = by_weight.to(weight.dtype)
     if by_bias is not None:
@@ -142,23 +153,47 @@ def _chunks(
     return losses, (by_hidden, by_weight, by_bias)
 
 
+def _scores(scores: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if bias is None:
+        torch.mm(weight, rows.t(), out=scores)
+    else:
+        torch.addmm(bias[:, None], weight, rows.t(), out=scores)
+
+
 def _exponentials(
-    scores: Tensor, target: Tensor, losses: Tensor, wide: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """exp(score - max) in place of the scores where their type is wide enough, and the sums; the
-    losses are written into `losses`."""
-    scores = scores.to(wide)
-    wanted = scores.gather(0, target)[0]
+    scores: Tensor, target: Tensor, wide: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """exp(score) in place of the scores, their sums (n,), and the losses; None for the losses where
+    a sum is out of range, and everything has to be done again with `_shifted`.
+
+    Looking at the sums would make a GPU wait, so there it is always `_shifted`.
+    """
+    if scores.device.type != "cpu":
+        return _shifted(scores, target, wide)
+    exponentials = scores.exp_()
+    total = _sums(exponentials, wide)
+    own = exponentials.gather(0, target[None])[0].to(wide)
+    smallest = min(float(own.min()), float(total.min()))
+    safe = _SAFE[0] < smallest and float(total.max()) < _SAFE[1]  # false for NaN, too
+    # A narrow `own` that dominates its sum is rounded there alike: the loss is never negative.
+    return exponentials, total, (total / own).log() if safe else None
+
+
+def _shifted(scores: Tensor, target: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """The same with each column's largest score taken off first."""
+    own = scores.gather(0, target[None])[0].to(wide)
     largest = scores.amax(0)
     exponentials = scores.sub_(largest).exp_()
-    total = exponentials.sum(0)
-    torch.sub(total.log() + largest, wanted, out=losses)
-    return exponentials, total
+    total = _sums(exponentials, wide)
+    return exponentials, total, total.log() + (largest.to(wide) - own)
 
 
-def _add_product(total: Tensor | None, left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    if total is None:
-        return torch.mm(left, right).to(dtype)
-    if dtype == left.dtype:
-        return total.addmm_(left, right)
-    return total.add_(torch.mm(left, right))
+def _sums(exponentials: Tensor, wide: torch.dtype) -> Tensor:
+    """Sums over the vocabulary, wide. A narrow type is added up by groups first, which its kernel
+    does several times faster; the groups' rounding is averaged away."""
+    size = exponentials.shape[0]
+    if exponentials.dtype == wide or size < _GROUP:
+        return exponentials.sum(0, dtype=wide)
+    even = size - size % _GROUP
+    groups = exponentials[:even].view(-1, _GROUP, exponentials.shape[1]).sum(1)
+    return groups.sum(0, dtype=wide) + exponentials[even:].sum(0, dtype=wide)

@@ -1,0 +1,66 @@
+"""The fast projection is the plain one: results and gradients, and where it steps aside."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from maskwright.nn import linear as room
+from maskwright.nn.linear import Linear, linear
+
+
+def given(*shape: int, dtype: torch.dtype = torch.bfloat16) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    shapes = (shape, (24, shape[-1]), (24,))
+    return [torch.randn(s, generator=draw).to(dtype).requires_grad_() for s in shapes]
+
+
+@pytest.mark.parametrize("shape", [(40, 16), (3, 40, 16), (2, 0, 16), (16,)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_it_is_a_linear(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    ours, theirs = given(*shape, dtype=dtype), given(*shape, dtype=dtype)
+    out, wanted = linear(*ours), F.linear(*theirs)
+    assert torch.equal(out, wanted)
+    (out.float() ** 2).sum().backward()
+    (wanted.float() ** 2).sum().backward()
+    for one, other in zip(ours, theirs, strict=True):
+        # Equal but for the order in which a reduction adds.
+        torch.testing.assert_close(one.grad, other.grad, rtol=0.01, atol=0.01 * 40)
+        assert one.grad is not None and one.grad.dtype == dtype
+
+
+def test_only_the_gradients_that_are_wanted() -> None:
+    x, weight, bias = given(40, 16)
+    linear(x.detach(), weight, bias.detach()).sum().backward()
+    assert x.grad is None and bias.grad is None and weight.grad is not None
+
+
+def test_without_the_call_it_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*arguments: object) -> torch.Tensor:
+        raise RuntimeError("not built in")
+
+    room._has_call.cache_clear()
+    monkeypatch.setattr(room, "_call", gone)
+    try:
+        x, weight, bias = given(40, 16)
+        assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
+    finally:
+        room._has_call.cache_clear()
+
+
+def test_a_call_that_answers_otherwise_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control of the probe."""
+    room._has_call.cache_clear()
+    monkeypatch.setattr(room, "_call", lambda x, w, b: F.linear(x, w, b) + 1)
+    try:
+        assert not room._has_call()
+    finally:
+        room._has_call.cache_clear()
+
+
+def test_the_module_has_the_parameters_of_a_linear() -> None:
+    ours, theirs = Linear(16, 24), torch.nn.Linear(16, 24)
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(5, 16)
+    assert torch.equal(ours(x), theirs(x))
