@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from maskwright.nn.config import Norm as NormConfig
 from maskwright.nn.config import Relative, Rotary
-from maskwright.nn.dropout import LEVELS, dropout, keep_levels, keep_mask
+from maskwright.nn.dropout import LEVELS, dropout, keep_levels, keep_bits
 from maskwright.nn.feed_forward import ACTIVATIONS
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table, rotate, sinusoids
@@ -127,7 +127,7 @@ def test_dropout_has_its_rate_and_its_expectation(rate: float) -> None:
 def test_neighbours_are_independent() -> None:
     """Four elements share one draw; none of the pairs may be correlated."""
     torch.manual_seed(1)
-    lanes = keep_mask(torch.Size((200_000, 4)), 0.3).float()
+    lanes = -keep_bits(torch.Size((200_000, 4)), 0.3).float()
     correlation = torch.corrcoef(lanes.T) - torch.eye(4)
     assert correlation.abs().max() < 5 / math.sqrt(200_000)
     assert (lanes.mean(0) - keep_levels(0.3) / LEVELS).abs().max() < 0.006
