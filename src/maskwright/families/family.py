@@ -130,7 +130,7 @@ class Family:
 
     def architecture(self, config: TransformerConfig) -> str:
         """The class of the reference library that `config` is; refused when it departs."""
-        self._require(config)
+        self.require(config)
         return self._nearest(config)
 
     def hf_config(self, config: TransformerConfig) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Family:
         Raises:
             IncompatibleError: the config departs from the family; the message says where.
         """
-        self._require(config)
+        self.require(config)
         return {"model_type": self.name, **self._constants, **self.read(config)}
 
     def weights(self, config: TransformerConfig) -> list[Rule]:
@@ -161,7 +161,12 @@ class Family:
         kits = self.architectures
         return max(kits, key=lambda name: kits[name].agreement(config))
 
-    def _require(self, config: TransformerConfig) -> None:
+    def require(self, config: TransformerConfig) -> None:
+        """Refuse a config that departs from the family.
+
+        Raises:
+            IncompatibleError: the message says where.
+        """
         departures = self.departures(config)
         if departures:
             raise IncompatibleError(
