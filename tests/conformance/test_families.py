@@ -132,6 +132,47 @@ def test_every_key_of_the_coordinates_moves_the_config(name: str, kind: str) -> 
         assert member.read(there)[key] == other(value)
 
 
+RATES = {
+    "hidden_dropout_prob": 0.2,
+    "dropout": 0.2,
+    "classifier_dropout": 0.3,
+    "classifier_dropout_prob": 0.3,
+    "seq_classif_dropout": 0.3,
+    "summary_last_dropout": 0.4,
+    "qa_dropout": 0.4,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        ("BertForPreTraining", 0.0, 0.0),
+        ("BertForSequenceClassification", 0.0, 0.3),
+        ("BertForQuestionAnswering", 0.0, 0.0),
+        ("BertForMultipleChoice", 0.0, 0.3),
+        ("RobertaForSequenceClassification", 0.3, 0.3),
+        ("RobertaForTokenClassification", 0.0, 0.3),
+        ("RobertaForMultipleChoice", 0.0, 0.2),
+        ("ElectraForPreTraining", 0.0, 0.0),
+        ("ElectraForSequenceClassification", 0.3, 0.3),
+        ("ElectraForTokenClassification", 0.0, 0.3),
+        ("ElectraForMultipleChoice", 0.0, 0.4),
+        ("AlbertForPreTraining", 0.0, 0.3),
+        ("AlbertForTokenClassification", 0.0, 0.3),
+        ("AlbertForQuestionAnswering", 0.0, 0.0),
+        ("DistilBertForSequenceClassification", 0.0, 0.3),
+        ("DistilBertForTokenClassification", 0.0, 0.2),
+        ("DistilBertForQuestionAnswering", 0.0, 0.4),
+        ("DistilBertForMultipleChoice", 0.0, 0.3),
+    ],
+)
+def test_where_each_head_has_its_dropout(kind: str, before: float, after: float) -> None:
+    """As the reference library's modules have it: before a dense layer, before the projection."""
+    (name,) = (name for name, known in KINDS if known == kind)
+    (head,) = small(FAMILIES[name], kind, **RATES).heads
+    assert (head.input_dropout, head.dropout) == (before, after)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_coordinate_is_said_by_some_architecture(name: str) -> None:
     member = FAMILIES[name]
