@@ -53,6 +53,31 @@ def test_the_run_folder_holds_what_it_says(made: tuple[Recipe, Path]) -> None:
     assert [r["step"] for r in journal.read(out) if r["kind"] == "evaluation"] == [8]
 
 
+@pytest.mark.parametrize(
+    ("family", "architecture", "style"),
+    [
+        # With a token table as wide as the model it is a BERT too, and yet saved as what it is.
+        ("electra", "ElectraForMaskedLM", "bert"),
+        ("roberta", "RobertaForMaskedLM", "roberta"),
+    ],
+)
+def test_a_run_saves_the_family_of_its_recipe(
+    tmp_path: Path, family: str, architecture: str, style: str
+) -> None:
+    chosen = recipe(text_file(tmp_path), steps=1)
+    assert isinstance(chosen.model, FamilyModel)
+    settings = {**chosen.model.settings, "embedding_size": 16}
+    chosen = replace(
+        chosen,
+        model=FamilyModel(family=family, architecture=architecture, settings=settings),
+        tokenizer=replace(chosen.tokenizer, style=style),  # type: ignore[arg-type]
+    )
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    saved = json.loads((checkpoints.newest(tmp_path / "run") / "config.json").read_text())
+    assert (saved["model_type"], saved["architectures"]) == (family, [architecture])
+    assert saved["pad_token_id"] == (1 if style == "roberta" else 0)
+
+
 def test_the_checkpoint_loads_in_the_reference_library(made: tuple[Recipe, Path]) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     folder = checkpoints.newest(made[1])

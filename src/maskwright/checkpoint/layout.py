@@ -18,7 +18,7 @@ from maskwright.checkpoint import shapes
 from maskwright.checkpoint.files import LARGEST_SHARD, Content
 from maskwright.checkpoint.guarded import write_json
 from maskwright.config import from_plain, to_plain
-from maskwright.errors import CheckpointError, ConfigError, near
+from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, near
 from maskwright.families.family import Family, family, family_of
 from maskwright.families.weights import Rename, Rule
 from maskwright.nn.config import TransformerConfig
@@ -35,6 +35,9 @@ WRITTEN_FOR = "4.57.6"
 class About:
     """What a saved model says of itself besides its config and weights."""
 
+    family: str | None = None
+    """Whose names the model is saved under, where its config lies in several families; None: those
+    of the first by name."""
     labels: tuple[str, ...] = ()
     """Names of the classifier's labels in order; empty: LABEL_0, LABEL_1, …"""
     problem_type: str | None = None
@@ -87,9 +90,18 @@ class Layout:
         return self.family is not None and self.family.architectures[self.architecture].generates
 
 
-def of_config(config: TransformerConfig) -> Layout:
-    """The family's layout where the config lies in one, else our own."""
-    return Layout(config, family_of(config))
+def of_config(config: TransformerConfig, name: str | None = None) -> Layout:
+    """The layout of the family `name`; without a name, that of the first family the config lies in,
+    else our own.
+
+    Raises:
+        IncompatibleError: the config departs from the family; the message says where.
+    """
+    if name is None:
+        return Layout(config, family_of(config))
+    member = family(name)
+    member.require(config)
+    return Layout(config, member)
 
 
 def of_hf(hf: Mapping[str, Any]) -> Layout:
@@ -114,13 +126,17 @@ def of_hf(hf: Mapping[str, Any]) -> Layout:
     return Layout(member.point(hf), member)
 
 
-def about_of(hf: Mapping[str, Any], config: TransformerConfig) -> About:
-    """Names of labels and kind of problem, as a config.json has them."""
+def about_of(hf: Mapping[str, Any], form: Layout) -> About:
+    """Family, names of labels and kind of problem, as a config.json has them."""
     names, problem = hf.get("id2label"), hf.get("problem_type")
     labels: tuple[str, ...] = ()
-    if isinstance(names, dict) and _classes(config) == len(names):
+    if isinstance(names, dict) and _classes(form.config) == len(names):
         labels = tuple(str(names[key]) for key in sorted(names, key=int))
-    return About(labels=labels, problem_type=problem if isinstance(problem, str) else None)
+    return About(
+        family=None if form.family is None else form.family.name,
+        labels=labels,
+        problem_type=problem if isinstance(problem, str) else None,
+    )
 
 
 def rest_of(hf: Mapping[str, Any], form: Layout) -> dict[str, Any]:
@@ -134,6 +150,8 @@ def documents(
 ) -> dict[str, Content]:
     """config.json, and where they apply generation_config.json and README.md."""
     ids = _ids(tokenizer)
+    if tokenizer is not None:
+        _require_ids(form, ids)
     files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
     if form.generates():
         files["generation_config.json"] = write_json({**ids, "transformers_version": WRITTEN_FOR})
@@ -188,6 +206,21 @@ def _ids(tokenizer: Tokenizer | None) -> dict[str, int | None]:
         "bos_token_id": None if tokenizer is None else tokenizer.begin,
         "eos_token_id": None if tokenizer is None else tokenizer.end,
     }
+
+
+def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:
+    """Refuse a tokenizer whose special tokens are not those the model is built around (RoBERTa
+    counts positions from the padding token's id)."""
+    decided = {} if form.family is None else form.family.hf_config(form.config)
+    for key in decided.keys() & ids.keys():
+        if decided[key] != ids[key]:
+            raise IncompatibleError(
+                "the tokenizer's special tokens are not those the model is built around",
+                where=key,
+                found="no such token" if ids[key] is None else ids[key],
+                wanted=decided[key],
+                do=f"build the model with the tokenizer's {key}, or use the model's own tokenizer",
+            )
 
 
 def _our_config(hf: Mapping[str, Any]) -> TransformerConfig:
