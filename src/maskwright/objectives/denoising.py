@@ -39,9 +39,8 @@ from maskwright.objectives.sequences import (
 ROWS = "documents"
 SENTENCES = True  # what the store has to record
 # Each draw has a counter of its own, so that one kind of damage does not depend on the others.
-SENTENCE_CHOICE, SENTENCE_ORDER, SPAN_LENGTH, SPAN_PLACE, LOSS, OTHER, WHICH, TURN, OFFSET = range(
-    9
-)
+SENTENCE_CHOICE, SENTENCE_ORDER, SPAN_LENGTH, SPAN_ORDER, SPAN_PLACE = range(5)
+LOSS, OTHER, WHICH, TURN, OFFSET = range(5, 10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,11 +132,13 @@ class Denoising(EncoderDecoder):
         used = left > 0
         sizes = np.where(last, left, np.minimum(drawn, left))[used]
         spans = np.bincount(owners(covered)[used], minlength=len(covered))
+        # In another order, or the one that was cut would always be the last of its text.
+        order = np.lexsort((texts.draws(spans, "noise", SPAN_ORDER), owners(spans)))
 
         items = text.lengths - covered + spans
         masks = ranks(texts.draws(items, "noise", SPAN_PLACE), items) < np.repeat(spans, items)
         advance = np.ones(len(masks), dtype=np.int64)
-        advance[masks] = sizes
+        advance[masks] = sizes[order]
         source = np.minimum(np.cumsum(advance) - advance, len(text.tokens) - 1)
         assert self.vocabulary.mask is not None
         tokens = np.where(masks, self.vocabulary.mask, text.tokens[source])

@@ -7,9 +7,10 @@
 Lengths are exact, as in the reference code and unlike in the paper's figure 2: of n tokens
 round(n · rate) are hidden, in round(hidden / mean_span) spans, at least one of each; both texts are
 closed by the end token, and no sentinel closes the targets. Hidden and visible tokens are each cut
-at random into that many pieces, all ways equally likely, which take turns, a visible one first. The
-tape is cut into rows long enough that the encoder reads `rows.length`: 568 tokens for 512, with 114
-targets.
+at random into that many pieces, all ways equally likely, which take turns, a visible one first and
+a hidden one last. The store is cut into blocks so long that the encoder reads `rows.length`: 568
+tokens for 512, with 114 targets. A block is one text whatever documents it holds, as in the paper;
+packed documents, on the other hand, are corrupted each by itself and do not see each other.
 """
 
 from __future__ import annotations
@@ -48,8 +49,7 @@ class Options:
 
 
 def noise(options: Options, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(S,) hidden tokens and (S,) spans of texts of these lengths; of a single token none is
-    hidden, and the decoder writes the first sentinel alone, as in the reference code."""
+    """(S,) hidden tokens and (S,) spans of texts of these lengths; a single token is not hidden."""
     most = np.maximum(lengths - 1, 0)
     hidden = np.clip(np.rint(lengths * options.rate), 1, most).astype(np.int64)
     spans = np.maximum(1, np.rint(hidden / options.mean_span))
@@ -95,31 +95,30 @@ class SpanCorruption(EncoderDecoder):
         texts = texts_of(rows, epochs, seed)
         text = texts.plain
         hidden, spans = noise(self.options, text.lengths)
-        self._require_sentinels(int(spans.max(initial=0)))
         totals = text.lengths - hidden, hidden
         sizes = np.stack(
             [compositions(texts.draws(n, "span", i), n, spans) for i, n in enumerate(totals)], 1
         ).reshape(-1)  # visible, hidden, visible, hidden, …
-        piece = owners(sizes)
-        gap = piece % 2 == 1
-        number = np.repeat(spread(spans), 2)[piece]
+        inputs, targets = self.gapped(text, owners(sizes) % 2 == 1)
         width = rows.tokens.shape[1]
         if not rows.special[rows.documents != 0].any():  # whole blocks, without frames
             width = lengths_of(self.options, width)[0]
-        return self.batch(
-            self._replaced(text, gap, piece, number).ended(self.end),
-            self._replaced(text, ~gap, piece, number).ended(self.end),
-            texts.origin,
-            (len(rows), width),
-        )
+        ends = inputs.ended(self.end), targets.ended(self.end)
+        return self.batch(*ends, texts.origin, (len(rows), width))
 
-    def _replaced(
-        self, text: Sequences, which: np.ndarray, piece: np.ndarray, number: np.ndarray
-    ) -> Sequences:
-        """`text` with each piece for which `which` holds replaced by the sentinel of its number."""
-        first = np.diff(piece, prepend=-1) != 0
-        marked = Sequences(np.where(which, self.sentinels[number], text.tokens), text.lengths)
-        return marked.where(~which | first)
+    def gapped(self, text: Sequences, hidden: np.ndarray) -> tuple[Sequences, Sequences]:
+        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs, each behind
+        its sentinel."""
+        begins = hidden & ((spread(text.lengths) == 0) | ~np.roll(hidden, 1))
+        places = np.flatnonzero(begins)
+        spans = np.bincount(owners(text.lengths)[places], minlength=len(text.lengths))
+        self._require_sentinels(int(spans.max(initial=0)))
+        sentinels = self.sentinels[spread(spans)]
+        marked = text.tokens.copy()
+        marked[places] = sentinels
+        inputs = Sequences(marked, text.lengths).where(~hidden | begins)
+        runs = Sequences(np.insert(text.tokens, places, sentinels), text.lengths + spans)
+        return inputs, runs.where(np.insert(hidden, places, True))
 
     def _require_sentinels(self, wanted: int) -> None:
         if len(self.sentinels) < wanted:

@@ -13,6 +13,7 @@ from maskwright.data.rows import RowSource
 from maskwright.evaluate.likelihood import SEED
 from maskwright.generate.decode import Sampling, generate
 from maskwright.generate.fill import fill
+from maskwright.nn.transformer import Transformer
 from maskwright.objectives.encoder_decoder import EncoderDecoder
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain.prepare import Prepared
@@ -45,7 +46,7 @@ def sample(
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
     if model.config.decoder is not None and model.config.encoder is None:
         start = ids[:PROMPT_TOKENS]
-        made = generate(model, [start], SHOWN_TOKENS, Sampling(temperature=0.8))[0]
+        made = generate(model, [start], SHOWN_TOKENS, _sampling(prepared, model, 0.8))[0]
         return {
             "kind": "sample",
             "step": step,
@@ -66,11 +67,18 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
         objective.product,
         [[int(batch.decoder_tokens[0, 0])]],
         SHOWN_TOKENS,
+        _sampling(prepared, objective.product, 0.0),
         inputs=[read.tolist()],
         end=objective.vocabulary.end,
     )[0]
     decode = prepared.tokenizer.decode
     return {"prompt": decode(read.tolist(), False), "text": decode(made, False)}
+
+
+def _sampling(prepared: Prepared, model: Transformer, temperature: float) -> Sampling:
+    """The model's table may have rows for which the tokenizer has no text."""
+    known, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
+    return Sampling(temperature=temperature, forbidden=tuple(range(known, rows)))
 
 
 def _word(ids: list[int], starts_word: np.ndarray) -> tuple[int, int]:
