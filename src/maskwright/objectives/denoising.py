@@ -110,13 +110,10 @@ class Denoising(EncoderDecoder):
         if o.masking + o.deletion > 0:
             text, masks = self._thinned(texts, text, masks, originals)
         if o.random > 0:
-            tokens, (chance, other) = (
-                text.tokens.copy(),
-                (texts.draws(text.lengths, "noise", use) for use in (OTHER, WHICH)),
-            )
-            changed = masks & (chance < o.random)
-            tokens[changed] = self.ordinary[(other[changed] * len(self.ordinary)).astype(np.int64)]
-            text = Sequences(tokens, text.lengths)
+            chance, other = (texts.draws(text.lengths, "noise", use) for use in (OTHER, WHICH))
+            drawn = self.ordinary[(other * len(self.ordinary)).astype(np.int64)]
+            changed = np.where(masks & (chance < o.random), drawn, text.tokens)
+            text = Sequences(changed, text.lengths)
         return _rotated(texts, text, o.rotation) if o.rotation > 0 else text
 
     def _infilled(self, texts: Texts, text: Sequences) -> tuple[Sequences, np.ndarray]:
