@@ -318,8 +318,8 @@ def test_an_encoder_is_read_beside_the_decoder() -> None:
     for name in PAIRS:
         model = point_model(name, seed=2, deviation=0.5).eval()
         decoded = [[0], [0], [0]]
-        end = next(steps(model, decoded, 1, Sampling(), inputs=inputs)).tokens[1]
-        for step in steps(model, decoded, 6, Sampling(), inputs=inputs, end=end):
+        end = next(steps(model, decoded, 1, Sampling(), sources=inputs)).tokens[1]
+        for step in steps(model, decoded, 6, Sampling(), sources=inputs, end=end):
             assert len({tuple(p) for p in step.probabilities.tolist()}) == len(step.rows)
             for row, token, chances in zip(step.rows, step.tokens, step.probabilities, strict=True):
                 with torch.no_grad():

@@ -80,13 +80,13 @@ def generate(
     sampling: Sampling = GREEDY,
     *,
     end: int | None = None,
-    inputs: Sequence[Sequence[int]] | None = None,
+    sources: Sequence[Sequence[int]] | None = None,
     context: int | None = None,
     cached: bool = True,
 ) -> list[list[int]]:
     """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
     made: list[list[int]] = [[] for _ in prompts]
-    options = {"end": end, "inputs": inputs, "context": context, "cached": cached}
+    options = {"end": end, "sources": sources, "context": context, "cached": cached}
     for step in steps(model, prompts, count, sampling, **options):  # type: ignore[arg-type]
         for row, token in zip(step.rows, step.tokens, strict=True):
             if token != end:
@@ -101,7 +101,7 @@ def steps(
     sampling: Sampling = GREEDY,
     *,
     end: int | None = None,
-    inputs: Sequence[Sequence[int]] | None = None,
+    sources: Sequence[Sequence[int]] | None = None,
     context: int | None = None,
     cached: bool = True,
 ) -> Iterator[Step]:
@@ -111,7 +111,7 @@ def steps(
         prompts: at least one id each; they may differ in length.
         count: how many tokens each row gets at most.
         end: a row that chose this id goes no further.
-        inputs: what an encoder reads, for each prompt; the prompt is then the decoder's start.
+        sources: what an encoder reads, for each prompt; the prompt is then the decoder's start.
         context: how many tokens are read at most; None: as many as the model was trained on.
         cached: keep keys and values between steps; the same tokens either way.
 
@@ -122,11 +122,13 @@ def steps(
     _check(model, prompts, context)
     texts = [list(prompt) for prompt in prompts]
     names = _names(
-        prompts if inputs is None else [[*i, -1, *p] for i, p in zip(inputs, prompts, strict=True)]
+        prompts
+        if sources is None
+        else [[*i, -1, *p] for i, p in zip(sources, prompts, strict=True)]
     )
     rows = list(range(len(texts)))
     was_training = model.training
-    reader = _Reader(model.eval(), context or trained_length(model.config), cached, inputs)
+    reader = _Reader(model.eval(), context or trained_length(model.config), cached, sources)
     try:
         for number in range(count):
             if not rows:
@@ -212,13 +214,13 @@ class _Reader:
         model: Transformer,
         limit: int | None,
         cached: bool,
-        inputs: Sequence[Sequence[int]] | None,
+        sources: Sequence[Sequence[int]] | None,
     ) -> None:
         self.model, self.limit, self.cached = model, limit, cached
         self.memory: Float[Tensor, "B S D"] | None = None
         self.memory_real: Bool[Tensor, "B S"] | None = None
-        if inputs is not None:
-            self._encode(inputs)
+        if sources is not None:
+            self._encode(sources)
         self.cache: KVCache | None = None
         self.starts: list[int] = []
         self.pads: Int[Tensor, " B"] | None = None
@@ -248,10 +250,10 @@ class _Reader:
             self.cache.reorder(index)
 
     @torch.inference_mode()
-    def _encode(self, inputs: Sequence[Sequence[int]]) -> None:
-        device, length = self.model.tokens.weight.device, max(map(len, inputs))
-        tokens = torch.tensor([[*text, *[0] * (length - len(text))] for text in inputs])  # B, S
-        real = torch.arange(length)[None] < torch.tensor([len(text) for text in inputs])[:, None]
+    def _encode(self, sources: Sequence[Sequence[int]]) -> None:
+        device, length = self.model.tokens.weight.device, max(map(len, sources))
+        tokens = torch.tensor([[*text, *[0] * (length - len(text))] for text in sources])  # B, S
+        real = torch.arange(length)[None] < torch.tensor([len(text) for text in sources])[:, None]
         self.memory_real = real.to(device)
         self.memory = self.model.encode(tokens.to(device), visible=mask.real(self.memory_real))
 

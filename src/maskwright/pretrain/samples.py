@@ -68,7 +68,7 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
         [[int(batch.decoder_tokens[0, 0])]],
         SHOWN_TOKENS,
         _sampling(prepared, objective.product, 0.0),
-        inputs=[read.tolist()],
+        sources=[read.tolist()],
         end=objective.vocabulary.end,
     )[0]
     decode = prepared.tokenizer.decode
