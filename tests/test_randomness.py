@@ -25,6 +25,7 @@ GOLDEN_KEYS = {
     "noise": "ce1b8c173eff85ff",
     "pack": "d968165b1c42e230",
     "pair": "038542e40c7f4b25",
+    "prefix": "17dff959471fe716",
     "replace": "8a78389b64daf09c",
     "sample": "dd63554840a5ebc6",
     "shuffle": "ced495caa66463dc",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
 from maskwright.data.rows import Rows
 from maskwright.families.family import family
+from maskwright.nn.config import Tokens
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
+from nn.points import POINTS
 
-VOCABULARY = Vocabulary(size=50, mask=4, special=(0, 1, 2, 3, 4))
+VOCABULARY = Vocabulary(
+    size=50, mask=4, special=(0, 1, 2, 3, 4), begin=2, end=3, sentinels=(1, 49, 48, 47)
+)
 PAD, CLS, SEP = 0, 2, 3
 
 
@@ -39,6 +45,7 @@ class FixedRows:
             special=tokens < 5,
             starts_word=generator.random(tokens.shape) < 0.7,
             ids=np.arange(count),
+            starts_sentence=(tokens >= 5) & (generator.random(tokens.shape) < 0.4),
             segments=(documents == 2).astype(np.int64) if pairs else None,
             pair_label=generator.integers(0, 2, count) if pairs else None,
         )
@@ -67,3 +74,10 @@ def gpt2(dropout: float = 0.0, seed: int = 0) -> Transformer:
         "architectures": ["GPT2LMHeadModel"],
     }  # fmt: skip
     return build(family("gpt2").point(keys), torch.Generator().manual_seed(seed))
+
+
+def encoder_decoder(seed: int = 0) -> Transformer:
+    """Two stacks with learned positions, which notice where a document begins."""
+    point = POINTS["post-norm encoder-decoder"]
+    config = replace(point, tokens=Tokens(vocabulary=VOCABULARY.size, width=point.width))
+    return build(config, torch.Generator().manual_seed(seed))

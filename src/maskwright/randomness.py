@@ -39,6 +39,7 @@ PURPOSES = {
     "noise": 1,
     "pack": 1,
     "pair": 1,
+    "prefix": 1,
     "replace": 1,
     "sample": 1,
     "shuffle": 1,

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.toy import Toy, corpus, store_of
+from tests.data.toy import Toy, corpus, documents, store_of
 
 from maskwright.data.pack import PackedDocuments, best_fit
 from maskwright.data.rows import Rows
 from maskwright.data.store import TokenStore
+from maskwright.data.tokenize import build_store
 from maskwright.errors import IncompatibleError, UsageError
 
 CLS, SEP, PAD = Toy.classify, Toy.separator, Toy.pad
@@ -163,3 +164,19 @@ def test_refusals(store: TokenStore) -> None:
     for wrong in (-1, len(source)):
         with pytest.raises(UsageError, match="no such row"):
             source.rows(np.array([0, wrong]), 0)
+
+
+def test_rows_say_where_sentences_start(tmp_path: Path) -> None:
+    texts = corpus(6, 30)
+    store = store_of(tmp_path, texts)
+    source = PackedDocuments(store, 48)
+    rows = source.rows(np.arange(len(source)), 0)
+    assert rows.starts_sentence is not None
+    assert rows.starts_sentence.sum() == len(store.sentences)
+    assert not (rows.starts_sentence & rows.special).any()
+    before = np.zeros_like(rows.tokens)
+    before[:, 1:] = rows.tokens[:, :-1]
+    opens = rows.positions == 1  # the text's first token, after the frame
+    assert (rows.starts_sentence <= (opens | (before == 57))).all()  # 57 is the full stop
+    plain = build_store(documents(texts), Toy(), tmp_path / "plain", sentences=False)
+    assert PackedDocuments(plain, 48).rows(np.array([0]), 0).starts_sentence is None

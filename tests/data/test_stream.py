@@ -128,3 +128,19 @@ def test_short_texts_and_wrong_numbers(tmp_path: Path) -> None:
     assert (
         len({s.fingerprint for s in (Stream(store, 4), Stream(store, 5), Windows(store, 4))}) == 3
     )
+
+
+def test_blocks_hold_every_token_once(tmp_path: Path) -> None:
+    store = store_of(tmp_path, corpus(5, 20))
+    for length in (1, 7, 16, store.num_tokens, store.num_tokens + 3):
+        source = Windows(store, length, step=length)
+        rows = source.rows(np.arange(len(source)), 0)
+        real = rows.documents == 1
+        assert rows.tokens[real].tolist() == store.tokens.tolist()
+        assert (rows.tokens[~real] == store.special["pad"]).all() and (rows.special == ~real).all()
+        assert (~real).sum() == len(source) * length - store.num_tokens < length
+        assert rows.starts_sentence is not None
+        found = np.flatnonzero(rows.starts_sentence[real])
+        np.testing.assert_array_equal(found, store.sentences)
+        assert not rows.starts_sentence[~real].any() and not rows.starts_word[~real].any()
+    assert Windows(store, 7).fingerprint != Windows(store, 7, step=7).fingerprint

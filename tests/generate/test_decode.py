@@ -307,3 +307,25 @@ def test_what_cannot_be_generated_from() -> None:
         with pytest.raises(IncompatibleError, match="decoder with a vocabulary head"):
             generate(model_of(config), PROMPTS, 3)
     assert generate(model, [], 3) == []
+
+
+def test_an_encoder_is_read_beside_the_decoder() -> None:
+    """A batch of padded inputs, with a cache, is chosen from as each row alone without them."""
+    from nn.points import PAIRS
+    from nn.points import model_of as point_model
+
+    inputs = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
+    for name in PAIRS:
+        model = point_model(name, seed=2, deviation=0.5).eval()
+        decoded = [[0], [0], [0]]
+        end = next(steps(model, decoded, 1, Sampling(), sources=inputs)).tokens[1]
+        for step in steps(model, decoded, 6, Sampling(), sources=inputs, end=end):
+            assert len({tuple(p) for p in step.probabilities.tolist()}) == len(step.rows)
+            for row, token, chances in zip(step.rows, step.tokens, step.probabilities, strict=True):
+                with torch.no_grad():
+                    memory = model.encode(torch.tensor([inputs[row]]))
+                    hidden = model.decode(torch.tensor([decoded[row]]), memory=memory)
+                alone = model.logits(hidden[0, -1]).double().softmax(-1)
+                torch.testing.assert_close(chances, alone, rtol=1e-4, atol=1e-6)
+                decoded[row].append(token)
+        assert len(decoded[1]) == 2 < max(map(len, decoded))  # one row leaves, the others go on

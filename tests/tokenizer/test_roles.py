@@ -97,3 +97,12 @@ def test_special_tokens_are_words_of_their_own(kind: str) -> None:
     for number in tokenizer.special_ids - {tokenizer.unknown}:
         assert tokenizer.starts_word[number] and tokenizer.ends_word[number]
     assert tokenizer.starts_word.shape == tokenizer.ends_word.shape == (tokenizer.vocabulary_size,)
+
+
+def test_sentinels_come_in_the_order_of_their_numbers() -> None:
+    assert trained("wordpiece").sentinels == ()
+    marks = ("<extra_id_10>", "<extra_id_2>", "<extra_id_x>", "<extra_id_0>")
+    choice = TokenizerChoice(kind="wordpiece", vocabulary=60, specials=("<pad>", "<unk>", *marks))
+    t = train(["some words to learn from, <extra_id_7> among them"] * 4, choice)
+    assert t.tokens(t.sentinels) == ["<extra_id_0>", "<extra_id_2>", "<extra_id_10>"]
+    assert Tokenizer.from_files(t.files()).sentinels == t.sentinels

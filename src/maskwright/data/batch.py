@@ -9,9 +9,19 @@
     targets     (N,)   int64   the ids wanted there
     labels      (R,)   int64   one class per pooled position (sentence pair), or None
     pooled      (R,)   int64   flat positions whose hidden state is pooled for `labels`
+    prefix      (B,)   int64   how many of a row's first tokens are seen in both directions by a
+                               model that reads on from there; None: the model's own pattern
 
-Letters: B rows, T positions, N targets. `index` instead of a (B, T) label matrix is what lets the
-vocabulary scores be computed only where a target is.
+An encoder reads `tokens`; where a decoder writes beside it, these say what the decoder reads, and
+`index` counts in them (b*S + s):
+
+    decoder_tokens     (B, S) int64   the targets, one place later, behind a start token
+    decoder_positions  (B, S) int64   as `positions`
+    decoder_documents  (B, S) int32   as `documents`: a decoder position looks back at its own
+                                      document of the encoder and at no other
+
+Letters: B rows, T positions, S decoder positions, N targets. `index` instead of a (B, T) label
+matrix is what lets the vocabulary scores be computed only where a target is.
 """
 
 from __future__ import annotations
@@ -32,6 +42,10 @@ class Batch:
     targets: Tensor | None = None
     labels: Tensor | None = None
     pooled: Tensor | None = None
+    prefix: Tensor | None = None
+    decoder_tokens: Tensor | None = None
+    decoder_positions: Tensor | None = None
+    decoder_documents: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`; copies are asynchronous where the memory is pinned."""

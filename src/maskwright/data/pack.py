@@ -80,7 +80,8 @@ class PackedDocuments:
 
         step = spread(lengths)
         place = np.repeat(begins + opening, lengths) + step
-        found = self.store.tokens[np.repeat(plan.starts[pieces], lengths) + step]
+        source = np.repeat(plan.starts[pieces], lengths) + step
+        found = self.store.tokens[source]
         tokens = np.full(shape, self._pad, dtype=np.int64)
         flat = tokens.reshape(-1)
         flat[place] = found
@@ -92,8 +93,13 @@ class PackedDocuments:
         special.reshape(-1)[place] = False
         starts_word = np.zeros(shape, dtype=bool)
         starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
+        begun = self.store.begins_sentence(source)
+        starts_sentence = None if begun is None else np.zeros(shape, dtype=bool)
+        if starts_sentence is not None:
+            starts_sentence.reshape(-1)[place] = begun
         return Rows(tokens=tokens, positions=positions, documents=documents, special=special,
-                    starts_word=starts_word, ids=numbers)  # fmt: skip
+                    starts_word=starts_word, starts_sentence=starts_sentence,
+                    ids=numbers)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@
     special      (B, T) bool    framing and padding: never corrupted
     starts_word  (B, T) bool    the token begins a word
     ids          (B,)   int64   the row's number in its source: the counter of its random keys
+    starts_sentence (B, T) bool the token begins a sentence; None where the store does not say
     pair_label   (B,)   int64   0: B follows A in its document, 1: it does not; None: no pairs
 
 A source is a pure function: `rows(indices, epoch)` answers the same to every process, in any order,
@@ -36,6 +37,7 @@ class Rows:
     starts_word: NDArray[np.bool_]
     ids: NDArray[np.int64]
     segments: NDArray[np.int64] | None = None
+    starts_sentence: NDArray[np.bool_] | None = None
     pair_label: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:

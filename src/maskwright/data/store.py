@@ -113,6 +113,17 @@ class TokenStore:
         begun[..., 1:] |= self.ends_word[tokens[..., :-1]]
         return begun
 
+    def begins_sentence(self, places: NDArray[np.integer]) -> NDArray[np.bool_] | None:
+        """Whether a sentence starts at each of these places of `tokens`; None where the store does
+        not say."""
+        if not len(self.sentences):
+            return None
+        found = np.searchsorted(self.sentences, places)
+        begun: NDArray[np.bool_] = (
+            self.sentences[np.minimum(found, len(self.sentences) - 1)] == places
+        )
+        return begun
+
     def sentence_ranges(self, index: int) -> NDArray[np.int64]:
         """(S, 2) where each sentence of document `index` starts and stops in `tokens`."""
         start, stop = self.offsets[index], self.offsets[index + 1]

@@ -3,7 +3,7 @@
     Stream    END doc doc | END doc doc doc | … END    cut every `length`; the rows share one token
               [-------- length + 1 --------)
                                            [-------- length + 1 --------)
-    Windows   every offset of the tape begins a row, without framing
+    Windows   every `step`-th offset of the tape begins a row, without framing
 
 In `Stream` every token but the first is wanted exactly once, since the last token of a row, which
 is only wanted, is the first of the next, which is only read. The last row is padded.
@@ -84,26 +84,36 @@ class Stream:
 
 
 class Windows:
-    """Any `length` consecutive tokens of the store are a row: one text, read from every offset."""
+    """Any `length` consecutive tokens of the store are a row, as if all of it were one document.
 
-    def __init__(self, store: TokenStore, length: int) -> None:
-        self.store, self.length = store, length
-        self.fingerprint = fingerprint(["windows", 1, store.fingerprint, length])
+    With a `step` of 1 a text is read from every offset; with a step of `length` the rows are the
+    blocks into which the store is cut, each token once, and the last one is padded.
+    """
+
+    def __init__(self, store: TokenStore, length: int, step: int = 1) -> None:
+        self.store, self.length, self.step = store, length, step
+        self._pad = store.special.get("pad", 0)
+        self.fingerprint = fingerprint(["windows", 1, store.fingerprint, length, step])
         self.description = f"{len(self):,} windows of {length} over {store.num_tokens:,} tokens"
 
     def __len__(self) -> int:
-        return max(0, self.store.num_tokens - self.length + 1)
+        return max(0, -(-(self.store.num_tokens - self.length + self.step) // self.step))
 
     def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
-        """Row `i` is tokens i … i + length - 1; the same in every epoch."""
+        """Row `i` is tokens i * step … i * step + length - 1; the same in every epoch."""
         numbers = check_indices(indices, len(self), self.description)
         steps = np.arange(self.length)
-        tokens = self.store.tokens[numbers[:, None] + steps].astype(np.int64)
+        places = numbers[:, None] * self.step + steps
+        real = places < self.store.num_tokens
+        found = self.store.tokens[np.where(real, places, 0)].astype(np.int64)
+        begun = self.store.begins_word(found, np.broadcast_to(steps == 0, real.shape))
+        sentences = self.store.begins_sentence(places)
         return Rows(
-            tokens=tokens,
-            positions=np.broadcast_to(steps, tokens.shape),
-            documents=np.ones(tokens.shape, dtype=np.int32),
-            special=np.zeros(tokens.shape, dtype=bool),
-            starts_word=self.store.begins_word(tokens, np.broadcast_to(steps == 0, tokens.shape)),
+            tokens=np.where(real, found, self._pad),
+            positions=np.where(real, steps, 0),
+            documents=real.astype(np.int32),
+            special=~real,
+            starts_word=begun & real,
+            starts_sentence=sentences,
             ids=numbers,
         )

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from maskwright import randomness
@@ -80,12 +80,14 @@ def generate(
     sampling: Sampling = GREEDY,
     *,
     end: int | None = None,
+    sources: Sequence[Sequence[int]] | None = None,
     context: int | None = None,
     cached: bool = True,
 ) -> list[list[int]]:
     """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
     made: list[list[int]] = [[] for _ in prompts]
-    for step in steps(model, prompts, count, sampling, end=end, context=context, cached=cached):
+    options = {"end": end, "sources": sources, "context": context, "cached": cached}
+    for step in steps(model, prompts, count, sampling, **options):  # type: ignore[arg-type]
         for row, token in zip(step.rows, step.tokens, strict=True):
             if token != end:
                 made[row].append(token)
@@ -99,6 +101,7 @@ def steps(
     sampling: Sampling = GREEDY,
     *,
     end: int | None = None,
+    sources: Sequence[Sequence[int]] | None = None,
     context: int | None = None,
     cached: bool = True,
 ) -> Iterator[Step]:
@@ -108,6 +111,7 @@ def steps(
         prompts: at least one id each; they may differ in length.
         count: how many tokens each row gets at most.
         end: a row that chose this id goes no further.
+        sources: what an encoder reads, for each prompt; the prompt is then the decoder's start.
         context: how many tokens are read at most; None: as many as the model was trained on.
         cached: keep keys and values between steps; the same tokens either way.
 
@@ -117,10 +121,14 @@ def steps(
     """
     _check(model, prompts, context)
     texts = [list(prompt) for prompt in prompts]
-    names = _names(prompts)
+    names = _names(
+        prompts
+        if sources is None
+        else [[*i, -1, *p] for i, p in zip(sources, prompts, strict=True)]
+    )
     rows = list(range(len(texts)))
     was_training = model.training
-    reader = _Reader(model.eval(), context or trained_length(model.config), cached)
+    reader = _Reader(model.eval(), context or trained_length(model.config), cached, sources)
     try:
         for number in range(count):
             if not rows:
@@ -201,8 +209,18 @@ def context_start(length: int, limit: int | None) -> int:
 class _Reader:
     """Scores of the next token for growing texts, with what was computed before."""
 
-    def __init__(self, model: Transformer, limit: int | None, cached: bool) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        limit: int | None,
+        cached: bool,
+        sources: Sequence[Sequence[int]] | None,
+    ) -> None:
         self.model, self.limit, self.cached = model, limit, cached
+        self.memory: Float[Tensor, "B S D"] | None = None
+        self.memory_real: Bool[Tensor, "B S"] | None = None
+        if sources is not None:
+            self._encode(sources)
         self.cache: KVCache | None = None
         self.starts: list[int] = []
         self.pads: Int[Tensor, " B"] | None = None
@@ -226,8 +244,18 @@ class _Reader:
         index = torch.tensor(rows, dtype=torch.int64)
         if self.pads is not None:
             self.pads = self.pads[index]
+        if self.memory is not None and self.memory_real is not None:
+            self.memory, self.memory_real = self.memory[index], self.memory_real[index]
         if self.cache is not None:
             self.cache.reorder(index)
+
+    @torch.inference_mode()
+    def _encode(self, sources: Sequence[Sequence[int]]) -> None:
+        device, length = self.model.tokens.weight.device, max(map(len, sources))
+        tokens = torch.tensor([[*text, *[0] * (length - len(text))] for text in sources])  # B, S
+        real = torch.arange(length)[None] < torch.tensor([len(text) for text in sources])[:, None]
+        self.memory_real = real.to(device)
+        self.memory = self.model.encode(tokens.to(device), visible=mask.real(self.memory_real))
 
     def _read(self, texts: Sequence[Sequence[int]], starts: list[int], left: int) -> Tensor:
         """Read the contexts from their beginning, aligned at their ends."""
@@ -256,7 +284,12 @@ class _Reader:
             keep = torch.arange(total)[None] >= self.pads[:, None]
             visible = mask.real(keep.to(device))
         return self.model.decode(
-            tokens.to(device), positions=places.to(device), visible=visible, cache=cache
+            tokens.to(device),
+            positions=places.to(device),
+            visible=visible,
+            memory=self.memory,
+            memory_visible=None if self.memory_real is None else mask.real(self.memory_real),
+            cache=cache,
         )
 
 

@@ -22,6 +22,7 @@ from maskwright.nn.config import Relative, Rotary
 from maskwright.nn.config import Stack as StackConfig
 from maskwright.nn.embeddings import Embeddings
 from maskwright.nn.mask import AttentionMask, bidirectional, pattern
+from maskwright.nn.mask import prefix as prefix_of
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table
 
@@ -75,6 +76,7 @@ class Stack(nn.Module):
         positions: Int[Tensor, "#B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
         visible: AttentionMask | None = None,
+        prefix: Int[Tensor, " B"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
         memory_visible: AttentionMask | None = None,
         cache: KVCache | None = None,
@@ -93,7 +95,7 @@ class Stack(nn.Module):
             attention = self.config.blocks[layer].attention
             kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
             if kind not in sights:
-                sights[kind] = self._sight(attention, visible, positions, start, x, trace)
+                sights[kind] = self._sight(attention, visible, prefix, positions, start, x, trace)
             if trace is not None:
                 trace.hidden.append(x)
             x = self.blocks[str(source)](
@@ -110,12 +112,15 @@ class Stack(nn.Module):
         self,
         attention: AttentionConfig,
         visible: AttentionMask | None,
+        prefix: Tensor | None,
         positions: Tensor | None,
         start: int,
         x: Tensor,
         trace: Trace | None,
     ) -> Sight:
         mask = pattern(attention.pattern, attention.window)
+        if prefix is not None:
+            mask = mask | prefix_of(prefix)
         if visible is not None:
             mask = mask & visible
         count = x.shape[1]

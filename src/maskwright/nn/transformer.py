@@ -51,6 +51,7 @@ class Transformer(nn.Module):
         positions: Int[Tensor, "#B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
         visible: AttentionMask | None = None,
+        prefix: Int[Tensor, " B"] | None = None,
         trace: Trace | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Hidden states of the encoder.
@@ -60,6 +61,7 @@ class Transformer(nn.Module):
             positions: counted from 0 in each document; None: 0 … T-1.
             segments: sentence A or B; None: all A.
             visible: the batch's facts, joined with each layer's pattern; None: all is real.
+            prefix: how many of each row's first positions a layer shows beside its pattern.
             trace: filled with hidden states and attention weights, when given.
 
         Raises:
@@ -73,6 +75,7 @@ class Transformer(nn.Module):
             positions=positions,
             segments=segments,
             visible=visible,
+            prefix=prefix,
             trace=trace,
         )
 
@@ -83,6 +86,7 @@ class Transformer(nn.Module):
         positions: Int[Tensor, "#B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
         visible: AttentionMask | None = None,
+        prefix: Int[Tensor, " B"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
         memory_visible: AttentionMask | None = None,
         cache: KVCache | None = None,
@@ -110,6 +114,7 @@ class Transformer(nn.Module):
             positions=positions,
             segments=segments,
             visible=visible,
+            prefix=prefix,
             memory=memory,
             memory_visible=memory_visible,
             cache=cache,

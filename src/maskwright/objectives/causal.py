@@ -56,17 +56,7 @@ class Causal(Objective):
         self.vocabulary = vocabulary
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
-        wanted = rows.documents[:, 1:] != 0
-        inputs = rows.cut(0, -1)
-        targets = rows.tokens[:, 1:]
-        everything = bool(wanted.all())
-        index = None if everything else torch.from_numpy(np.flatnonzero(wanted))
-        return Batch(
-            tokens=torch.from_numpy(np.ascontiguousarray(inputs.tokens)),
-            index=index,
-            targets=torch.from_numpy(targets.reshape(-1) if everything else targets[wanted]),
-            **facts(inputs),
-        )
+        return next_tokens(rows, rows.documents[:, 1:] != 0)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         assert batch.targets is not None
@@ -82,6 +72,21 @@ class Causal(Objective):
 
     def target_states(self, batch: Batch) -> Tensor:
         return at_targets(encode(self.product, batch), batch)
+
+
+def next_tokens(rows: Rows, wanted: np.ndarray) -> Batch:
+    """The batch that reads all tokens of `rows` but the last; `wanted` (B, T - 1) says which of
+    those from the second on are targets."""
+    inputs = rows.cut(0, -1)
+    targets = rows.tokens[:, 1:]
+    everything = bool(wanted.all())
+    index = None if everything else torch.from_numpy(np.flatnonzero(wanted))
+    return Batch(
+        tokens=torch.from_numpy(np.ascontiguousarray(inputs.tokens)),
+        index=index,
+        targets=torch.from_numpy(targets.reshape(-1) if everything else targets[wanted]),
+        **facts(inputs),
+    )
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Causal:

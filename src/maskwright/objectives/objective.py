@@ -51,7 +51,9 @@ class Objective(nn.Module, abc.ABC):
     """The contract of the room. `product` is the network that gets saved.
 
     A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (the kind
-    of rows it eats) and `build(model, options, vocabulary)`.
+    of rows it eats) and `build(model, options, vocabulary)`. It may offer `SENTENCES` (whether rows
+    must say where sentences start) and `text_length(options, length)` (how many tokens of a block
+    of text become `length` that the model reads).
     """
 
     product: Transformer
@@ -77,11 +79,19 @@ class Objective(nn.Module, abc.ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """What an objective may know of the tokenizer: sizes and ids, no text."""
+    """What an objective may know of the tokenizer: sizes and ids, no text.
+
+    `begin` and `end` frame a text, whatever the tokenizer calls them; `sentinels` stand for its
+    gaps, the first gap's first.
+    """
 
     size: int
     mask: int | None
     special: tuple[int, ...]
+    pad: int = 0
+    begin: int | None = None
+    end: int | None = None
+    sentinels: tuple[int, ...] = ()
 
     @property
     def ordinary(self) -> np.ndarray:

@@ -76,10 +76,14 @@ def model(recipe: Recipe, point: TransformerConfig) -> Transformer:
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
     """The recipe's objective around `network`."""
     member = catalogue.load("objectives", recipe.objective.name)
-    options = config.from_plain(member.Options, recipe.objective.options, "objective.options")
-    built = member.build(network, options, vocabulary(tokenizer))
+    built = member.build(network, _options(recipe), vocabulary(tokenizer))
     assert isinstance(built, Objective)
     return built
+
+
+def _options(recipe: Recipe) -> Any:
+    member = catalogue.load("objectives", recipe.objective.name)
+    return config.from_plain(member.Options, recipe.objective.options, "objective.options")
 
 
 def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
@@ -88,6 +92,10 @@ def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
         size=tokenizer.vocabulary_size,
         mask=tokenizer.mask,
         special=tuple(sorted(tokenizer.special_ids)),
+        pad=0 if tokenizer.pad is None else tokenizer.pad,
+        begin=tokenizer.classify if tokenizer.begin is None else tokenizer.begin,
+        end=tokenizer.separator if tokenizer.end is None else tokenizer.end,
+        sentinels=tokenizer.sentinels,
     )
 
 
@@ -98,13 +106,21 @@ def row_kind(recipe: Recipe) -> str:
     return str(catalogue.load("objectives", recipe.objective.name).ROWS)
 
 
+def needs_sentences(recipe: Recipe) -> bool:
+    """Whether the store has to say where sentences start."""
+    member = catalogue.load("objectives", recipe.objective.name)
+    return row_kind(recipe) == "pairs" or getattr(member, "SENTENCES", False)
+
+
 def rows(recipe: Recipe, store: TokenStore) -> RowSource:
     """The store's tokens as rows of the recipe's length.
 
-    Objectives that predict the next token get one token more per row.
+    Objectives that predict the next token get one token more per row, and those that shorten a
+    block of text get blocks of which so many are left.
     """
     kind, length = row_kind(recipe), recipe.rows.length
-    shifted = catalogue.load("objectives", recipe.objective.name).ROWS == "stream"
+    member = catalogue.load("objectives", recipe.objective.name)
+    shifted = member.ROWS == "stream"
     seed = recipe.training.seed
     if kind == "documents":
         return PackedDocuments(store, length, seed=seed)
@@ -112,6 +128,10 @@ def rows(recipe: Recipe, store: TokenStore) -> RowSource:
         return Stream(store, length)
     if kind == "windows":
         return Windows(store, length + 1 if shifted else length)
+    if kind == "blocks":
+        if hasattr(member, "text_length"):
+            length = member.text_length(_options(recipe), length)
+        return Windows(store, length, step=length)
     if kind == "pairs":
         return SentencePairs(store, length, seed=seed)
     raise ConfigError("no such kind of rows", where="rows.kind", found=kind)

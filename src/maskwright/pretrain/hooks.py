@@ -106,7 +106,7 @@ class Evaluate:
         record = {"kind": "evaluation", "step": state.step, **figures.to_json()}
         self.journal.write(record)
         self.panel.evaluation(record)
-        shown = sample(s.objective, s.prepared, state.step)
+        shown = sample(s.objective, s.prepared, s.held_out_rows, state.step)
         if shown is not None:
             self.journal.write(shown)
             self.panel.sample(shown)

@@ -25,7 +25,7 @@ from maskwright.corpus.read import Reader, Reading
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError
-from maskwright.pretrain.build import row_kind
+from maskwright.pretrain.build import needs_sentences
 from maskwright.recipes.recipe import Corpus, Recipe
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train as train_tokenizer
@@ -69,7 +69,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         path = folder / "data" / part
         if not (path / "manifest.json").is_file():
             path.parent.mkdir(exist_ok=True)
-            build_store(documents(), tokenizer, path, sentences=row_kind(recipe) == "pairs")
+            build_store(documents(), tokenizer, path, sentences=needs_sentences(recipe))
         store = TokenStore.open(path, tokenizer_fingerprint=tokenizer.fingerprint)
         say(f"{part}: {store.num_documents:,} documents, {store.num_tokens:,} tokens")
         if store.num_documents == 0:

@@ -1,4 +1,4 @@
-"""What a model says during training: a filled hole, or how it goes on with a text.
+"""What a model says during training: a filled hole, how a text goes on, how a damaged one was.
 
 The prompt comes from the held-out text and never changes in a run, so the samples show learning.
 """
@@ -9,20 +9,32 @@ from typing import Any
 
 import numpy as np
 
+from maskwright.data.rows import RowSource
+from maskwright.evaluate.likelihood import SEED
 from maskwright.generate.decode import Sampling, generate
 from maskwright.generate.fill import fill
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.encoder_decoder import EncoderDecoder
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain.prepare import Prepared
 
 PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
 
 
-def sample(objective: Objective, prepared: Prepared, step: int) -> dict[str, Any] | None:
-    """A `sample` line for the journal; None where the model neither fills nor writes on."""
+def sample(
+    objective: Objective, prepared: Prepared, rows: RowSource, step: int
+) -> dict[str, Any] | None:
+    """A `sample` line for the journal; None where the model neither fills nor writes on.
+
+    Args:
+        rows: of the held-out text, for objectives over two stacks.
+    """
     model, tokenizer = objective.product, prepared.tokenizer
     ids = [int(i) for i in prepared.held_out.document(0)[: 2 * PROMPT_TOKENS]]
     if not ids:
         return None
+    if isinstance(objective, EncoderDecoder):
+        return {"kind": "sample", "step": step, **_rewritten(objective, prepared, rows)}
     if model.config.encoder is not None and tokenizer.mask is not None:
         sign = tokenizer.tokens([tokenizer.mask])[0]
         glue = "" if tokenizer.kind == "character" else " "
@@ -34,7 +46,7 @@ def sample(objective: Objective, prepared: Prepared, step: int) -> dict[str, Any
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
     if model.config.decoder is not None and model.config.encoder is None:
         start = ids[:PROMPT_TOKENS]
-        made = generate(model, [start], SHOWN_TOKENS, Sampling(temperature=0.8))[0]
+        made = generate(model, [start], SHOWN_TOKENS, _sampling(prepared, model, 0.8))[0]
         return {
             "kind": "sample",
             "step": step,
@@ -42,6 +54,31 @@ def sample(objective: Objective, prepared: Prepared, step: int) -> dict[str, Any
             "text": tokenizer.decode(start + made)[len(tokenizer.decode(start)) :],
         }
     return None
+
+
+def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource) -> dict[str, str]:
+    """The beginning of the first row as the encoder gets it, and what the decoder writes."""
+    rows = source.rows(np.array([0]), 0)
+    length = min(2 * PROMPT_TOKENS, int((rows.documents == 1).sum()))
+    batch = objective.corrupt(rows.cut(0, length), np.zeros(1, dtype=np.int64), SEED)
+    assert batch.decoder_tokens is not None
+    read = batch.tokens[0] if batch.documents is None else batch.tokens[batch.documents != 0]
+    made = generate(
+        objective.product,
+        [[int(batch.decoder_tokens[0, 0])]],
+        SHOWN_TOKENS,
+        _sampling(prepared, objective.product, 0.0),
+        sources=[read.tolist()],
+        end=objective.vocabulary.end,
+    )[0]
+    decode = prepared.tokenizer.decode
+    return {"prompt": decode(read.tolist(), False), "text": decode(made, False)}
+
+
+def _sampling(prepared: Prepared, model: Transformer, temperature: float) -> Sampling:
+    """The model's table may have rows for which the tokenizer has no text."""
+    known, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
+    return Sampling(temperature=temperature, forbidden=tuple(range(known, rows)))
 
 
 def _word(ids: list[int], starts_word: np.ndarray) -> tuple[int, int]:

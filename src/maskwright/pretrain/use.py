@@ -24,6 +24,8 @@ from maskwright.generate.fill import fill
 from maskwright.objectives import causal, masked
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
+from maskwright.pretrain.run import RECIPE
+from maskwright.recipes.recipe import read
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -100,14 +102,14 @@ def evaluate_folder(folder: Path, texts: list[str], *, rows: int = 4096) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
             built = Path(scratch) / "store"
-            build_store(Reader(texts, Reading()), tokenizer, built, sentences=False)
+            sentences = len(loaded.config.stacks) == 2
+            build_store(Reader(texts, Reading()), tokenizer, built, sentences=sentences)
             store = TokenStore.open(built)
         elif (data / "held-out").is_dir():
             store = TokenStore.open(data / "held-out", tokenizer_fingerprint=tokenizer.fingerprint)
         else:
             raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
-        objective = _objective(loaded, tokenizer)
-        source = _rows(loaded, objective, store)
+        objective, source = _measure(folder, loaded, tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(
             objective,
@@ -150,6 +152,23 @@ def render(figures: likelihood.Figures, lines: likelihood.Lines, *, own_counts: 
         text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
     text.append(f"{figures.targets:,} targets")
     return "\n".join(text)
+
+
+def _measure(
+    folder: Path, loaded: Pretrained, tokenizer: Tokenizer, store: TokenStore
+) -> tuple[Objective, RowSource]:
+    """The objective that measures the model, and its rows; of two stacks only the run knows it."""
+    if len(loaded.config.stacks) == 1:
+        objective = _objective(loaded, tokenizer)
+        return objective, _rows(loaded, objective, store)
+    if not (folder / RECIPE).is_file():
+        raise IncompatibleError(
+            "how a model of two stacks is to be measured is written in its run alone",
+            where=folder,
+            wanted=f"a run folder with {RECIPE}",
+        )
+    recipe = read(folder / RECIPE)
+    return build.objective(recipe, loaded.model, tokenizer), build.rows(recipe, store)
 
 
 def _objective(loaded: Pretrained, tokenizer: Tokenizer) -> Objective:

@@ -33,6 +33,7 @@ from maskwright.storage import refusal
 
 NAME = "report.html"
 PROMPTS, STAGES = 6, 5
+TWO_STACKS = ("denoising", "sequence-to-sequence", "span-corruption")
 MASK = re.compile(r"\[MASK\]|<mask>", re.IGNORECASE)
 MEASURES = ("loss", "top1", "top5", "bits_per_byte")
 
@@ -277,20 +278,21 @@ def _comparison(made: Record) -> str:
 def _next_steps(folder: RunFolder) -> str:
     """Commands that work from where the run was started."""
     where = shlex.quote(str(folder.path))
-    causal = folder.run.get("objective") == "causal"
+    objective = folder.run.get("objective")
+    causal, two_stacks = objective in ("causal", "prefix-lm"), objective in TWO_STACKS
     steps = []
-    if folder.checkpoints:
+    if folder.checkpoints and not two_stacks:
         prompt = shlex.quote(_prompt(folder, causal))
         verb = "generate" if causal else "fill-mask"
-        steps += [
-            ("Ask it", f"maskwright {verb} {where} {prompt}"),
-            ("Train further, from where it stopped", f"maskwright resume {where}"),
-        ]
+        steps.append(("Ask it", f"maskwright {verb} {where} {prompt}"))
+    if folder.checkpoints:
+        steps.append(("Train further, from where it stopped", f"maskwright resume {where}"))
     if folder.recipe:
         command = f"maskwright pretrain {where}/recipe.toml --text your-texts/ --out runs/mine"
         steps.append(("The same recipe on your own text", command))
     if folder.checkpoints:
-        kind = "AutoModelForCausalLM" if causal else "AutoModelForMaskedLM"
+        task = "Seq2Seq" if two_stacks else "Causal" if causal else "Masked"
+        kind = f"AutoModelFor{task}LM"
         place = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
         code = f"from transformers import {kind}\nmodel = {kind}.from_pretrained({place!r})"
         steps.append(("In Python, with transformers", code))

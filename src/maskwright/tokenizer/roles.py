@@ -7,6 +7,7 @@ of well-known strings below.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -40,6 +41,7 @@ WELL_KNOWN = {
 }
 
 Style = Literal["bert", "gpt2", "roberta"]
+SENTINEL = re.compile(r"<extra_id_(\d{1,6})>")  # stands for a gap of the text (arXiv:1910.10683)
 
 # Special tokens of a new vocabulary, in the order of their ids. Byte-level needs no unknown token.
 STYLES: dict[Style, tuple[str, ...]] = {
@@ -98,6 +100,12 @@ def extra_tokens(*tables: Mapping[str, Any]) -> list[str]:
                 if isinstance(text, str) and text:
                     found.append(text)
     return list(dict.fromkeys(found))
+
+
+def sentinels(specials: Iterable[str]) -> list[str]:
+    """`<extra_id_0>`, `<extra_id_1>`, … among `specials`, in the order of their numbers."""
+    found = [match for token in specials if (match := SENTINEL.fullmatch(token))]
+    return [match[0] for match in sorted(found, key=lambda match: int(match[1]))]
 
 
 def settings(

@@ -38,6 +38,7 @@ class Tokenizer:
         vocabulary_size: ids are 0 … vocabulary_size - 1.
         vocabulary: the strings by id.
         mask, pad, unknown, begin, end, separator, classify: ids by role, None where there is none.
+        sentinels: ids of `<extra_id_0>`, `<extra_id_1>`, … in the order of their numbers.
         special_ids: every id that text never gives (and the unknown token's).
         starts_word, ends_word: bool by id; a word begins at a token that starts one, and after a
             token that ends one (`words.py`).
@@ -106,6 +107,8 @@ class Tokenizer:
             setattr(self, role, self._numbers.get(self._roles.get(role, "")))
         named = {*self._roles.values(), *roles.extra_tokens(*settings)}
         self.special_ids = checked.special | {self._numbers[token] for token in named}
+        special = [self.vocabulary[i] for i in self.special_ids]
+        self.sentinels = tuple(self._numbers[token] for token in roles.sentinels(special))
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {self.vocabulary_size:,} tokens, {self.fingerprint[:12]})"

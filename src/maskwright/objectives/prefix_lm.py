@@ -1,0 +1,104 @@
+"""Prefix language modelling: read the beginning of a text in both directions, predict the rest
+(Liu et al. 2018, arXiv:1801.10198; Dong et al. 2019, arXiv:1905.03197; T5, arXiv:1910.10683, 3.2).
+
+    sees      ■ ■ ■ · · ·      a prefix of 3: its tokens see each other,
+              ■ ■ ■ · · ·      what follows sees it and its own past
+              ■ ■ ■ · · ·
+              ■ ■ ■ ■ · ·      The first token after the prefix is wanted of the prefix's last
+              ■ ■ ■ ■ ■ ·      position, and so on to the row's end; documents that share a row
+              ■ ■ ■ ■ ■ ■      do not see each other.
+
+One stack does it, an encoder or a decoder: the mask decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn import mask as masks
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.causal import next_tokens
+from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, at_targets
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
+from maskwright.randomness import key, uniforms
+
+ROWS = "stream"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """A prefix has from `shortest` to `longest` of its row's tokens, every length equally likely;
+    it has one at least, and one target is always left."""
+
+    shortest: float = 0.0
+    longest: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.shortest <= self.longest <= 1.0:
+            raise ConfigError("shares of a row are out of range", where="objective.shortest",
+                              found=f"{self.shortest} to {self.longest}",
+                              wanted="0 <= shortest <= longest <= 1")  # fmt: skip
+
+
+class PrefixLM(Objective):
+    """Next-token prediction behind a prefix that is seen whole."""
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        if model.config.vocabulary_head is None or len(model.config.stacks) != 1:
+            raise IncompatibleError(
+                "`prefix-lm` needs one stack with a vocabulary head",
+                where="model",
+                found=" and ".join(model.config.stacks),
+                do="choose an encoder or a decoder family, or `span-corruption` for both at once",
+            )
+        self.product, self.options = model, options
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+        real = rows.documents[:, 1:] != 0
+        keys = np.asarray(key("prefix", seed, epochs, rows.ids))
+        prefix = self.prefixes(real.sum(axis=1), uniforms(keys, 1)[:, 0])
+        wanted = real & (np.arange(1, rows.tokens.shape[1]) >= prefix[:, None])
+        return replace(next_tokens(rows, wanted), prefix=torch.from_numpy(prefix))
+
+    def prefixes(self, most: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        """(B,) how long each row's prefix is, from 1 to `most` (B,) tokens."""
+        shortest = np.maximum(1, np.ceil(self.options.shortest * most))
+        longest = np.maximum(shortest, np.floor(self.options.longest * most))
+        return (shortest + draws * (longest - shortest + 1)).astype(np.int64)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {"prefix-lm": batch.targets.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        states = self.product.head_hidden(self.target_states(batch))
+        total, _ = vocabulary_loss(
+            states, self.product.head_weight, self.product.head_bias, batch.targets
+        )
+        return Loss({"prefix-lm": Part(total)})
+
+    def target_states(self, batch: Batch) -> Tensor:
+        assert batch.prefix is not None
+        seen = masks.causal | masks.prefix(batch.prefix)
+        facts = masks.visible_of(batch.documents)
+        run = self.product.encode if self.product.config.encoder else self.product.decode
+        hidden = run(
+            batch.tokens,
+            positions=batch.positions,
+            visible=seen if facts is None else seen & facts,
+            prefix=batch.prefix,
+        )
+        return at_targets(hidden, batch)
+
+
+def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> PrefixLM:
+    return PrefixLM(model, options, vocabulary)

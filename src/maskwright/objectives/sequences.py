@@ -1,0 +1,201 @@
+"""Texts of different lengths side by side, for corruption that changes how long they are.
+
+    rows   [CLS] a a a [SEP] [CLS] b b [SEP]  ->  tokens   a a a b b …     one flat array (N,)
+           [CLS] c c c c c c [SEP] pad            lengths  3 2 6           per text (S,)
+
+Nothing is padded between `texts_of` and `pack`: what is done to the texts is done to one array, and
+what is drawn for them is drawn per item by key (purpose, seed, epoch, row, document, item), so that
+a text is corrupted alike in whatever batch and beside whatever neighbours it appears.
+
+Letters: N items of all texts, S texts, B rows, T positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from maskwright.data.rows import Rows, spread
+from maskwright.errors import IncompatibleError
+from maskwright.randomness import key, uniforms
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where texts stand in their batch: row (S,) and number in the row (S,), counted from 1."""
+
+    rows: Array
+    numbers: Array
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """`tokens` (N,) of all texts, one after the other, `lengths` (S,) of each."""
+
+    tokens: Array
+    lengths: Array
+
+    def where(self, keep: Array) -> Sequences:
+        """The items for which `keep` (N,) holds."""
+        lengths = np.bincount(owners(self.lengths)[keep], minlength=len(self.lengths))
+        return Sequences(self.tokens[keep], lengths)
+
+    def ended(self, token: int) -> Sequences:
+        """`token` behind each text."""
+        return Sequences(np.insert(self.tokens, np.cumsum(self.lengths), token), self.lengths + 1)
+
+    def shifted(self, start: int) -> Sequences:
+        """What a decoder reads to predict these: each text one place later, behind `start`."""
+        tokens = np.roll(self.tokens, 1)
+        tokens[first_places(self.lengths)[self.lengths > 0]] = start
+        return replace(self, tokens=tokens)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The documents of a batch of rows.
+
+    Attributes:
+        framed: the documents as they stand in the rows.
+        kind: (items of `framed`,) 0 before the text, 1 text, 2 after it.
+        origin: where each stands.
+        starts_sentence: per item of the text; None where the rows do not say.
+        counters: (S,) arrays that belong into the keys of a text's draws.
+    """
+
+    framed: Sequences
+    kind: Array
+    origin: Origin
+    starts_sentence: Array | None
+    counters: tuple[Any, ...]
+
+    @property
+    def plain(self) -> Sequences:
+        """The texts without their frames."""
+        return self.framed.where(self.kind == 1)
+
+    def frame(self, texts: Sequences) -> Sequences:
+        """`texts` with the special tokens that frame the originals."""
+        special = self.kind != 1
+        tokens = np.concatenate([self.framed.tokens[special], texts.tokens])
+        kind = np.concatenate([self.kind[special], np.ones_like(texts.tokens)])
+        owner = np.concatenate([owners(self.framed.lengths)[special], owners(texts.lengths)])
+        order = np.lexsort((kind, owner))
+        return Sequences(tokens[order], np.bincount(owner, minlength=len(texts.lengths)))
+
+    def draws(self, lengths: Array, purpose: str, *counters: int) -> Array:
+        """A number in [0, 1) for each of `lengths[s]` items of each text s."""
+        owner = owners(lengths)
+        seed, *own = self.counters
+        each = [counter[owner] for counter in own]
+        return uniforms(key(purpose, seed, *each, *counters, spread(lengths)), 1)[:, 0]
+
+
+def documents_of(rows: Rows) -> tuple[Sequences, Origin]:
+    """The documents of `rows` with their special tokens, in order; padding is left behind."""
+    row, place = np.nonzero(rows.documents)
+    number = rows.documents[row, place]
+    begins = np.ones(len(row), dtype=bool)
+    begins[1:] = (row[1:] != row[:-1]) | (number[1:] != number[:-1])
+    firsts = np.flatnonzero(begins)
+    lengths = np.diff(firsts, append=len(row))
+    return Sequences(rows.tokens[row, place], lengths), Origin(row[firsts], number[firsts])
+
+
+def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
+    """The documents of `rows` with what their corruption needs.
+
+    Raises:
+        IncompatibleError: a special token stands inside a text, as in rows of pairs.
+    """
+    framed, origin = documents_of(rows)
+    real = rows.documents != 0
+    ordinary = ~rows.special[real]
+    owner = owners(framed.lengths)
+    total = np.bincount(owner[ordinary], minlength=len(framed.lengths))
+    # How much of its own text stands at or before each item.
+    seen = np.cumsum(ordinary) - first_places(total)[owner]
+    kind = np.where(ordinary, 1, np.where(seen == 0, 0, 2))
+    if ((kind == 2) & (seen != total[owner])).any():
+        raise IncompatibleError(
+            "a special token stands inside a text",
+            where="rows.kind",
+            found="rows of several parts",
+            wanted="documents, stream or blocks",
+        )
+    begun = rows.starts_sentence
+    return Texts(
+        framed=framed,
+        kind=kind,
+        origin=origin,
+        starts_sentence=None if begun is None else begun[real][ordinary],
+        counters=(seed, epochs[origin.rows], rows.ids[origin.rows], origin.numbers),
+    )
+
+
+def pack(
+    texts: Sequences, origin: Origin, shape: tuple[int, int], pad: int
+) -> dict[str, torch.Tensor | None]:
+    """`tokens`, `positions` and `documents`, of `shape` (B, T), as in a `Batch`: the texts of each
+    row from its left end on, in order.
+
+    Where every row is one full text, positions and documents are None.
+    """
+    before = first_places(texts.lengths)
+    start = before - before[np.searchsorted(origin.rows, origin.rows)] if len(before) else before
+    place = np.repeat(origin.rows * shape[1] + start, texts.lengths) + spread(texts.lengths)
+    tokens = np.full(shape, pad, dtype=np.int64)
+    positions = np.zeros(shape, dtype=np.int64)
+    documents = np.zeros(shape, dtype=np.int32)
+    tokens.reshape(-1)[place] = texts.tokens
+    positions.reshape(-1)[place] = spread(texts.lengths)
+    documents.reshape(-1)[place] = np.repeat(origin.numbers, texts.lengths)
+    single = bool((documents == 1).all())
+    return {
+        "tokens": torch.from_numpy(tokens),
+        "positions": None if single else torch.from_numpy(positions),
+        "documents": None if single else torch.from_numpy(documents),
+    }
+
+
+# ------------------------------------------------------------------------------- arithmetic of runs
+def owners(lengths: Array) -> Array:
+    """(N,) the number of the text each item belongs to: [2, 3] -> [0, 0, 1, 1, 1]."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def first_places(lengths: Array) -> Array:
+    """(S,) where each text begins: [2, 3] -> [0, 2]."""
+    return np.cumsum(lengths) - lengths
+
+
+def ranks(draws: Array, lengths: Array) -> Array:
+    """(N,) the place of each item's draw among those of its text, from the smallest."""
+    found = np.empty(len(draws), dtype=np.int64)
+    found[np.lexsort((draws, owners(lengths)))] = spread(lengths)
+    return found
+
+
+def compositions(draws: Array, totals: Array, parts: Array) -> Array:
+    """(sum of `parts`,) sizes: each total is cut into so many parts of at least 1, every way of
+    doing so being equally likely. A total of 0 has parts of 0.
+
+    Args:
+        draws: a number for each of `totals[s]` items of each text.
+    """
+    steps = spread(totals)
+    begins = ranks(np.where(steps == 0, -1.0, draws), totals) < np.repeat(parts, totals)
+    number = np.cumsum(begins) - 1  # parts of totals of 0 are not counted here
+    empty = np.cumsum(np.where(totals == 0, parts, 0))
+    return np.bincount(number + np.repeat(empty, totals), minlength=int(parts.sum()))
+
+
+def budget(lengths: Array, rate: float) -> Array:
+    """(S,) how many items of each text to choose: max(1, round(rate * length)), at most all."""
+    wanted = np.maximum(1, np.rint(rate * lengths)).astype(np.int64)
+    return np.minimum(wanted, lengths) if rate > 0 else np.zeros_like(lengths)

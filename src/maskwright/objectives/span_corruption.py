@@ -1,0 +1,138 @@
+"""Span corruption: gaps in the text, and what stood in them (T5, arXiv:1910.10683, 3.1.4).
+
+    text      The cat sat on the mat and purred loudly .
+    encoder   The <X> sat on the <Y> and purred loudly . </s>
+    decoder   <X> cat <Y> mat </s>
+
+Lengths are exact, as in the reference code and unlike in the paper's figure 2: of n tokens
+round(n · rate) are hidden, in round(hidden / mean_span) spans, at least one of each; both texts are
+closed by the end token, and no sentinel closes the targets. Hidden and visible tokens are each cut
+at random into that many pieces, all ways equally likely, which take turns, a visible one first and
+a hidden one last. The store is cut into blocks so long that the encoder reads `rows.length`: 568
+tokens for 512, with 114 targets. A block is one text whatever documents it holds, as in the paper;
+packed documents, on the other hand, are corrupted each by itself and do not see each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows, spread
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.encoder_decoder import EncoderDecoder, Start
+from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.sequences import Sequences, compositions, owners, texts_of
+
+ROWS = "blocks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """`rate` of the tokens is hidden, in spans of `mean_span` tokens on average; `start` is the
+    token the decoder begins with."""
+
+    rate: float = 0.15
+    mean_span: float = 3.0
+    start: Start = "pad"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.rate < 1.0:
+            raise ConfigError("a share is out of range", where="objective.rate", found=self.rate,
+                              wanted="0 < rate < 1")  # fmt: skip
+        if not 1.0 <= self.mean_span <= 1000.0:
+            raise ConfigError("a span length is out of range", where="objective.mean_span",
+                              found=self.mean_span, wanted="1 to 1000")  # fmt: skip
+
+
+def noise(options: Options, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(S,) hidden tokens and (S,) spans of texts of these lengths; a single token is not hidden."""
+    most = np.maximum(lengths - 1, 0)
+    hidden = np.clip(np.rint(lengths * options.rate), 1, most).astype(np.int64)
+    spans = np.maximum(1, np.rint(hidden / options.mean_span))
+    spans = np.minimum(spans, np.maximum(1, np.minimum(hidden, lengths - hidden)))
+    return hidden, np.where(lengths > 0, spans, 0).astype(np.int64)
+
+
+def lengths_of(options: Options, length: int) -> tuple[int, int]:
+    """What the encoder and the decoder read of a text of `length` tokens (2 or more)."""
+    hidden, spans = (int(n[0]) for n in noise(options, np.array([length])))
+    return length - hidden + spans + 1, hidden + spans + 1
+
+
+def text_length(options: Options, length: int) -> int:
+    """The longest text of which the encoder reads at most `length` tokens."""
+    text = max(2, length - 2)
+    while lengths_of(options, text + 1)[0] <= length:
+        text += 1
+    return text
+
+
+class SpanCorruption(EncoderDecoder):
+    """Sentinels in place of spans; the decoder writes the spans, each behind its sentinel.
+
+    Raises:
+        IncompatibleError: besides what `EncoderDecoder` refuses: a tokenizer without an end token
+        or with fewer sentinels than a text has spans.
+    """
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__("span-corruption", model, vocabulary, options.start)
+        if vocabulary.end is None:
+            raise IncompatibleError(
+                "the tokenizer has no token that ends a text",
+                where="tokenizer",
+                do="train one that has </s> among its special tokens",
+            )
+        self.options, self.end = options, vocabulary.end
+        self.sentinels = np.asarray(vocabulary.sentinels, dtype=np.int64)
+        self._require_sentinels(1)
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+        texts = texts_of(rows, epochs, seed)
+        text = texts.plain
+        hidden, spans = noise(self.options, text.lengths)
+        totals = text.lengths - hidden, hidden
+        sizes = np.stack(
+            [compositions(texts.draws(n, "span", i), n, spans) for i, n in enumerate(totals)], 1
+        ).reshape(-1)  # visible, hidden, visible, hidden, …
+        inputs, targets = self.gapped(text, owners(sizes) % 2 == 1)
+        width = rows.tokens.shape[1]
+        if not rows.special[rows.documents != 0].any():  # whole blocks, without frames
+            width = lengths_of(self.options, width)[0]
+        ends = inputs.ended(self.end), targets.ended(self.end)
+        return self.batch(*ends, texts.origin, (len(rows), width))
+
+    def gapped(self, text: Sequences, hidden: np.ndarray) -> tuple[Sequences, Sequences]:
+        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs, each behind
+        its sentinel."""
+        begins = hidden & ((spread(text.lengths) == 0) | ~np.roll(hidden, 1))
+        places = np.flatnonzero(begins)
+        spans = np.bincount(owners(text.lengths)[places], minlength=len(text.lengths))
+        self._require_sentinels(int(spans.max(initial=0)))
+        sentinels = self.sentinels[spread(spans)]
+        marked = text.tokens.copy()
+        marked[places] = sentinels
+        inputs = Sequences(marked, text.lengths).where(~hidden | begins)
+        runs = Sequences(np.insert(text.tokens, places, sentinels), text.lengths + spans)
+        return inputs, runs.where(np.insert(hidden, places, True))
+
+    def _require_sentinels(self, wanted: int) -> None:
+        if len(self.sentinels) < wanted:
+            raise IncompatibleError(
+                "the tokenizer has too few sentinels for the gaps of a text",
+                where="tokenizer",
+                found=f"{len(self.sentinels)} tokens <extra_id_0>, <extra_id_1>, …",
+                wanted=f"{wanted} or more",
+                do="train a tokenizer with 100 sentinels among its special tokens"
+                if wanted == 1
+                else "shorten the rows (rows.length), or make spans longer "
+                "(objective.options.mean_span)",
+            )
+
+
+def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SpanCorruption:
+    return SpanCorruption(model, options, vocabulary)

@@ -1,0 +1,120 @@
+"""Prefix language modelling: what is seen, what is wanted, and how long prefixes are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.data.rows import Rows
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn import stack
+from maskwright.nn.mask import prefix
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives import prefix_lm
+from maskwright.objectives.prefix_lm import Options, PrefixLM
+from nn.points import DECODERS, ENCODERS, PAIRS, VOCABULARY, model_of
+from objectives.texts import epochs, rows_of
+from toys import VOCABULARY as KNOWN
+
+ONE_STACK = [n for n in ENCODERS + DECODERS]
+
+
+def objective(model: Transformer, **options: float) -> PrefixLM:
+    return prefix_lm.build(model, Options(**options), KNOWN).eval()
+
+
+def rows(count: int, length: int, seed: int = 0) -> Rows:
+    draw = np.random.default_rng(seed)
+    return rows_of(draw.integers(5, VOCABULARY, (count, 1, length)).tolist())
+
+
+def test_what_follows_the_prefix_is_wanted_and_nothing_else() -> None:
+    clean = rows(6, 11)
+    batch = objective(model_of("pre-norm decoder")).corrupt(clean, epochs(clean), 0)
+    assert batch.tokens.shape == (6, 10) and batch.prefix is not None
+    wanted = [
+        (row * 10 + place - 1, int(clean.tokens[row, place]))
+        for row, begin in enumerate(batch.prefix.tolist())
+        for place in range(begin, 11)
+    ]
+    index = torch.arange(60) if batch.index is None else batch.index
+    assert batch.targets is not None
+    assert list(zip(index.tolist(), batch.targets.tolist(), strict=True)) == wanted
+
+
+def test_every_length_of_prefix_is_equally_likely() -> None:
+    clean = rows(20_000, 9)
+    made = objective(model_of("pre-norm decoder"))
+    lengths = made.corrupt(clean, epochs(clean), 0).prefix
+    assert lengths is not None
+    shares = np.bincount(lengths.numpy(), minlength=9)[1:] / 20_000
+    assert len(shares) == 8 and lengths.min() == 1
+    assert np.abs(shares - 1 / 8).max() < 4.5 * np.sqrt(1 / 8 * 7 / 8 / 20_000)
+    half = objective(made.product, shortest=0.5, longest=0.5).corrupt(clean, epochs(clean), 0)
+    assert half.prefix is not None and (half.prefix == 4).all()
+
+
+def test_a_short_row_keeps_a_target() -> None:
+    clean = rows_of([[[5, 6]], [[7, 8, 9, 10, 11, 12]]])
+    made = objective(model_of("pre-norm decoder"), shortest=1.0)
+    batch = made.corrupt(clean, epochs(clean), 0)
+    assert batch.prefix is not None and batch.prefix.tolist() == [1, 5]
+    assert batch.targets is not None and batch.targets.tolist() == [6, 12]
+
+
+@pytest.mark.parametrize("name", ONE_STACK)
+def test_no_target_is_seen_by_its_predictor_and_the_prefix_is_seen_whole(name: str) -> None:
+    """In both kinds of stack: each token is changed in turn, and which places notice is noted."""
+    clean, places = rows(1, 9, seed=3), torch.arange(8)
+    made = objective(model_of(name), shortest=0.5, longest=0.5)
+    batch = replace(made.corrupt(clean, epochs(clean), 0), index=places)
+    assert batch.prefix is not None and batch.prefix.tolist() == [4]
+    states = made.target_states(batch)
+    local = any(b.attention.window for s in made.product.config.stacks.values() for b in s.blocks)
+    for place in range(8):
+        tokens = batch.tokens.clone()
+        tokens[:, place] = 5 + (tokens[:, place] - 4) % (VOCABULARY - 5)
+        moved = (made.target_states(replace(batch, tokens=tokens)) != states).any(-1)
+        allowed = (places >= place) | (place < 4)
+        assert not (moved & ~allowed).any()
+        assert local or torch.equal(moved, allowed)
+
+
+def test_a_prefix_that_is_not_shown_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: a decoder that reads its prefix one way does not see it whole."""
+    monkeypatch.setattr(stack, "prefix_of", lambda lengths: prefix(lengths * 0))
+    with pytest.raises(AssertionError):
+        test_no_target_is_seen_by_its_predictor_and_the_prefix_is_seen_whole("pre-norm decoder")
+
+
+def test_documents_of_a_row_do_not_see_each_other() -> None:
+    one = rows_of([[[5, 6, 7, 8], [9, 10, 11, 12, 13]]])
+    two = replace(one, tokens=np.where(one.documents == 1, 20, one.tokens))
+    made = objective(model_of("pre-norm decoder"), shortest=0.7, longest=0.7)
+    states = [made.target_states(made.corrupt(r, epochs(r), 0)) for r in (one, two)]
+    assert len(states[0]) > 1 and torch.equal(states[0], states[1])
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(IncompatibleError, match="one stack"):
+        prefix_lm.build(model_of(PAIRS[0]), Options(), KNOWN)
+    with pytest.raises(ConfigError, match="shares of a row"):
+        Options(shortest=0.6, longest=0.4)
+
+
+def test_the_loss_falls_on_a_tiny_text() -> None:
+    made = objective(model_of("pre-norm decoder", deviation=0.02)).train()
+    clean = rows_of([[[5 + (i + shift) % 20 for i in range(20)]] for shift in range(20)])
+    steps = torch.optim.Adam(made.parameters(), lr=0.01)
+    losses = []
+    for step in range(40):
+        batch = made.corrupt(clean, epochs(clean, step), 0)
+        loss = made(batch).scaled(made.counts(batch))
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+        losses.append(float(loss.detach()))
+    assert np.mean(losses[-5:]) < 0.3 * losses[0]

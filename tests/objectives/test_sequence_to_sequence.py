@@ -1,0 +1,70 @@
+"""Given pairs: who reads what, and that a pair learns its answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.data.rows import Rows
+from maskwright.errors import IncompatibleError
+from maskwright.objectives import sequence_to_sequence
+from maskwright.objectives.sequence_to_sequence import Options, SequenceToSequence
+from objectives.texts import END, PAD, epochs, read, rows_of
+from toys import VOCABULARY, encoder_decoder
+
+
+def objective() -> SequenceToSequence:
+    return sequence_to_sequence.build(encoder_decoder(), Options(), VOCABULARY)
+
+
+def pairs(questions: list[list[tuple[list[int], list[int]]]]) -> Rows:
+    """Rows of (input, target) pairs."""
+    clean = rows_of([[[*a, *b] for a, b in row] for row in questions])
+    segments = np.zeros_like(clean.tokens)
+    for line, row in enumerate(questions):
+        flat = [s for a, b in row for s in [0] * len(a) + [1] * len(b)]
+        segments[line, : len(flat)] = flat
+    return replace(clean, segments=segments)
+
+
+PAIRS = [[([5, 6, 7, END], [8, END]), ([9, END], [10, 11, END])], [([12, END], [13, 14, 15, END])]]
+
+
+def test_inputs_are_read_and_targets_are_wanted() -> None:
+    clean = pairs(PAIRS)
+    batch = objective().corrupt(clean, epochs(clean), 0)
+    assert batch.tokens.shape == clean.tokens.shape
+    assert read(batch) == [(a, [PAD, *b[:-1]], b) for row in PAIRS for a, b in row]
+
+
+def test_an_answer_hangs_on_its_own_question_alone() -> None:
+    made = objective().eval()
+    asked = [PAIRS, [[([20, 21, 22, END], [8, END]), PAIRS[0][1]], PAIRS[1]]]
+    batches = [made.corrupt(pairs(q), np.zeros(2, np.int64), 0) for q in asked]
+    states = [made.target_states(batch) for batch in batches]
+    moved = (states[0] != states[1]).any(-1)
+    assert moved.tolist() == [True] * 2 + [False] * 7
+
+
+def test_rows_without_segments_are_refused() -> None:
+    clean = replace(pairs(PAIRS), segments=None)
+    with pytest.raises(IncompatibleError, match="what is read"):
+        objective().corrupt(clean, epochs(clean), 0)
+
+
+def test_pairs_are_learned_by_heart() -> None:
+    made, clean = objective(), pairs(PAIRS)
+    batch = made.corrupt(clean, epochs(clean), 0)
+    steps = torch.optim.Adam(made.parameters(), lr=0.01)
+    for _ in range(80):
+        loss = made(batch).scaled(made.counts(batch))
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    assert float(loss.detach()) < 0.1
+    assert batch.targets is not None
+    best = made.product.logits(made.target_states(batch)).argmax(-1)
+    assert torch.equal(best, batch.targets)

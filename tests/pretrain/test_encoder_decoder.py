@@ -1,0 +1,136 @@
+"""Whole runs of the objectives that read and write: trained, killed, resumed, evaluated, shown."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.data.store import TokenStore
+from maskwright.errors import IncompatibleError
+from maskwright.nn.config import Learned, Tokens, TransformerConfig
+from maskwright.pretrain import build, journal, run, use
+from maskwright.pretrain.prepare import Prepared, prepare
+from maskwright.recipes.recipe import Evaluation, ObjectiveChoice, Point, Recipe, RowChoice
+from nn.points import POINTS
+from tinyrun import essence, forked, recipe, text_file, wait
+
+SENTINELS = tuple(f"<extra_id_{n}>" for n in reversed(range(20)))
+SPECIALS = ("<pad>", "</s>", "<unk>", "<s>", "<mask>", *SENTINELS)
+RELATIVE, LEARNED = "relative encoder-decoder", "post-norm encoder-decoder"
+CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "span-corruption": (RELATIVE, {}),
+    "denoising": (LEARNED, {"mean_span": 3.5, "random": 0.1, "deletion": 0.1, "rotation": 0.2}),
+    "prefix-lm": ("pre-norm decoder", {}),
+}
+
+
+def point(name: str) -> TransformerConfig:
+    """A point with room for the tokenizer and for rows of 32."""
+    config = replace(POINTS[name], tokens=Tokens(vocabulary=160, width=16))
+    for side, stack in config.stacks.items():
+        positions = stack.embeddings.positions
+        if isinstance(positions, Learned):
+            longer = replace(stack.embeddings, positions=replace(positions, length=40))
+            config = replace(config, **{side: replace(stack, embeddings=longer)})
+    return config
+
+
+def chosen(name: str, text: Path, steps: int = 12) -> Recipe:
+    base = recipe(text, steps=steps)
+    where, options = CHOICES[name]
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, vocabulary=150, specials=SPECIALS),
+        model=Point(config=point(where)),
+        objective=ObjectiveChoice(name=name, options=options),
+        rows=RowChoice(length=32),
+        evaluation=Evaluation(every=6, rows=16, batch=16),
+    )
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_run_from_text_to_figures(name: str, tmp_path: Path) -> None:
+    made, out = chosen(name, text_file(tmp_path), steps=24), tmp_path / "run"
+    run.pretrain(made, out, stream=io.StringIO())
+    lines = journal.read(out)
+    losses = [r["loss"] for r in lines if r["kind"] == "train"]
+    assert len(losses) == 24 and losses[-1] < losses[0]
+    assert next(r["parts"].keys() for r in lines if r["kind"] == "train") == {name}
+    evaluations = [r for r in lines if r["kind"] == "evaluation"]
+    assert [r["step"] for r in evaluations] == [6, 12, 18, 24]
+    assert evaluations[-1]["loss"] < evaluations[0]["loss"]
+    samples = [r for r in lines if r["kind"] == "sample"]
+    assert len(samples) == 4 and len({r["prompt"] for r in samples}) == 1
+    sign = {"span-corruption": "<extra_id_0>", "denoising": "<mask>", "prefix-lm": ""}[name]
+    assert sign in samples[0]["prompt"]
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert ("AutoModelForSeq2SeqLM" in page) is (name != "prefix-lm")
+    assert "fill-mask" not in page
+    assert "uniform" in use.evaluate_folder(out, [])
+    if name != "prefix-lm":
+        with pytest.raises(IncompatibleError, match="written in its run"):
+            use.evaluate_folder(
+                next((out / "checkpoints").glob("step-*")), [str(tmp_path / "text.txt")]
+            )
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_killed_run_ends_as_the_one_that_was_not(name: str, tmp_path: Path) -> None:
+    made, out = chosen(name, text_file(tmp_path)), tmp_path / "run"
+    run.pretrain(made, tmp_path / "whole", stream=io.StringIO())
+    pid = forked(lambda: run.pretrain(made, out), tmp_path / "log")
+    while not list(out.glob("checkpoints/step-*")):
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    assert wait(pid) == -signal.SIGKILL
+    with (tmp_path / "log").open("a") as stream:
+        run.resume(out, stream=stream)
+    assert essence(out) == essence(tmp_path / "whole")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Prepared]:
+    folder = tmp_path_factory.mktemp("prepared")
+    made = chosen("span-corruption", text_file(folder))
+    return made, prepare(made, folder, lambda text: None)
+
+
+def test_rows_length_is_what_the_encoder_reads(prepared: tuple[Recipe, Prepared]) -> None:
+    made, data = prepared
+    for length in (16, 32, 33, 100):
+        wanted = replace(made, rows=RowChoice(length=length))
+        rows = build.rows(wanted, data.train)
+        network = build.model(wanted, build.transformer_config(wanted, data.tokenizer))
+        objective = build.objective(wanted, network, data.tokenizer)
+        batch = objective.corrupt(rows.rows(range(4), 0), rows.rows(range(4), 0).ids * 0, 0)
+        assert batch.tokens.shape == (4, length) and batch.documents is None
+    assert len(rows) * rows.length >= data.train.num_tokens > (len(rows) - 1) * rows.length
+
+
+def test_sentinels_are_known_in_their_order(prepared: tuple[Recipe, Prepared]) -> None:
+    tokenizer = prepared[1].tokenizer
+    assert tokenizer.tokens(tokenizer.sentinels) == list(reversed(SENTINELS))
+    assert tokenizer.sentinels[0] == max(tokenizer.sentinels)  # <extra_id_0> is the highest
+    assert build.vocabulary(tokenizer).sentinels == tokenizer.sentinels
+    assert tokenizer.encode("<extra_id_0>") != [tokenizer.sentinels[0]]  # in text it is text
+
+
+def test_only_denoising_asks_for_sentences(prepared: tuple[Recipe, Prepared]) -> None:
+    made, data = prepared
+    assert isinstance(data.train, TokenStore) and not len(data.train.sentences)
+    denoised = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
+    assert build.needs_sentences(denoised) and not build.needs_sentences(made)
+
+
+def test_a_tokenizer_without_sentinels_is_refused_before_training(tmp_path: Path) -> None:
+    made = chosen("span-corruption", text_file(tmp_path))
+    made = replace(made, tokenizer=replace(made.tokenizer, specials=SPECIALS[:5]))
+    with pytest.raises(IncompatibleError, match="too few sentinels"):
+        run.pretrain(made, tmp_path / "run", stream=io.StringIO())
