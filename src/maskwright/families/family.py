@@ -14,6 +14,7 @@ The contract of a member module:
     ARCHITECTURES, SIZES         classes of the reference library and their heads; published shapes
     PREFIX, IGNORED, SWITCHES    how a body is prefixed, which tensors are no weights, and which key
                                  is false where a file lacks a part
+    TOKEN_IDS                    if it has any: further ids in config.json, each by its token's role
     point(fields)                HF config -> our config
     weights(config)              the rules for its tensors
 """
@@ -56,8 +57,10 @@ class Kit:
     labels: int | None = None
     """How many labels its heads have; None leaves it to the config."""
     generates: bool = False
+    decoder: bool | None = None
+    """Whether the decoder is there, in a family of two stacks that has both forms."""
 
-    def agreement(self, config: TransformerConfig) -> tuple[bool, bool, bool, bool]:
+    def agreement(self, config: TransformerConfig) -> tuple[bool, ...]:
         """How far a config has this kit, the weightiest first; all true when it has it."""
         heads = tuple((head.name, head.kind) for head in config.heads)
         return (
@@ -65,6 +68,7 @@ class Kit:
             self.vocabulary == (config.vocabulary_head is not None),
             self.pooler == config.pooler,
             self.heads == heads,
+            self.decoder in (None, config.decoder is not None),
         )
 
 
@@ -73,10 +77,11 @@ class Family:
 
     def __init__(self, module: ModuleType) -> None:
         self.name: str = module.MODEL_TYPE
-        self.style: Literal["bert", "gpt2"] = module.STYLE
+        self.style: Literal["bert", "gpt2", "roberta", "t5"] = module.STYLE
         self.prefix: str = module.PREFIX
         self.ignored: tuple[str, ...] = module.IGNORED
         self.switches: dict[str, str] = module.SWITCHES
+        self.token_ids: dict[str, str] = getattr(module, "TOKEN_IDS", {})
         self.architectures: dict[str, Kit] = module.ARCHITECTURES
         self.sizes: dict[str, dict[str, Any]] = module.SIZES
         self._coordinates: dict[str, Coordinate] = module.COORDINATES
@@ -215,8 +220,8 @@ class _NoCoordinateError(LookupError):
 class Fields:
     """A Hugging Face config read key by key, each with its type and range (reliability F87)."""
 
-    def __init__(self, hf: Mapping[str, Any]) -> None:
-        self._hf = hf
+    def __init__(self, hf: Mapping[str, Any], path: str = "") -> None:
+        self._hf, self._path = hf, path
 
     def whole(self, key: str, default: int | None = None, smallest: int = 1) -> int:
         """A whole number from `smallest` to 2^31-1; `default` None makes the key required."""
@@ -229,6 +234,13 @@ class Fields:
         value = self._value(key, default)
         if type(value) not in (int, float) or not 0 < value < 1:
             raise self._wrong(key, value, "a number between 0 and 1")
+        return float(value)
+
+    def number(self, key: str, default: float) -> float:
+        """A finite number above 0."""
+        value = self._value(key, default)
+        if type(value) not in (int, float) or not 0 < value < float("inf"):
+            raise self._wrong(key, value, "a finite number above 0")
         return float(value)
 
     def rate(self, key: str, default: float | None) -> float:
@@ -251,6 +263,20 @@ class Fields:
             raise self._wrong(key, value, f"one of {', '.join(table)}")
         return table[value]
 
+    def table(self, key: str) -> Fields:
+        """The fields of the table that is the value of `key`; of an empty one where it is not."""
+        value = self._value(key, {})
+        if not isinstance(value, dict):
+            raise self._wrong(key, value, "a table")
+        return Fields(value, f"{self._path}{key}.")
+
+    def names(self, key: str, choices: tuple[str, ...]) -> list[str]:
+        """A list of names, each one of `choices`; empty where the key is not there."""
+        value = self._value(key, [])
+        if not isinstance(value, list) or not all(name in choices for name in value):
+            raise self._wrong(key, value, f"a list of {', '.join(choices)}")
+        return value
+
     def has(self, key: str) -> bool:
         """Whether the key is there and not null."""
         return self._hf.get(key) is not None
@@ -261,7 +287,7 @@ class Fields:
             if self._hf.get(key, wanted) != wanted:
                 raise ConfigError(
                     "the model type is built here without this variation",
-                    where=f"config.json: {key}",
+                    where=self._where(key),
                     found=repr(self._hf[key]),
                     wanted=repr(wanted),
                 )
@@ -288,10 +314,13 @@ class Fields:
     def _value(self, key: str, default: Any) -> Any:
         value = self._hf.get(key)
         if value is None and default is None:
-            raise ConfigError("a key is missing", where=f"config.json: {key}")
+            raise ConfigError("a key is missing", where=self._where(key))
         return default if value is None else value
 
     def _wrong(self, key: str, found: Any, wanted: str) -> ConfigError:
         return ConfigError(
-            "a value that cannot be", where=f"config.json: {key}", found=repr(found), wanted=wanted
+            "a value that cannot be", where=self._where(key), found=repr(found), wanted=wanted
         )
+
+    def _where(self, key: str) -> str:
+        return f"config.json: {self._path}{key}"
