@@ -105,6 +105,8 @@ POINTS: dict[str, TransformerConfig] = {
         heads=(
             Head(name="pair", kind="sequence", labels=2),
             Head(name="tag", kind="token", labels=5),
+            Head(name="dense", kind="sequence", labels=3, transform="tanh"),
+            Head(name="choice", kind="choice", labels=1),
         ),
     ),
     "pre-norm decoder": config(decoder=stack(CAUSAL, CAUSAL, final_norm=True)),

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from maskwright.errors import ConfigError, DataError
+from maskwright.nn import heads as nn_heads
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import (
     Attention,
@@ -114,7 +115,8 @@ def test_names_of_parameters() -> None:
         f"encoder.blocks.{i}.{n}.{p}" for i in (0, 1) for n in linear for p in ("weight", "bias")
     }
     wanted |= {f"encoder.embeddings.{n}.weight" for n in ("position", "segment", "norm")}
-    others = ["pooler", "heads.pair", "heads.tag"]
+    others = ["pooler", "heads.pair", "heads.tag", "heads.dense", "heads.choice"]
+    others += ["heads.dense.transform"]
     others += ["vocabulary_head.transform", "vocabulary_head.norm"]
     wanted |= {f"{n}.{p}" for n in others for p in ("weight", "bias")}
     wanted |= {"tokens.weight", "encoder.embeddings.norm.bias", "vocabulary_head.bias"}
@@ -189,6 +191,32 @@ def test_a_sequence_head_pools() -> None:
     torch.testing.assert_close(model.pool(rows), wanted)
     torch.testing.assert_close(model.head("pair", rows), model.heads["pair"](wanted))
     torch.testing.assert_close(model.head("tag", rows), model.heads["tag"](rows))
+    torch.testing.assert_close(model.head("choice", rows), model.heads["choice"](wanted))
+
+
+def test_a_dense_head_by_its_definition() -> None:
+    model = model_of("post-norm encoder")
+    head, rows = model.heads["dense"], torch.randn(2, 5, WIDTH)
+    dense = torch.tanh(rows @ head.transform.weight.T + head.transform.bias)
+    torch.testing.assert_close(head(rows), dense @ head.weight.T + head.bias)
+
+
+@pytest.mark.parametrize("place", ["input_dropout", "dropout"])
+def test_where_the_dropouts_of_a_head_stand(place: str) -> None:
+    """The one before the dense layer leaves zeros in its input, the other in its output."""
+    config = Head(name="x", kind="token", labels=1, transform="relu", **{place: 0.5})
+    head = nn_heads.Head(config, 1000).train()
+    with torch.no_grad():
+        torch.nn.init.eye_(head.transform.weight)
+        head.transform.bias.fill_(3.0)
+        head.weight.fill_(1e-3)
+        mean = head(torch.ones(2000, 1000)).mean().item()
+        spread = head(torch.ones(2000, 1000)).var(0).item()
+    # Each of 1000 terms is 3 or 5, or else 0 or 8, with equal probability.
+    assert mean == pytest.approx(4.0, abs=0.02)
+    assert spread == pytest.approx({"input_dropout": 1e-3, "dropout": 16e-3}[place], rel=0.2)
+    head.eval()
+    assert head(torch.ones(1, 1000)).item() == pytest.approx(4.0)
 
 
 def test_a_scaled_head() -> None:
@@ -324,8 +352,12 @@ def test_a_position_beyond_the_table(name: str) -> None:
 
 
 def test_configs_that_no_module_can_be() -> None:
-    with pytest.raises(ConfigError, match="two ends"):
-        Transformer(config(encoder=stack(POST), heads=(Head(name="x", kind="span", labels=3),)))
+    for kind, labels in (("span", 3), ("choice", 2)):
+        with pytest.raises(ConfigError, match="a span has two ends, and a choice one score"):
+            Head(name="x", kind=kind, labels=labels)  # type: ignore[arg-type]
+    for place in ("dropout", "input_dropout"):
+        with pytest.raises(ConfigError, match=f"heads.x.{place}"):
+            Head(name="x", kind="token", labels=2, **{place: 1.0})
     with pytest.raises(ConfigError, match="as wide as the token table"):
         Transformer(config(encoder=stack(POST), tokens=Tokens(vocabulary=9, width=4)))
     several = [block(attention(positions=Relative(buckets=n))) for n in (8, 16)]

@@ -34,6 +34,8 @@ def parameters(config: TransformerConfig) -> Shapes:
         shapes |= _linear("pooler", config.width, config.width, True)
     shapes |= _vocabulary_head(config)
     for head in config.heads:
+        if head.transform is not None:
+            shapes |= _linear(f"heads.{head.name}.transform", config.width, config.width, True)
         shapes |= _linear(f"heads.{head.name}", head.labels, config.width, True)
     return shapes
 

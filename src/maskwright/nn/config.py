@@ -13,7 +13,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
           FeedForward   width, activation, gated, bias, dropout
           Norm          kind, eps, bias
       VocabularyHead    transform, tied, bias, scaled
-      Head              name, kind, labels, dropout
+      Head              name, kind, labels, transform, input_dropout, dropout
 """
 
 from __future__ import annotations
@@ -227,15 +227,34 @@ class VocabularyHead:
 @dataclass(frozen=True, kw_only=True)
 class Head:
     """A further head by name: `sequence` reads the pooled first position (or its hidden state when
-    there is no pooler), `token` every position, `span` two scores per position."""
+    there is no pooler), `choice` too, one score for each of the texts to choose from; `token` reads
+    every position, `span` gives two scores per position. `transform` is a dense layer with that
+    activation before the projection; `input_dropout` stands before it, `dropout` after it."""
 
     name: str
-    kind: Literal["sequence", "token", "span"]
+    kind: Literal["sequence", "token", "span", "choice"]
     labels: int
+    transform: Activation | None = None
+    input_dropout: float = 0.0
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
         _within(f"heads.{self.name}.labels", self.labels, 1 << 20)
+        _rate(f"heads.{self.name}.input_dropout", self.input_dropout)
+        _rate(f"heads.{self.name}.dropout", self.dropout)
+        wanted = {"span": 2, "choice": 1}.get(self.kind, self.labels)
+        if self.labels != wanted:
+            raise ConfigError(
+                "a span has two ends, and a choice one score",
+                where=f"heads.{self.name}.labels",
+                found=self.labels,
+                wanted=wanted,
+            )
+
+    @property
+    def pools(self) -> bool:
+        """Whether it reads one position per text."""
+        return self.kind in ("sequence", "choice")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,21 +63,20 @@ class VocabularyHead(nn.Module):
 
 
 class Head(nn.Module):
-    """Dropout and one projection to `labels` scores."""
+    """Dropout, a dense layer with its activation where there is one, dropout, and one projection to
+    `labels` scores."""
 
     def __init__(self, config: HeadConfig, width: int) -> None:
         super().__init__()
-        if config.kind == "span" and config.labels != 2:
-            raise ConfigError(
-                "a span has two ends",
-                where=f"heads.{config.name}.labels",
-                found=config.labels,
-                wanted=2,
-            )
         self.config = config
+        self.transform = nn.Linear(width, width) if config.transform is not None else None
         self.weight = nn.Parameter(torch.empty(config.labels, width))
         nn.init.normal_(self.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(config.labels))
 
     def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any L"]:
-        return F.linear(dropout(hidden, self.config.dropout, self.training), self.weight, self.bias)
+        config = self.config
+        hidden = dropout(hidden, config.input_dropout, self.training)
+        if self.transform is not None and config.transform is not None:
+            hidden = ACTIVATIONS[config.transform](self.transform(hidden))
+        return F.linear(dropout(hidden, config.dropout, self.training), self.weight, self.bias)

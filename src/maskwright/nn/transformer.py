@@ -165,7 +165,7 @@ class Transformer(nn.Module):
         """Scores of the head `name`.
 
         Args:
-            hidden: hidden states, not yet pooled: a `sequence` head takes those at the pooled
+            hidden: hidden states, not yet pooled: a head that pools takes those at the pooled
                 positions and pools them itself where the model has a pooler.
         """
         if name not in self.heads:
@@ -174,7 +174,7 @@ class Transformer(nn.Module):
             )
         head = self.heads[name]
         assert isinstance(head, Head)
-        if head.config.kind == "sequence" and self.pooler is not None:
+        if head.config.pools and self.pooler is not None:
             hidden = self.pool(hidden)
         return head(hidden)
 

@@ -1,0 +1,53 @@
+"""Shapes by arithmetic are the shapes of the modules, on every axis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from maskwright.checkpoint import shapes
+from maskwright.nn.config import Norm, Tokens, TransformerConfig, VocabularyHead
+from maskwright.nn.transformer import Transformer
+from nn.points import POINTS, VOCABULARY, WIDTH
+
+
+def built(config: TransformerConfig) -> shapes.Shapes:
+    with torch.device("meta"):
+        model = Transformer(config)
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_every_point(name: str) -> None:
+    config = POINTS[name]
+    assert shapes.parameters(config) == built(config)
+    assert shapes.num_parameters(config) == sum(map(_numbers, built(config).values()))
+
+
+def _numbers(shape: shapes.Shape) -> int:
+    return torch.Size(shape).numel()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("norm", [None, Norm(), Norm(bias=False), Norm(kind="rms")])
+@pytest.mark.parametrize("transform", [None, "gelu"])
+@pytest.mark.parametrize("token_width", [8, WIDTH])
+def test_every_vocabulary_head(
+    tied: bool, norm: Norm | None, transform: str | None, token_width: int
+) -> None:
+    if tied and transform is None and token_width != WIDTH:
+        return  # refused: the hidden states are wider than the rows of the table
+    head = VocabularyHead(transform=transform, norm=norm, tied=tied, bias=True)  # type: ignore[arg-type]
+    config = replace(
+        POINTS["post-norm encoder"],
+        tokens=Tokens(vocabulary=VOCABULARY, width=token_width),
+        vocabulary_head=head,
+    )
+    found = shapes.parameters(config)
+    assert found == built(config)
+    rows = WIDTH if transform is None else token_width
+    assert found.get("vocabulary_head.weight") == (None if tied else (VOCABULARY, rows))
+    plain = norm is not None and not norm.bias
+    assert ("vocabulary_head.transform.bias" in found) == (transform is not None and not plain)
