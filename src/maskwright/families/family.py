@@ -24,13 +24,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from maskwright import catalogue
 from maskwright.config import differences
 from maskwright.errors import ConfigError, IncompatibleError, near
-from maskwright.families.weights import Rule, carriers, ties
+from maskwright.families.weights import Rule, carriers, linear, ties
 from maskwright.nn.config import Head, TransformerConfig
+from maskwright.tokenizer.roles import Style
 
 Coordinate = str | Callable[[TransformerConfig], Any]
 """A dotted path into the config (`#` counts), or a function of it; None means: not said."""
@@ -53,7 +54,7 @@ class Kit:
 
     pooler: bool = False
     vocabulary: bool = False
-    heads: tuple[tuple[str, Literal["sequence", "token", "span"]], ...] = ()
+    heads: tuple[tuple[str, Literal["sequence", "token", "span", "choice"]], ...] = ()
     labels: int | None = None
     """How many labels its heads have; None leaves it to the config."""
     generates: bool = False
@@ -77,7 +78,7 @@ class Family:
 
     def __init__(self, module: ModuleType) -> None:
         self.name: str = module.MODEL_TYPE
-        self.style: Literal["bert", "gpt2", "roberta", "t5"] = module.STYLE
+        self.style: Style = module.STYLE
         self.prefix: str = module.PREFIX
         self.ignored: tuple[str, ...] = module.IGNORED
         self.switches: dict[str, str] = module.SWITCHES
@@ -191,10 +192,51 @@ def family_of(config: TransformerConfig) -> Family | None:
     return next((member for member in members if member.belongs(config)), None)
 
 
-def heads(kit: Kit, fields: Fields, dropout: float) -> tuple[Head, ...]:
-    """The heads of a kit, sized by the labels of a Hugging Face config."""
+# ------------------------------------------------------------------------------ heads
+# A family says what is its own about its heads in tables by a head's name, or else by its kind.
+T = TypeVar("T")
+
+
+def heads(
+    kit: Kit, fields: Fields, options: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[Head, ...]:
+    """The heads of a kit, sized by the labels of a Hugging Face config; `options` has the further
+    fields of each."""
     labels = kit.labels or fields.labels()
-    return tuple(Head(name=n, kind=k, labels=labels, dropout=dropout) for n, k in kit.heads)
+    return tuple(
+        Head(name=name, kind=kind, labels=labels, **_entry(options or {}, name, kind, {}))
+        for name, kind in kit.heads
+    )
+
+
+def head_field(field: str, *heads: str) -> Coordinate:
+    """The coordinate that is a field of the first head of one of these names or kinds; not said
+    without one."""
+
+    def read(config: TransformerConfig) -> Any:
+        found = (head for head in config.heads if head.name in heads or head.kind in heads)
+        return next((getattr(head, field) for head in found), None)
+
+    return read
+
+
+def head_rules(config: TransformerConfig, names: Mapping[str, tuple[str, ...]]) -> list[Rule]:
+    """The rules for all heads; `names` has their projection and, before it, their dense layer."""
+    rules: list[Rule] = []
+    for head in config.heads:
+        projection, *dense = _entry(names, head.name, head.kind, (head.name,))
+        rules += linear(projection, f"heads.{head.name}")
+        rules += [rule for name in dense for rule in linear(name, f"heads.{head.name}.transform")]
+    return rules
+
+
+def bare(config: TransformerConfig) -> bool:
+    """Whether nothing but a pooler stands on top of the body."""
+    return config.vocabulary_head is None and not config.heads
+
+
+def _entry(table: Mapping[str, T], name: str, kind: str, default: T) -> T:
+    return table.get(name, table.get(kind, default))
 
 
 def _look(config: TransformerConfig, where: Coordinate) -> Any:

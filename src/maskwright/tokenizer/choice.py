@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from maskwright.errors import ConfigError, near
 from maskwright.tokenizer.kinds import Kind
-from maskwright.tokenizer.roles import WELL_KNOWN, roles_by_table, style_tokens
+from maskwright.tokenizer.roles import WELL_KNOWN, Style, roles_by_table, style_tokens
 from maskwright.tokenizer.wordpiece import LEAST
 
 # The library counts pairs in 32 bits; text below this size cannot make them overflow.
@@ -28,15 +28,16 @@ class TokenizerChoice:
     """Pairs met less often are not merged. None: 2, and for WordPiece a floor that falls to 2."""
     budget_bytes: int = 1 << 30
     """Bytes of text to learn from; more text is sampled down to this, by hash."""
-    style: Literal["bert", "gpt2"] = "bert"
-    """Special tokens: [PAD] [UNK] [CLS] [SEP] [MASK], or <|endoftext|> (and <unk> where needed)."""
+    style: Style = "bert"
+    """Special tokens and the frame around texts: [PAD] [UNK] [CLS] [SEP] [MASK], or <|endoftext|>
+    (and <unk> where needed) without a frame, or <s> <pad> </s> <unk> <mask>."""
     specials: tuple[str, ...] | None = None
     """Other special tokens instead of the style's, in the order of their ids."""
     seed: int = 0
     """Chooses the sample where the text exceeds the budget."""
 
     def __post_init__(self) -> None:
-        for name, choices in (("kind", get_args(Kind)), ("style", ("bert", "gpt2"))):
+        for name, choices in (("kind", get_args(Kind)), ("style", get_args(Style))):
             if getattr(self, name) not in choices:
                 found = getattr(self, name)
                 raise ConfigError(

@@ -61,8 +61,15 @@ class Frame:
         return ids, segments
 
 
-def bert_frame(classify: tuple[str, int], separator: tuple[str, int]) -> dict[str, Any]:
-    """The `post_processor` of a new BERT-like vocabulary."""
+def framing(
+    classify: tuple[str, int], separator: tuple[str, int], *, segments: bool
+) -> dict[str, Any]:
+    """The `post_processor` of a new vocabulary: BERT's frame, whose second text is segment 1, or
+    without `segments` RoBERTa's, with two separators between the texts.
+
+    Args:
+        classify, separator: token and id.
+    """
 
     def special(token: str, segment: int) -> dict[str, Any]:
         return {"SpecialToken": {"id": token, "type_id": segment}}
@@ -71,10 +78,13 @@ def bert_frame(classify: tuple[str, int], separator: tuple[str, int]) -> dict[st
         return {"Sequence": {"id": name, "type_id": segment}}
 
     first = [special(classify[0], 0), text("A", 0), special(separator[0], 0)]
+    second = [text("B", 1), special(separator[0], 1)]
+    if not segments:
+        second = [special(separator[0], 0), text("B", 0), special(separator[0], 0)]
     return {
         "type": "TemplateProcessing",
         "single": first,
-        "pair": [*first, text("B", 1), special(separator[0], 1)],
+        "pair": [*first, *second],
         "special_tokens": {
             token: {"id": token, "ids": [number], "tokens": [token]}
             for token, number in (classify, separator)

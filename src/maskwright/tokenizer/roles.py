@@ -8,7 +8,7 @@ of well-known strings below.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from maskwright.errors import TokenizerError
 
@@ -39,14 +39,17 @@ WELL_KNOWN = {
     "<|endoftext|>": ("begin", "end"),
 }
 
+Style = Literal["bert", "gpt2", "roberta"]
+
 # Special tokens of a new vocabulary, in the order of their ids. Byte-level needs no unknown token.
-STYLES = {
+STYLES: dict[Style, tuple[str, ...]] = {
     "bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "gpt2": ("<|endoftext|>", "<unk>"),
+    "roberta": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
 }
 
 
-def style_tokens(style: str, kind: str) -> tuple[str, ...]:
+def style_tokens(style: Style, kind: str) -> tuple[str, ...]:
     """The special tokens of a style; GPT-2's byte-level vocabulary has only its end of text."""
     if style == "gpt2" and kind == "byte-bpe":
         return ("<|endoftext|>",)

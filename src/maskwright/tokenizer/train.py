@@ -21,7 +21,7 @@ from maskwright.tokenizer import pipeline
 from maskwright.tokenizer.backend import guard
 from maskwright.tokenizer.bpe import train_bpe
 from maskwright.tokenizer.choice import TokenizerChoice
-from maskwright.tokenizer.frame import bert_frame
+from maskwright.tokenizer.frame import framing
 from maskwright.tokenizer.kinds import Kind
 from maskwright.tokenizer.roles import roles_by_table
 from maskwright.tokenizer.sample import HasText, Sample, WordCounts
@@ -56,7 +56,9 @@ def train(documents: Iterable[HasText | str], choice: TokenizerChoice) -> Tokeni
         if {"classify", "separator"} <= set(roles):
             numbers = {token: i for i, token in enumerate(choice.special_tokens)}
             cls, sep = roles["classify"], roles["separator"]
-            frame = bert_frame((cls, numbers[cls]), (sep, numbers[sep]))
+            frame = framing(
+                (cls, numbers[cls]), (sep, numbers[sep]), segments=choice.style != "roberta"
+            )
         plain = pipeline.document(
             choice.kind,
             model,

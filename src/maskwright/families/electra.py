@@ -1,0 +1,115 @@
+"""ELECTRA: a discriminator that tells replaced tokens from original ones, and its generator.
+
+Both are BERT's encoder without a pooler, and may have a token table narrower than the model. The
+discriminator's head is a dense layer with the blocks' activation and one score per position; the
+generator's is a masked-language head whose activation is always `gelu`. The published generators
+are folders of their own; in training they share the discriminator's embeddings. Whole texts are
+classified by a dense layer with `gelu`. With a token table as wide as the model, and where no head
+differs, a config is a BERT too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maskwright.families import post_norm
+from maskwright.families.family import Coordinate, Fields, Kit, head_field, head_rules, heads
+from maskwright.families.weights import Rule
+from maskwright.nn.config import Tokens, TransformerConfig
+
+MODEL_TYPE = "electra"
+PAPERS = ["https://arxiv.org/abs/2003.10555"]
+STYLE = "bert"
+PREFIX = "electra."
+IGNORED = (".position_ids",)
+SWITCHES: dict[str, str] = {}
+
+ARCHITECTURES = {
+    "ElectraModel": Kit(),
+    "ElectraForPreTraining": Kit(heads=(("replaced", "token"),), labels=1),
+    "ElectraForMaskedLM": Kit(vocabulary=True),
+    "ElectraForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
+    "ElectraForTokenClassification": Kit(heads=(("classifier", "token"),)),
+    "ElectraForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
+    "ElectraForMultipleChoice": Kit(heads=(("choice", "choice"),), labels=1),
+}
+HEADS = {
+    "replaced": ("discriminator_predictions.dense_prediction", "discriminator_predictions.dense"),
+    "sequence": ("classifier.out_proj", "classifier.dense"),
+    "token": ("classifier",),
+    "span": ("qa_outputs",),
+    "choice": ("classifier", "sequence_summary.summary"),
+}
+
+COORDINATES: dict[str, Coordinate] = {
+    **post_norm.COORDINATES,
+    "embedding_size": "tokens.width",
+    "classifier_dropout": head_field("dropout", "classifier"),
+    "summary_last_dropout": head_field("dropout", "choice"),
+}
+SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}
+CONSTANTS = {**post_norm.CONSTANTS, **SUMMARY}
+DEFAULTS = {
+    **post_norm.DEFAULTS,
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "intermediate_size": 1024,
+}
+
+
+def _sized(count: int, width: int, token_width: int) -> dict[str, Any]:
+    return {
+        **DEFAULTS,
+        "num_hidden_layers": count,
+        "hidden_size": width,
+        "num_attention_heads": width // 64,
+        "intermediate_size": 4 * width,
+        "embedding_size": token_width,
+    }
+
+
+SIZES = {
+    "small": _sized(12, 256, 128),
+    "base": _sized(12, 768, 768),
+    "large": _sized(24, 1024, 1024),
+    "small-generator": _sized(12, 256, 128),
+    "base-generator": _sized(12, 256, 768),
+    "large-generator": _sized(24, 256, 1024),
+}
+
+
+def point(fields: Fields) -> TransformerConfig:
+    """Hugging Face `electra` config -> our point."""
+    fields.fixed(SUMMARY)
+    kit = fields.kit(ARCHITECTURES)
+    encoder = post_norm.encoder(fields, DEFAULTS)
+    rate = fields.rate("classifier_dropout", encoder.embeddings.dropout)
+    options = {
+        "replaced": {"transform": encoder.blocks[0].feed_forward.activation},
+        "sequence": {"transform": "gelu", "input_dropout": rate, "dropout": rate},
+        "token": {"dropout": rate},
+        "choice": {"transform": "gelu", "dropout": fields.rate("summary_last_dropout", 0.1)},
+    }
+    return TransformerConfig(
+        width=fields.whole("hidden_size", 256),
+        tokens=Tokens(
+            vocabulary=fields.whole("vocab_size", 30522), width=fields.whole("embedding_size", 128)
+        ),
+        encoder=encoder,
+        vocabulary_head=post_norm.vocabulary_head(kit, fields, encoder, "gelu"),
+        heads=heads(kit, fields, options),
+    )
+
+
+def weights(config: TransformerConfig) -> list[Rule]:
+    """Every tensor of an ELECTRA."""
+    return [
+        *post_norm.body(config, PREFIX, post_norm.NAMES),
+        *post_norm.vocabulary_rules(
+            config,
+            transform="generator_predictions.dense",
+            norm_name="generator_predictions.LayerNorm",
+            projection="generator_lm_head",
+        ),
+        *head_rules(config, HEADS),
+    ]
