@@ -39,13 +39,18 @@ WELL_KNOWN = {
     "<|endoftext|>": ("begin", "end"),
 }
 
-Style = Literal["bert", "gpt2", "roberta"]
+Style = Literal["bert", "gpt2", "roberta", "t5"]
 
 # Special tokens of a new vocabulary, in the order of their ids. Byte-level needs no unknown token.
 STYLES: dict[Style, tuple[str, ...]] = {
     "bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "gpt2": ("<|endoftext|>", "<unk>"),
     "roberta": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+    "t5": ("<pad>", "</s>", "<unk>"),
+}
+# And those that come after all pieces: T5's sentinels, the first of them with the last id.
+STYLE_ENDS: dict[Style, tuple[str, ...]] = {
+    "t5": tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
 }
 
 
