@@ -42,6 +42,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "n_positions": 32,
     },
     "openai-gpt": {
+        "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
         "vocab_size": 61,
         "n_embd": 24,
         "n_layer": 3,
@@ -49,6 +50,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "n_positions": 32,
     },
     "modernbert": {
+        "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
         "vocab_size": 61,
         "hidden_size": 24,
         "num_hidden_layers": 5,
@@ -77,6 +79,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "relative_attention_max_distance": 10,
     },
     "bart": {
+        "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
         "vocab_size": 61,
         "d_model": 24,
         "encoder_layers": 3,

@@ -117,6 +117,7 @@ def test_names_of_parameters() -> None:
     wanted |= {f"encoder.embeddings.{n}.weight" for n in ("position", "segment", "norm")}
     others = ["pooler", "heads.pair", "heads.tag", "heads.dense", "heads.choice"]
     others += ["heads.dense.transform"]
+    wanted |= {f"heads.normed{n}.weight" for n in ("", ".transform", ".norm")}
     others += ["vocabulary_head.transform", "vocabulary_head.norm"]
     wanted |= {f"{n}.{p}" for n in others for p in ("weight", "bias")}
     wanted |= {"tokens.weight", "encoder.embeddings.norm.bias", "vocabulary_head.bias"}
@@ -199,6 +200,15 @@ def test_a_dense_head_by_its_definition() -> None:
     head, rows = model.heads["dense"], torch.randn(2, 5, WIDTH)
     dense = torch.tanh(rows @ head.transform.weight.T + head.transform.bias)
     torch.testing.assert_close(head(rows), dense @ head.weight.T + head.bias)
+
+
+def test_a_head_with_a_norm_and_no_bias() -> None:
+    model = model_of("post-norm encoder")
+    head, rows = model.heads["normed"], torch.randn(2, 5, WIDTH)
+    dense = torch.nn.functional.gelu(rows @ head.transform.weight.T)
+    spread = dense.var(-1, keepdim=True, correction=0) + 1e-5
+    normed = (dense - dense.mean(-1, keepdim=True)) / spread.sqrt() * head.norm.weight
+    torch.testing.assert_close(head(rows), normed @ head.weight.T, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("place", ["input_dropout", "dropout"])

@@ -25,7 +25,7 @@ transformers = pytest.importorskip("transformers", reason="the extra `hf` is not
 pytestmark = pytest.mark.interop
 
 TOLERANCE = 1e-5
-ROWS, LENGTH = 4, 13
+ROWS, LENGTH, CHOICES = 4, 13, 2
 # Their table gives the row of the padding token no gradient: here a token that no row has.
 NO_IDS = {"pad_token_id": 60, "bos_token_id": None, "eos_token_id": None}
 KINDS = [(name, kind) for name in SMALL for kind in family(name).architectures]
@@ -37,18 +37,29 @@ AUTO = {
     "BertForTokenClassification": "AutoModelForTokenClassification",
     "BertForQuestionAnswering": "AutoModelForQuestionAnswering",
     "BertForNextSentencePrediction": "AutoModelForNextSentencePrediction",
+    "BertForMultipleChoice": "AutoModelForMultipleChoice",
     "GPT2Model": "AutoModel",
     "GPT2LMHeadModel": "AutoModelForCausalLM",
     "OpenAIGPTModel": "AutoModel",
     "OpenAIGPTLMHeadModel": "AutoModelForCausalLM",
+    "OpenAIGPTForSequenceClassification": "AutoModelForSequenceClassification",
     "ModernBertModel": "AutoModel",
     "ModernBertForMaskedLM": "AutoModelForMaskedLM",
+    "ModernBertForSequenceClassification": "AutoModelForSequenceClassification",
+    "ModernBertForTokenClassification": "AutoModelForTokenClassification",
+    "ModernBertForQuestionAnswering": "AutoModelForQuestionAnswering",
+    "ModernBertForMultipleChoice": "AutoModelForMultipleChoice",
     "T5Model": "AutoModel",
     "T5EncoderModel": "AutoModelForTextEncoding",
     "T5ForConditionalGeneration": "AutoModelForSeq2SeqLM",
     "BartModel": "AutoModel",
     "BartForConditionalGeneration": "AutoModelForSeq2SeqLM",
+    "BartForSequenceClassification": "AutoModelForSequenceClassification",
+    "BartForQuestionAnswering": "AutoModelForQuestionAnswering",
 }
+# Classes that read a text's last state; one of them finds it by the end token.
+LAST = ("OpenAIGPTForSequenceClassification", "BartForSequenceClassification")
+END = 59
 FAMILY = {kind: name for name, kind in KINDS}
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 # Biases that the softmax does not see: their gradient is zero up to rounding.
@@ -75,20 +86,24 @@ def theirs_of(member: Family, kind: str, **keys: Any) -> Any:
     return model
 
 
-def inputs(member: Family, both: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def inputs(member: Family, kind: str, both: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The same batch for both: rows of several lengths, two segments; targets for two stacks."""
     draw = torch.Generator().manual_seed(1)
     tokens = torch.randint(60, (ROWS, LENGTH), generator=draw)
     lengths = torch.tensor([LENGTH, 9, 1, 5])
     keep = torch.arange(LENGTH)[None] < lengths[:, None]
+    if kind in LAST:
+        tokens = tokens.clamp(max=END - 1)
+        tokens[:, -1] = END
     theirs = {"input_ids": tokens, "attention_mask": keep.long()}
     ours: dict[str, Any] = {"tokens": tokens, "visible": real(keep)}
     if member.name == "bert":
         segments = (torch.arange(LENGTH)[None] >= lengths[:, None] // 2).long()
         theirs["token_type_ids"] = ours["segments"] = segments
     if both:
-        target = torch.randint(60, (ROWS, LENGTH - 2), generator=draw)
-        written = torch.arange(LENGTH - 2)[None] < torch.tensor([[8], [1], [11], [4]])
+        width = LENGTH if kind in LAST else LENGTH - 2
+        target = torch.randint(60, (ROWS, width), generator=draw)
+        written = torch.arange(width)[None] < torch.tensor([[8], [1], [11], [4]])
         theirs |= {"decoder_input_ids": target, "decoder_attention_mask": written.long()}
         ours["target"], ours["target_visible"] = target, real(written)
     return theirs, ours
@@ -117,7 +132,10 @@ def outputs(model: Transformer, kind: str, hidden: Tensor) -> dict[str, Tensor]:
     if model.vocabulary_head is not None:
         return {"logits": model.logits(hidden)}
     (head,) = model.config.heads
-    scores = model.head(head.name, hidden[:, 0] if head.kind == "sequence" else hidden)
+    place = -1 if kind in LAST else 0
+    scores = model.head(head.name, hidden[:, place] if head.pools else hidden)
+    if head.kind == "choice":
+        return {"logits": scores.view(-1, CHOICES)}
     if head.kind == "span":
         return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
     return {"logits": scores}
@@ -125,7 +143,10 @@ def outputs(model: Transformer, kind: str, hidden: Tensor) -> dict[str, Tensor]:
 
 def compare(theirs: Any, ours: Transformer, member: Family, kind: str) -> float:
     """The largest relative difference over hidden states, scores and gradients."""
-    their_inputs, our_inputs = inputs(member, len(ours.config.stacks) == 2)
+    their_inputs, our_inputs = inputs(member, kind, len(ours.config.stacks) == 2)
+    if kind.endswith("MultipleChoice"):
+        their_inputs = {k: v.unflatten(0, (-1, CHOICES)) for k, v in their_inputs.items()}
+    theirs.config.eos_token_id, theirs.config.pad_token_id = END, NO_IDS["pad_token_id"]
     reference = theirs(**their_inputs, output_hidden_states=True)
     worst, states = [], []
     for name, states in states_of(ours, our_inputs).items():

@@ -2,8 +2,9 @@
 
 Notable: one token table, but a table of positions and a norm of the entry for each stack; both look
 positions up two rows further on, so the tables have two rows more than `max_position_embeddings`.
-Norms have a fixed eps. The decoder starts with the end token. `final_logits_bias` is a buffer that
-is zero in every BART; a file where it is not is refused.
+Norms have a fixed eps. The decoder starts with the end token; a text is classified by the decoder's
+state at its last one. `final_logits_bias` is a buffer that is zero in every BART; a file where it
+is not is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families.family import ACTIVATIONS, Coordinate, Fields, Kit
+from maskwright.families.family import (
+    ACTIVATIONS,
+    Coordinate,
+    Fields,
+    Kit,
+    bare,
+    head_field,
+    head_rules,
+    heads,
+)
 from maskwright.families.weights import Rename, Rule, Tie, Zeros, linear, norm
 from maskwright.nn.config import (
     Attention,
@@ -38,6 +48,12 @@ TOKEN_IDS = {"decoder_start_token_id": "end", "forced_eos_token_id": "end"}
 ARCHITECTURES = {
     "BartModel": Kit(),
     "BartForConditionalGeneration": Kit(vocabulary=True, generates=True),
+    "BartForSequenceClassification": Kit(heads=(("classifier", "sequence"),), default_labels=3),
+    "BartForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
+}
+HEADS = {
+    "classifier": ("classification_head.out_proj", "classification_head.dense"),
+    "span": ("qa_outputs",),
 }
 
 EPS, OFFSET = 1e-5, 2
@@ -57,6 +73,8 @@ COORDINATES: dict[str, Coordinate] = {
     "attention_dropout": "encoder.blocks.0.attention.dropout",
     "activation_dropout": "encoder.blocks.0.feed_forward.dropout",
     "scale_embedding": "encoder.embeddings.scaled",
+    "classifier_dropout": head_field("dropout", "classifier"),
+    "num_labels": head_field("labels", "classifier"),
 }
 # Variations of the first exports, and what other model types of this shape do.
 FIXED = {
@@ -147,18 +165,21 @@ def point(fields: Fields) -> TransformerConfig:
         blocks, weights_of = layers(block, fields.whole(f"{side}_layers", 12))
         return Stack(embeddings=entry, blocks=blocks, weights_of=weights_of)
 
+    rate = fields.rate("classifier_dropout", 0.0)
+    options = {"classifier": {"transform": "tanh", "input_dropout": rate, "dropout": rate}}
     return TransformerConfig(
         width=width,
         tokens=Tokens(vocabulary=fields.whole("vocab_size", 50265), width=width),
         encoder=stack("encoder", causal=False),
         decoder=stack("decoder", causal=True),
         vocabulary_head=VocabularyHead() if kit.vocabulary else None,
+        heads=heads(kit, fields, options),
     )
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of a BART; the bare body has no prefix, everything on top of one has."""
-    body = "" if config.vocabulary_head is None else PREFIX
+    body = "" if bare(config) else PREFIX
     rules: list[Rule] = [Rename(f"{body}shared.weight", "tokens.weight")]
     for side, stack in config.stacks.items():
         entry = f"{side}.embeddings"
@@ -172,7 +193,7 @@ def weights(config: TransformerConfig) -> list[Rule]:
     if config.vocabulary_head is not None:
         rules.append(Tie("lm_head.weight", "tokens.weight"))
         rules.append(Zeros("final_logits_bias", "tokens.weight"))
-    return rules
+    return [*rules, *head_rules(config, HEADS)]
 
 
 def _block(theirs: str, ours: str, block: Block) -> list[Rule]:

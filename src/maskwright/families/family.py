@@ -57,6 +57,8 @@ class Kit:
     heads: tuple[tuple[str, Literal["sequence", "token", "span", "choice"]], ...] = ()
     labels: int | None = None
     """How many labels its heads have; None leaves it to the config."""
+    default_labels: int = 2
+    """How many there are where the config says nothing."""
     generates: bool = False
     decoder: bool | None = None
     """Whether the decoder is there, in a family of two stacks that has both forms."""
@@ -202,7 +204,7 @@ def heads(
 ) -> tuple[Head, ...]:
     """The heads of a kit, sized by the labels of a Hugging Face config; `options` has the further
     fields of each."""
-    labels = kit.labels or fields.labels()
+    labels = kit.labels or fields.labels(kit.default_labels)
     return tuple(
         Head(name=name, kind=kind, labels=labels, **_entry(options or {}, name, kind, {}))
         for name, kind in kit.heads
@@ -221,12 +223,15 @@ def head_field(field: str, *heads: str) -> Coordinate:
 
 
 def head_rules(config: TransformerConfig, names: Mapping[str, tuple[str, ...]]) -> list[Rule]:
-    """The rules for all heads; `names` has their projection and, before it, their dense layer."""
+    """The rules for all heads; `names` has their projection and, before it, their dense layer and
+    its norm."""
     rules: list[Rule] = []
     for head in config.heads:
-        projection, *dense = _entry(names, head.name, head.kind, (head.name,))
-        rules += linear(projection, f"heads.{head.name}")
-        rules += [rule for name in dense for rule in linear(name, f"heads.{head.name}.transform")]
+        projection, *before = _entry(names, head.name, head.kind, (head.name,))
+        has_bias, ours = head.norm is None or head.norm.bias, f"heads.{head.name}"
+        rules += linear(projection, ours, bias=head.bias)
+        for theirs, part in zip(before, ("transform", "norm"), strict=False):
+            rules += linear(theirs, f"{ours}.{part}", bias=has_bias)
     return rules
 
 
@@ -342,10 +347,10 @@ class Fields:
             raise self._wrong("architectures", found, near(str(found)[:64], table))
         return table[names[0]]
 
-    def labels(self) -> int:
-        """How many labels the config declares: `id2label`, else `num_labels`, else 2."""
+    def labels(self, default: int = 2) -> int:
+        """How many labels the config declares: `id2label`, else `num_labels`, else `default`."""
         if not self.has("id2label"):
-            return self.whole("num_labels", 2)
+            return self.whole("num_labels", default)
         table = self._hf["id2label"]
         if not isinstance(table, dict) or sorted(table) != sorted(map(str, range(len(table)))):
             raise self._wrong("id2label", table, 'names under the keys "0", "1", …')

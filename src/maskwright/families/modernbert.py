@@ -16,7 +16,16 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families.family import ACTIVATIONS, Coordinate, Fields, Kit
+from maskwright.families.family import (
+    ACTIVATIONS,
+    Coordinate,
+    Fields,
+    Kit,
+    bare,
+    head_field,
+    head_rules,
+    heads,
+)
 from maskwright.families.weights import Fuse, Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     LARGEST,
@@ -45,7 +54,17 @@ TOKEN_IDS = {
     "eos_token_id": "separator",
 }
 
-ARCHITECTURES = {"ModernBertModel": Kit(), "ModernBertForMaskedLM": Kit(vocabulary=True)}
+ARCHITECTURES = {
+    "ModernBertModel": Kit(),
+    "ModernBertForMaskedLM": Kit(vocabulary=True),
+    "ModernBertForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
+    "ModernBertForTokenClassification": Kit(heads=(("classifier", "token"),)),
+    "ModernBertForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
+    "ModernBertForMultipleChoice": Kit(heads=(("choice", "choice"),), labels=1),
+}
+# Dense layer, activation and norm stand before every projection.
+DENSE = ("head.dense", "head.norm")
+HEADS = {name: ("classifier", *DENSE) for name in ("classifier", "span", "choice")}
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 THETA = {GLOBAL: 160_000.0, LOCAL: 10_000.0}
@@ -77,8 +96,10 @@ def _local(config: TransformerConfig) -> int:
     return next((2 * window[0] for window in windows if window is not None), 128)
 
 
-def _head(config: TransformerConfig) -> Any:
-    return config.vocabulary_head
+def _transform(config: TransformerConfig) -> str | None:
+    """The activation before the projection, whichever there is."""
+    tops = [config.vocabulary_head, *config.heads]
+    return next((top.transform for top in tops if top is not None), None)
 
 
 COORDINATES: dict[str, Coordinate] = {
@@ -94,8 +115,10 @@ COORDINATES: dict[str, Coordinate] = {
     "attention_bias": "encoder.blocks.0.attention.bias",
     "mlp_bias": "encoder.blocks.0.feed_forward.bias",
     "classifier_bias": "encoder.blocks.0.norm.bias",
-    "decoder_bias": lambda c: _head(c) is None or _head(c).bias,
-    "classifier_activation": lambda c: _head(c) and _head(c).transform,
+    "decoder_bias": lambda c: c.vocabulary_head is None or c.vocabulary_head.bias,
+    "classifier_activation": _transform,
+    "classifier_dropout": head_field("dropout", "classifier", "span", "choice"),
+    "num_labels": head_field("labels", "classifier"),
     "attention_dropout": "encoder.blocks.0.attention.dropout",
     "embedding_dropout": "encoder.embeddings.dropout",
     "mlp_dropout": "encoder.blocks.0.feed_forward.dropout",
@@ -107,13 +130,12 @@ COORDINATES: dict[str, Coordinate] = {
     },
     "global_rope_theta": lambda c: _theta(c, GLOBAL),
     "local_rope_theta": lambda c: _theta(c, LOCAL),
-    "tie_word_embeddings": lambda c: _head(c) is None or _head(c).tied,
+    "tie_word_embeddings": lambda c: c.vocabulary_head is None or c.vocabulary_head.tied,
 }
 CONSTANTS = {
     "initializer_range": 0.02,
     "initializer_cutoff_factor": 2.0,
     "classifier_pooling": "cls",
-    "classifier_dropout": 0.0,
     "deterministic_flash_attn": False,
     "sparse_prediction": False,
     "sparse_pred_ignore_index": -100,
@@ -173,7 +195,7 @@ def point(fields: Fields) -> TransformerConfig:
         width=width,
         tokens=Tokens(vocabulary=fields.whole("vocab_size", 50368), width=width),
         encoder=stack,
-        vocabulary_head=_vocabulary_head(fields, norm) if kit.vocabulary else None,
+        **_tops(kit, fields, norm),
     )
 
 
@@ -214,22 +236,35 @@ def _layer_types(fields: Fields) -> list[str]:
     return kinds
 
 
-def _vocabulary_head(fields: Fields, norm: Norm) -> VocabularyHead:
-    # One axis says whether the transform has biases, so the two keys must agree.
+def _tops(kit: Kit, fields: Fields, norm: Norm) -> dict[str, Any]:
+    """The heads: each a dense layer with activation and norm, then its projection."""
+    if kit == Kit():
+        return {}
+    # One axis says whether dense layer and norm have biases, so the two keys must agree. Heads read
+    # the states they are given; the reference library would average where the key says `mean`.
     fields.fixed({"classifier_bias": norm.bias})
-    return VocabularyHead(
-        transform=fields.choice("classifier_activation", ACTIVATIONS, "gelu"),
+    if any(kind in ("sequence", "choice") for _, kind in kit.heads):
+        fields.fixed({"classifier_pooling": "cls"})
+    transform = fields.choice("classifier_activation", ACTIVATIONS, "gelu")
+    rate = fields.rate("classifier_dropout", 0.0)
+    dense = {"transform": transform, "norm": norm, "dropout": rate}
+    head = VocabularyHead(
+        transform=transform,
         norm=norm,
         tied=fields.flag("tie_word_embeddings", True),
         bias=fields.flag("decoder_bias", True),
     )
+    return {
+        "vocabulary_head": head if kit.vocabulary else None,
+        "heads": heads(kit, fields, dict.fromkeys(HEADS, dense)),
+    }
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of a ModernBERT; the bare body has no prefix, everything on top of one has."""
     assert config.encoder is not None
     head = config.vocabulary_head
-    body = "" if head is None else PREFIX
+    body = "" if bare(config) else PREFIX
     bias = config.encoder.blocks[0].norm.bias
     rules: list[Rule] = [
         Rename(f"{body}embeddings.tok_embeddings.weight", "tokens.weight"),
@@ -244,7 +279,7 @@ def weights(config: TransformerConfig) -> list[Rule]:
         rules += [Rename("decoder.bias", "vocabulary_head.bias")] if head.bias else []
         tied, name = Tie("decoder.weight", "tokens.weight"), "vocabulary_head.weight"
         rules.append(tied if head.tied else Rename("decoder.weight", name))
-    return rules
+    return [*rules, *head_rules(config, HEADS)]
 
 
 def _block(theirs: str, ours: str, block: Block) -> list[Rule]:

@@ -2,7 +2,8 @@
 
 Notable: what this model type calls `gelu` is the tanh form; the exact form cannot be said. The
 inner width is always four times the width, there is no norm at the entry or the end, and
-projections are stored as (in, out), with query, key and value as one matrix.
+projections are stored as (in, out), with query, key and value as one matrix. A text is classified
+by the state of its last token, which alone has seen all of it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families.family import Coordinate, Fields, Kit
+from maskwright.families.family import (
+    Coordinate,
+    Fields,
+    Kit,
+    bare,
+    head_field,
+    head_rules,
+    heads,
+)
 from maskwright.families.weights import Fuse, Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     Attention,
@@ -39,6 +48,7 @@ SWITCHES: dict[str, str] = {}
 ARCHITECTURES = {
     "OpenAIGPTModel": Kit(),
     "OpenAIGPTLMHeadModel": Kit(vocabulary=True, generates=True),
+    "OpenAIGPTForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
 }
 
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
@@ -55,6 +65,7 @@ COORDINATES: dict[str, Coordinate] = {
     "attn_pdrop": "decoder.blocks.0.attention.dropout",
     "embd_pdrop": "decoder.embeddings.dropout",
     "layer_norm_epsilon": "decoder.blocks.0.norm.eps",
+    "num_labels": head_field("labels", "classifier"),
     "tie_word_embeddings": lambda c: c.vocabulary_head is None or c.vocabulary_head.tied,
 }
 CONSTANTS = {
@@ -115,13 +126,14 @@ def point(fields: Fields) -> TransformerConfig:
         tokens=Tokens(vocabulary=fields.whole("vocab_size", 40478), width=width),
         decoder=Stack(embeddings=embeddings, blocks=blocks, weights_of=weights_of),
         vocabulary_head=head if kit.vocabulary else None,
+        heads=heads(kit, fields, {"classifier": {"bias": False}}),
     )
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
-    """Every tensor of a GPT; the bare body has no prefix, the language model has."""
+    """Every tensor of a GPT; the bare body has no prefix, everything on top of one has."""
     head = config.vocabulary_head
-    body = "" if head is None else PREFIX
+    body = "" if bare(config) else PREFIX
     rules: list[Rule] = [
         Rename(f"{body}tokens_embed.weight", "tokens.weight"),
         Rename(f"{body}positions_embed.weight", "decoder.embeddings.position.weight"),
@@ -132,7 +144,7 @@ def weights(config: TransformerConfig) -> list[Rule]:
     if head is not None:
         tied, name = Tie("lm_head.weight", "tokens.weight"), "vocabulary_head.weight"
         rules.append(tied if head.tied else Rename("lm_head.weight", name))
-    return rules
+    return [*rules, *head_rules(config, {"classifier": ("score",)})]
 
 
 def _block(theirs: str, ours: str) -> list[Rule]:

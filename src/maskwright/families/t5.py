@@ -79,13 +79,17 @@ COORDINATES: dict[str, Coordinate] = {
     "feed_forward_proj": _projection,
     "dense_act_fn": "encoder.blocks.0.feed_forward.activation",
     "is_gated_act": "encoder.blocks.0.feed_forward.gated",
-    "is_encoder_decoder": lambda c: c.decoder is not None,
     "tie_word_embeddings": _tied,
     "lm_head_is_shared": lambda c: bool(
         c.vocabulary_head and c.vocabulary_head.tied and not c.vocabulary_head.scaled
     ) or None,
 }  # fmt: skip
-CONSTANTS = {"initializer_factor": 1.0, "is_decoder": False, "use_cache": True}
+CONSTANTS = {
+    "initializer_factor": 1.0,
+    "is_encoder_decoder": True,
+    "is_decoder": False,
+    "use_cache": True,
+}
 
 
 def _sized(count: int, width: int, num_heads: int, inner: int, **keys: Any) -> dict[str, Any]:
@@ -124,7 +128,9 @@ SIZES = {
 def point(fields: Fields) -> TransformerConfig:
     """Hugging Face `t5` config -> our point."""
     kit = fields.kit(ARCHITECTURES)
-    fields.fixed({"is_decoder": False, **({"is_encoder_decoder": True} if kit.decoder else {})})
+    fields.fixed({"is_decoder": False})
+    if kit.decoder:
+        fields.fixed({"is_encoder_decoder": True})
     width, dropout = fields.whole("d_model", 512), fields.rate("dropout_rate", 0.1)
     forward = _feed_forward(fields, dropout)
     table = Relative(

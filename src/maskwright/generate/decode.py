@@ -1,15 +1,16 @@
 """Generation with a decoder: greedy, or sampled with temperature, top-k and top-p.
 
     generate(model, prompts, 20)                                  lists of new ids
+    generate(model, [[start]], 20, sources=[ids])                 of a model of two stacks
     for step in steps(model, prompts, 20, Sampling(top_p=0.9)):   one token per row, and its chances
 
-Randomness is a function: the number that decides a token hangs on the seed, the prompt and the
-step, so a prompt gets the same continuation wherever it stands in a batch (equal prompts are told
+Randomness is a function: the number that decides a token hangs on the seed, the prompt (and its
+source) and the step, so a prompt gets the same continuation wherever it stands in a batch (equal prompts are told
 apart by their order). A model is never asked about positions it was not trained on: when a text has
 outgrown the trained length, reading starts anew from its last half. Where it starts is a function
 of the text's length alone, so with or without a cache the same contexts are read.
 
-Letters: B rows, T positions, V vocabulary.
+Letters: B rows, T positions, S positions of the source, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from maskwright import randomness
@@ -79,13 +80,16 @@ def generate(
     count: int,
     sampling: Sampling = GREEDY,
     *,
+    sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     context: int | None = None,
     cached: bool = True,
 ) -> list[list[int]]:
     """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
     made: list[list[int]] = [[] for _ in prompts]
-    for step in steps(model, prompts, count, sampling, end=end, context=context, cached=cached):
+    for step in steps(
+        model, prompts, count, sampling, sources=sources, end=end, context=context, cached=cached
+    ):
         for row, token in zip(step.rows, step.tokens, strict=True):
             if token != end:
                 made[row].append(token)
@@ -98,6 +102,7 @@ def steps(
     count: int,
     sampling: Sampling = GREEDY,
     *,
+    sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     context: int | None = None,
     cached: bool = True,
@@ -107,20 +112,26 @@ def steps(
     Args:
         prompts: at least one id each; they may differ in length.
         count: how many tokens each row gets at most.
+        sources: what the encoder of a model of two stacks reads, one for each prompt; the prompt is
+            then what the decoder starts with.
         end: a row that chose this id goes no further.
         context: how many tokens are read at most; None: as many as the model was trained on.
         cached: keep keys and values between steps; the same tokens either way.
 
     Raises:
         IncompatibleError: the model is no decoder with a vocabulary head.
-        UsageError: an empty prompt, or a context that the model does not have.
+        UsageError: an empty prompt or source, sources for a model without an encoder or none for one
+            with it, or a context that the model does not have.
+        DataError: a source that is longer than the encoder's positions.
     """
-    _check(model, prompts, context)
+    _check(model, prompts, sources, context)
     texts = [list(prompt) for prompt in prompts]
-    names = _names(prompts)
+    pairs = zip(sources or [()] * len(texts), prompts, strict=True)
+    names = _names([(*source, -1, *prompt) if source else prompt for source, prompt in pairs])
     rows = list(range(len(texts)))
     was_training = model.training
     reader = _Reader(model.eval(), context or trained_length(model.config), cached)
+    reader.encode(sources if texts else None)
     try:
         for number in range(count):
             if not rows:
@@ -206,6 +217,21 @@ class _Reader:
         self.cache: KVCache | None = None
         self.starts: list[int] = []
         self.pads: Int[Tensor, " B"] | None = None
+        self.memory: Float[Tensor, "B S D"] | None = None
+        self.memory_keep: Bool[Tensor, "B S"] | None = None
+
+    @torch.inference_mode()
+    def encode(self, sources: Sequence[Sequence[int]] | None) -> None:
+        """Read the sources, once; padded at their ends."""
+        if sources is None:
+            return
+        device, lengths = self.model.tokens.weight.device, [len(source) for source in sources]
+        tokens = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
+        for row, source in enumerate(sources):
+            tokens[row, : len(source)] = torch.tensor(source)
+        keep = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+        self.memory_keep = keep.to(device)
+        self.memory = self.model.encode(tokens.to(device), visible=mask.real(self.memory_keep))
 
     @torch.inference_mode()
     def next_scores(self, texts: Sequence[Sequence[int]], left: int) -> Float[Tensor, "B V"]:
@@ -226,6 +252,9 @@ class _Reader:
         index = torch.tensor(rows, dtype=torch.int64)
         if self.pads is not None:
             self.pads = self.pads[index]
+        if self.memory is not None and self.memory_keep is not None:
+            here = index.to(self.memory.device)
+            self.memory, self.memory_keep = self.memory[here], self.memory_keep[here]
         if self.cache is not None:
             self.cache.reorder(index)
 
@@ -256,7 +285,12 @@ class _Reader:
             keep = torch.arange(total)[None] >= self.pads[:, None]
             visible = mask.real(keep.to(device))
         return self.model.decode(
-            tokens.to(device), positions=places.to(device), visible=visible, cache=cache
+            tokens.to(device),
+            positions=places.to(device),
+            visible=visible,
+            memory=self.memory,
+            memory_visible=None if self.memory_keep is None else mask.real(self.memory_keep),
+            cache=cache,
         )
 
 
@@ -273,7 +307,12 @@ def _names(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(contents, dtype=np.uint64), np.asarray(copies, dtype=np.uint64)
 
 
-def _check(model: Transformer, prompts: Sequence[Sequence[int]], context: int | None) -> None:
+def _check(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    sources: Sequence[Sequence[int]] | None,
+    context: int | None,
+) -> None:
     config = model.config
     if config.decoder is None or config.vocabulary_head is None:
         raise IncompatibleError(
@@ -285,6 +324,14 @@ def _check(model: Transformer, prompts: Sequence[Sequence[int]], context: int | 
     if empty is not None:
         raise UsageError("a prompt without a token", where=f"prompt {empty}",
                          do="begin with a word, or with the tokenizer's begin token")  # fmt: skip
+    wanted = 0 if config.encoder is None else len(prompts)
+    if len(sources or ()) != wanted or (sources is not None and not all(map(len, sources))):
+        raise UsageError(
+            "an encoder reads one source, of at least one token, for each prompt",
+            where="sources",
+            found="none" if sources is None else f"{len(sources)}, of {[*map(len, sources)][:5]}",
+            wanted="none, the model has no encoder" if config.encoder is None else wanted,
+        )
     longest = trained_length(config)
     if context is not None and not 1 <= context <= (longest or context):
         raise UsageError("a context the model does not have", where="context", found=context,

@@ -13,7 +13,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
           FeedForward   width, activation, gated, bias, dropout
           Norm          kind, eps, bias
       VocabularyHead    transform, tied, bias, scaled
-      Head              name, kind, labels, transform, input_dropout, dropout
+      Head              name, kind, labels, transform, norm, bias, input_dropout, dropout
 """
 
 from __future__ import annotations
@@ -229,12 +229,15 @@ class Head:
     """A further head by name: `sequence` reads the pooled first position (or its hidden state when
     there is no pooler), `choice` too, one score for each of the texts to choose from; `token` reads
     every position, `span` gives two scores per position. `transform` is a dense layer with that
-    activation before the projection; `input_dropout` stands before it, `dropout` after it."""
+    activation before the projection, perhaps with a norm; `input_dropout` stands before it,
+    `dropout` after it. `bias` is the projection's."""
 
     name: str
     kind: Literal["sequence", "token", "span", "choice"]
     labels: int
     transform: Activation | None = None
+    norm: Norm | None = None
+    bias: bool = True
     input_dropout: float = 0.0
     dropout: float = 0.0
 

@@ -89,8 +89,7 @@ def framing(
         "single": first,
         "pair": [*first, *between, text("B", second), special(end, second)],
         "special_tokens": {
-            token: {"id": token, "ids": [number], "tokens": [token]}
-            for token, number in known
+            token: {"id": token, "ids": [number], "tokens": [token]} for token, number in known
         },
     }
 
