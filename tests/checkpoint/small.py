@@ -23,13 +23,32 @@ from maskwright.nn.config import (
 )
 from maskwright.nn.transformer import Transformer
 
+ENCODER: dict[str, Any] = {
+    "vocab_size": 61,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "max_position_embeddings": 32,
+    "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
+}
 SMALL: dict[str, dict[str, Any]] = {
-    "bert": {
+    "bert": ENCODER,
+    "roberta": {
+        **ENCODER,
+        "max_position_embeddings": 34,
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 1,
+    },
+    "electra": {**ENCODER, "embedding_size": 16},
+    "albert": {**ENCODER, "embedding_size": 16},
+    "distilbert": {
         "vocab_size": 61,
-        "hidden_size": 24,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "intermediate_size": 40,
+        "dim": 24,
+        "n_layers": 3,
+        "n_heads": 4,
+        "hidden_dim": 40,
         "max_position_embeddings": 32,
         "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from types import ModuleType
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from maskwright.families.family import Family, family, family_of
 from maskwright.nn.config import Sinusoidal, TransformerConfig
 from maskwright.nn.mask import pattern, reach
 from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.roles import Style
 
 NAMES = catalogue.names("families")
 FAMILIES = {name: family(name) for name in NAMES}
@@ -40,6 +42,30 @@ PUBLISHED = {
     ("bert", "base-cased", "BertModel"): 108_310_272,
     ("bert", "large", "BertModel"): 335_141_888,
     ("bert", "large", "BertForPreTraining"): 336_226_108,
+    ("roberta", "base", "RobertaModel"): 124_645_632,
+    ("roberta", "base", "RobertaForMaskedLM"): 124_697_433,
+    ("roberta", "large", "RobertaModel"): 355_359_744,
+    ("roberta", "large", "RobertaForMaskedLM"): 355_412_057,
+    ("roberta", "distil", "RobertaModel"): 82_118_400,
+    ("electra", "small", "ElectraModel"): 13_483_008,
+    ("electra", "small", "ElectraForPreTraining"): 13_549_057,
+    ("electra", "base", "ElectraForPreTraining"): 109_483_009,
+    ("electra", "large", "ElectraForPreTraining"): 335_142_913,
+    ("electra", "small-generator", "ElectraForMaskedLM"): 13_546_682,
+    ("electra", "base-generator", "ElectraForMaskedLM"): 33_740_602,
+    ("electra", "large-generator", "ElectraForMaskedLM"): 51_295_290,
+    ("albert", "base-v1", "AlbertModel"): 11_683_584,
+    ("albert", "large-v1", "AlbertModel"): 17_683_968,
+    ("albert", "xlarge-v1", "AlbertModel"): 58_724_864,
+    ("albert", "xxlarge-v1", "AlbertModel"): 222_595_584,
+    ("albert", "base-v2", "AlbertModel"): 11_683_584,
+    ("albert", "large-v2", "AlbertModel"): 17_683_968,
+    ("albert", "xlarge-v2", "AlbertModel"): 58_724_864,
+    ("albert", "xxlarge-v2", "AlbertModel"): 222_595_584,
+    ("distilbert", "base", "DistilBertModel"): 66_362_880,
+    ("distilbert", "base", "DistilBertForMaskedLM"): 66_985_530,
+    ("distilbert", "base-cased", "DistilBertModel"): 65_190_912,
+    ("distilbert", "base-multilingual-cased", "DistilBertModel"): 134_734_080,
     ("gpt2", "small", "GPT2LMHeadModel"): 124_439_808,
     ("gpt2", "medium", "GPT2LMHeadModel"): 354_823_168,
     ("gpt2", "large", "GPT2LMHeadModel"): 774_030_080,
@@ -76,6 +102,7 @@ def test_a_file_is_its_registration(name: str) -> None:
     assert isinstance(module, ModuleType) and family(name).name == name
     assert set(vars(module)) >= CONTRACT
     assert all(paper.startswith("https://") for paper in module.PAPERS)
+    assert module.STYLE in get_args(Style)
 
 
 # ------------------------------------------------------------------------------ configs
@@ -99,26 +126,34 @@ def test_config_with_odd_values_comes_back(name: str, kind: str) -> None:
     assert member.architecture(config) == kind
 
 
-def test_every_key_of_the_coordinates_moves_the_config() -> None:
-    member = FAMILIES["gpt2"]
-    here = small(member)
-    for key, value in {
-        "vocab_size": 62,
-        "n_embd": 28,
-        "n_layer": 4,
-        "n_head": 3,
-        "n_inner": 41,
-        "n_positions": 33,
-        "activation_function": "relu",
-        "resid_pdrop": 0.2,
-        "attn_pdrop": 0.3,
-        "embd_pdrop": 0.4,
-        "layer_norm_epsilon": 1e-6,
-        "scale_attn_weights": False,
-    }.items():
-        there = small(member, **{key: value})
+def other(value: Any) -> Any:
+    """Another value that the same key can have."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, str):
+        return {"relu": "gelu"}.get(value, "relu")
+    return value * 2 if isinstance(value, int) else value / 2 or 0.25
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_every_key_of_the_coordinates_moves_the_config(name: str, kind: str) -> None:
+    """Each by itself, and back; what a body without heads cannot say is said by one with them."""
+    member = FAMILIES[name]
+    here = small(member, kind, id2label=None)
+    for key, value in member.read(here).items():
+        bound = key == "tie_word_embeddings" and here.vocabulary_head is None
+        if key == "architectures" or bound:
+            continue
+        there = small(member, kind, **{"id2label": None, key: other(value)})
         assert there != here, key
-        assert member.read(there)[key] == value
+        assert member.read(there)[key] == other(value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_coordinate_is_said_by_some_architecture(name: str) -> None:
+    member = FAMILIES[name]
+    said = {key for kind in member.architectures for key in member.read(small(member, kind))}
+    assert said >= set(catalogue.load("families", name).COORDINATES) - set(member.switches)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +183,15 @@ def test_what_departs_is_named(change: str, place: str) -> None:
         member.hf_config(config)
 
 
-def test_families_do_not_claim_each_other() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_families_do_not_claim_each_other(name: str) -> None:
+    config = small(FAMILIES[name])
+    assert [other for other in NAMES if FAMILIES[other].belongs(config)] == [name]
+    for member in FAMILIES.values():
+        assert bool(member.departures(config)) == (member.name != name)
+
+
+def test_what_departs_altogether_is_named() -> None:
     bert, gpt2 = (small(FAMILIES[name]) for name in ("bert", "gpt2"))
     assert FAMILIES["gpt2"].departures(bert) == [
         "decoder.blocks.#: family has one, config has none"
@@ -156,6 +199,16 @@ def test_families_do_not_claim_each_other() -> None:
     assert FAMILIES["bert"].departures(gpt2) == [
         "encoder.blocks.#: family has one, config has none"
     ]
+
+
+def test_the_generator_of_the_paper() -> None:
+    """A quarter of the small discriminator, beside the embeddings they share (ELECTRA, table 6)."""
+    quarter = {"hidden_size": 64, "num_attention_heads": 1, "intermediate_size": 256}
+    config = FAMILIES["electra"].size("small-generator", "ElectraForMaskedLM", **quarter)
+    shared = ("tokens.", "encoder.embeddings.position", "encoder.embeddings.segment")
+    shared += ("encoder.embeddings.norm",)
+    own = {n: s for n, s in shapes.parameters(config).items() if not n.startswith(shared)}
+    assert sum(math.prod(shape) for shape in own.values()) == 647_162
 
 
 # ------------------------------------------------------------------------------ weights

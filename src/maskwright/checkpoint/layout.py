@@ -18,7 +18,7 @@ from maskwright.checkpoint import shapes
 from maskwright.checkpoint.files import LARGEST_SHARD, Content
 from maskwright.checkpoint.guarded import write_json
 from maskwright.config import from_plain, to_plain
-from maskwright.errors import CheckpointError, ConfigError, near
+from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, near
 from maskwright.families.family import Family, family, family_of
 from maskwright.families.weights import Rename, Rule
 from maskwright.nn.config import Rotary, TransformerConfig
@@ -35,6 +35,9 @@ WRITTEN_FOR = "4.57.6"
 class About:
     """What a saved model says of itself besides its config and weights."""
 
+    family: str | None = None
+    """Whose names the model is saved under, where its config lies in several families; None: those
+    of the first by name."""
     labels: tuple[str, ...] = ()
     """Names of the classifier's labels in order; empty: LABEL_0, LABEL_1, …"""
     problem_type: str | None = None
@@ -87,9 +90,18 @@ class Layout:
         return self.family is not None and self.family.architectures[self.architecture].generates
 
 
-def of_config(config: TransformerConfig) -> Layout:
-    """The family's layout where the config lies in one, else our own."""
-    return Layout(config, family_of(config))
+def of_config(config: TransformerConfig, name: str | None = None) -> Layout:
+    """The layout of the family `name`; without a name, that of the first family the config lies in,
+    else our own.
+
+    Raises:
+        IncompatibleError: the config departs from the family; the message says where.
+    """
+    if name is None:
+        return Layout(config, family_of(config))
+    member = family(name)
+    member.require(config)
+    return Layout(config, member)
 
 
 def of_hf(hf: Mapping[str, Any]) -> Layout:
@@ -114,13 +126,17 @@ def of_hf(hf: Mapping[str, Any]) -> Layout:
     return Layout(member.point(hf), member)
 
 
-def about_of(hf: Mapping[str, Any], config: TransformerConfig) -> About:
-    """Names of labels and kind of problem, as a config.json has them."""
+def about_of(hf: Mapping[str, Any], form: Layout) -> About:
+    """Family, names of labels and kind of problem, as a config.json has them."""
     names, problem = hf.get("id2label"), hf.get("problem_type")
     labels: tuple[str, ...] = ()
-    if isinstance(names, dict) and _classes(config) == len(names):
+    if isinstance(names, dict) and _classes(form.config) == len(names):
         labels = tuple(str(names[key]) for key in sorted(names, key=int))
-    return About(labels=labels, problem_type=problem if isinstance(problem, str) else None)
+    return About(
+        family=None if form.family is None else form.family.name,
+        labels=labels,
+        problem_type=problem if isinstance(problem, str) else None,
+    )
 
 
 def rest_of(hf: Mapping[str, Any], form: Layout) -> dict[str, Any]:
@@ -134,7 +150,7 @@ def documents(
 ) -> dict[str, Content]:
     """config.json, and where they apply generation_config.json and README.md."""
     ids = _ids(form, tokenizer)
-    files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
+    files: dict[str, Content] = {"config.json": write_json(_hf(form, tokenizer, about, tensors))}
     if form.generates():
         files["generation_config.json"] = write_json({**ids, "transformers_version": WRITTEN_FOR})
     if about.readme is not None:
@@ -152,8 +168,9 @@ def longest(config: TransformerConfig) -> int | None:
 
 
 def _hf(
-    form: Layout, ids: Mapping[str, int | None], about: About, tensors: Mapping[str, Tensor]
+    form: Layout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
 ) -> dict[str, Any]:
+    ids = _ids(form, tokenizer)
     stored = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()}
     dtype = next(iter(stored)) if len(stored) == 1 else "float32"
     hf: dict[str, Any] = {
@@ -168,6 +185,7 @@ def _hf(
     else:
         hf |= form.family.hf_config(form.config)
         hf.pop("num_labels", None)
+        _require_ids(tokenizer, ids, hf)
     classes = _classes(form.config)
     if classes:
         names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
@@ -190,6 +208,22 @@ def _ids(form: Layout, tokenizer: Tokenizer | None) -> dict[str, int | None]:
     roles = {"pad_token_id": "pad", "bos_token_id": "begin", "eos_token_id": "end"}
     roles |= {} if form.family is None else form.family.token_ids
     return {key: getattr(tokenizer, role, None) for key, role in roles.items()}
+
+
+def _require_ids(
+    tokenizer: Tokenizer | None, ids: Mapping[str, int | None], hf: Mapping[str, Any]
+) -> None:
+    """Refuse a tokenizer whose special tokens are not those the model is built around (RoBERTa
+    counts positions from the padding token's id)."""
+    for key, number in ids.items():
+        if tokenizer is not None and hf[key] != number:
+            raise IncompatibleError(
+                "the tokenizer's special tokens are not the model's",
+                where=key,
+                found=number,
+                wanted=hf[key],
+                do=f"build the model with {key} = {number}, or use the tokenizer it was built for",
+            )
 
 
 def _our_config(hf: Mapping[str, Any]) -> TransformerConfig:

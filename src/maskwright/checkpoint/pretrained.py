@@ -106,7 +106,7 @@ def load(
         if recorded is not None and not other_tokenizer:
             require_tokenizer(recorded, tokenizer)
     return Pretrained(
-        model, tokenizer, form.config, form.model_type, layout.about_of(hf, form.config),
+        model, tokenizer, form.config, form.model_type, layout.about_of(hf, form),
         layout.rest_of(hf, form), unused, recorded,
     )  # fmt: skip
 
@@ -203,17 +203,18 @@ def save_files(
     """The files of a model folder: each its bytes, or a function that gives them piece by piece.
 
     Args:
-        about: labels, the model card and the like.
+        about: the family, labels, the model card and the like.
         state: weights to save in place of the model's, by parameter name (float32 masters).
 
     Raises:
-        IncompatibleError: the tokenizer has more tokens than the model has rows.
+        IncompatibleError: the tokenizer has more tokens than the model has rows, or other special
+            tokens than the family is built around; or the config departs from `about.family`.
         CheckpointError: a weight is not finite, or `state` has not all of them.
     """
     about = about or About()
     if tokenizer is not None:
         require_room(tokenizer, model.config)
-    form = layout.of_config(model.config)
+    form = layout.of_config(model.config, about.family)
     arrays = model.state_dict() if state is None else dict(state)
     for name, array in arrays.items():
         matching.require_finite(array, name, "resume from an earlier checkpoint")
@@ -236,7 +237,7 @@ def save(
     """Write the model folder, completely or not at all.
 
     Raises:
-        IncompatibleError: the tokenizer has more tokens than the model has rows.
+        IncompatibleError: as `save_files`.
         CheckpointError: a weight is not finite.
         OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
     """

@@ -137,7 +137,7 @@ class Family:
 
     def architecture(self, config: TransformerConfig) -> str:
         """The class of the reference library that `config` is; refused when it departs."""
-        self._require(config)
+        self.require(config)
         return self._nearest(config)
 
     def hf_config(self, config: TransformerConfig) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Family:
         Raises:
             IncompatibleError: the config departs from the family; the message says where.
         """
-        self._require(config)
+        self.require(config)
         return {"model_type": self.name, **self._constants, **self.read(config)}
 
     def weights(self, config: TransformerConfig) -> list[Rule]:
@@ -168,7 +168,12 @@ class Family:
         kits = self.architectures
         return max(kits, key=lambda name: kits[name].agreement(config))
 
-    def _require(self, config: TransformerConfig) -> None:
+    def require(self, config: TransformerConfig) -> None:
+        """Refuse a config that departs from the family.
+
+        Raises:
+            IncompatibleError: the message says where.
+        """
         departures = self.departures(config)
         if departures:
             raise IncompatibleError(

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from maskwright import commit
 from maskwright.checkpoint import files, pretrained
+from maskwright.checkpoint.layout import About
 from maskwright.errors import CheckpointError
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -48,12 +49,16 @@ class Checkpoints:
 
     Args:
         about: facts for every manifest (recipe, tokenizer, data and machine).
+        family: under whose names models are saved; None: the first family they lie in.
     """
 
-    def __init__(self, run: Path, keep: int, about: dict[str, Any]) -> None:
+    def __init__(
+        self, run: Path, keep: int, about: dict[str, Any], family: str | None = None
+    ) -> None:
         self.folder = run / "checkpoints"
         self.keep = keep
         self.about = about
+        self.family = family
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}"
@@ -76,7 +81,9 @@ class Checkpoints:
         if _whole(target, full=True):
             return target
         masters = own_weights(optimizer.parameters.state())
-        content = pretrained.save_files(model, tokenizer, state=masters)
+        content = pretrained.save_files(
+            model, tokenizer, About(family=self.family), state=masters
+        )
 
         def write(staging: commit.Staging) -> None:
             for name, data in content.items():

@@ -36,7 +36,7 @@ from maskwright.pretrain import build, journal
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.hooks import Evaluate, Log, Save, Sitting
 from maskwright.pretrain.prepare import Prepared, prepare
-from maskwright.recipes.recipe import Recipe, frozen_part, read
+from maskwright.recipes.recipe import FamilyModel, Recipe, frozen_part, read
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.train import distribute, loop, machine
@@ -178,7 +178,8 @@ def _sit_down(
         "data": prepared.train.fingerprint,
         "machine": machine.describe(chosen),
     }
-    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about)
+    family = recipe.model.family if isinstance(recipe.model, FamilyModel) else None
+    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, family)
     state = TrainState()
     if checkpoints.folder.is_dir() and any(checkpoints.folder.glob("step-*")):
         state = _restore(checkpoints, optimizer, about, out, say, processes)
