@@ -73,7 +73,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "vocab_size": 61,
         "hidden_size": 24,
         "num_hidden_layers": 5,
-        "num_attention_heads": 4,
+        "num_attention_heads": 3,
         "intermediate_size": 20,
         "max_position_embeddings": 32,
         "local_attention": 4,

@@ -61,7 +61,7 @@ def _tied(config: TransformerConfig) -> bool:
     """What `tie_word_embeddings` says; a bare body says what its version does."""
     if config.vocabulary_head is not None:
         return config.vocabulary_head.scaled
-    return config.encoder is None or not config.encoder.blocks[0].feed_forward.gated
+    return not next(iter(config.stacks.values())).blocks[0].feed_forward.gated
 
 
 COORDINATES: dict[str, Coordinate] = {
@@ -70,7 +70,7 @@ COORDINATES: dict[str, Coordinate] = {
     "d_kv": "encoder.blocks.0.attention.head_width",
     "d_ff": "encoder.blocks.0.feed_forward.width",
     "num_layers": "encoder.blocks.#",
-    "num_decoder_layers": lambda c: len((c.decoder or c.encoder).blocks),
+    "num_decoder_layers": lambda c: len([*c.stacks.values()][-1].blocks),
     "num_heads": "encoder.blocks.0.attention.heads",
     "relative_attention_num_buckets": "encoder.blocks.0.attention.positions.buckets",
     "relative_attention_max_distance": "encoder.blocks.0.attention.positions.max_distance",
@@ -148,20 +148,27 @@ def point(fields: Fields) -> TransformerConfig:
             **keys,
         )
 
-    def stack(count: int, **mixers: Attention) -> Stack:
+    def stack(count: int, mixer: Attention, crossing: Attention | None = None) -> Stack:
         norm = Norm(kind="rms", eps=fields.positive("layer_norm_epsilon", 1e-6))
-        block = Block(feed_forward=forward, norm=norm, placement="pre", dropout=dropout, **mixers)
+        block = Block(
+            attention=mixer,
+            cross_attention=crossing,
+            feed_forward=forward,
+            norm=norm,
+            placement="pre",
+            dropout=dropout,
+        )
         blocks, weights_of = layers(block, count)
         entry = Embeddings(dropout=dropout)
         return Stack(embeddings=entry, blocks=blocks, weights_of=weights_of,
                      final_norm=True, final_dropout=dropout)  # fmt: skip
 
     count = fields.whole("num_layers", 6)
-    encoder = stack(count, attention=attention(pattern="bidirectional", positions=table))
+    encoder = stack(count, attention(pattern="bidirectional", positions=table))
     decoder = stack(
         fields.whole("num_decoder_layers", count),
-        attention=attention(pattern="causal", positions=table),
-        cross_attention=attention(pattern="bidirectional"),
+        attention(pattern="causal", positions=table),
+        attention(pattern="bidirectional"),
     )
     return TransformerConfig(
         width=width,

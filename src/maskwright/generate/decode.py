@@ -5,10 +5,11 @@
     for step in steps(model, prompts, 20, Sampling(top_p=0.9)):   one token per row, and its chances
 
 Randomness is a function: the number that decides a token hangs on the seed, the prompt (and its
-source) and the step, so a prompt gets the same continuation wherever it stands in a batch (equal prompts are told
-apart by their order). A model is never asked about positions it was not trained on: when a text has
-outgrown the trained length, reading starts anew from its last half. Where it starts is a function
-of the text's length alone, so with or without a cache the same contexts are read.
+source) and the step, so a prompt gets the same continuation wherever it stands in a batch (equal
+prompts are told apart by their order). A model is never asked about positions it was not trained
+on: when a text has outgrown the trained length, reading starts anew from its last half. Where it
+starts is a function of the text's length alone, so with or without a cache the same contexts are
+read.
 
 Letters: B rows, T positions, S positions of the source, D width, V vocabulary.
 """
@@ -120,8 +121,8 @@ def steps(
 
     Raises:
         IncompatibleError: the model is no decoder with a vocabulary head.
-        UsageError: an empty prompt or source, sources for a model without an encoder or none for one
-            with it, or a context that the model does not have.
+        UsageError: an empty prompt or source, sources for a model without an encoder or none for
+            one with it, or a context that the model does not have.
         DataError: a source that is longer than the encoder's positions.
     """
     _check(model, prompts, sources, context)

@@ -81,9 +81,7 @@ class Checkpoints:
         if _whole(target, full=True):
             return target
         masters = own_weights(optimizer.parameters.state())
-        content = pretrained.save_files(
-            model, tokenizer, About(family=self.family), state=masters
-        )
+        content = pretrained.save_files(model, tokenizer, About(family=self.family), state=masters)
 
         def write(staging: commit.Staging) -> None:
             for name, data in content.items():

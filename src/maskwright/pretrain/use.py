@@ -66,7 +66,7 @@ def generate_text(
     top_p: float,
     seed: int,
 ) -> str:
-    """`prompt` and what the model writes after it; of a model of two stacks, what it makes of it."""
+    """`prompt` and what the model writes after it; from two stacks, only what it makes of it."""
     loaded, tokenizer = open_model(folder)
     start, sources = tokenizer.encode(prompt), None
     reads = len(loaded.config.stacks) == 2
