@@ -29,10 +29,19 @@ SIZES = {
     "bert": "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
     "max_position_embeddings type_vocab_size",
     "gpt2": "vocab_size n_embd n_layer n_head n_inner n_positions",
+    "distilbert": "vocab_size dim n_layers n_heads hidden_dim max_position_embeddings",
 }
+SIZES |= {"roberta": SIZES["bert"]}
+SIZES |= dict.fromkeys(("electra", "albert"), SIZES["bert"] + " embedding_size")
 RATES = {
     "bert": "hidden_dropout_prob attention_probs_dropout_prob layer_norm_eps classifier_dropout",
     "gpt2": "resid_pdrop attn_pdrop embd_pdrop layer_norm_epsilon",
+    "distilbert": "dropout attention_dropout seq_classif_dropout qa_dropout",
+}
+RATES |= {
+    "roberta": RATES["bert"],
+    "electra": RATES["bert"] + " summary_last_dropout",
+    "albert": RATES["bert"].replace("classifier_dropout", "classifier_dropout_prob"),
 }
 NO_SIZES: list[Any] = [
     0, -1, -(1 << 63), 1 << 31, 10**9, 10**30, True, False, 2.0, 2.5, "2", "", [], [2], {},
@@ -81,13 +90,44 @@ OTHERS: dict[str, list[tuple[str, Any]]] = {
         ("tie_word_embeddings", None.__class__.__name__),
         ("architectures", ["GPT2DoubleHeadsModel"]),
     ],
+    "roberta": [
+        ("pad_token_id", -1),
+        ("pad_token_id", 33),
+        ("pad_token_id", 1 << 30),
+        ("pad_token_id", "1"),
+        ("max_position_embeddings", 1),
+        ("architectures", ["RobertaForCausalLM"]),
+    ],
+    "electra": [
+        ("summary_type", "mean"),
+        ("summary_use_proj", False),
+        ("summary_activation", "tanh"),
+        ("is_decoder", True),
+        ("architectures", ["BertModel"]),
+    ],
+    "albert": [
+        ("num_hidden_groups", 2),
+        ("inner_group_num", 2),
+        ("embedding_size", 24),
+        ("hidden_size", 25),
+    ],
+    "distilbert": [("dim", 25), ("n_heads", 5), ("activation", "exec"), ("activation", 3)],
 }
 CASES = [
     *((n, k, v) for n in SIZES for k in SIZES[n].split() for v in NO_SIZES),
     *((n, k, v) for n in RATES for k in RATES[n].split() for v in NO_RATES),
     *((n, k, v) for n in OTHERS for k, v in OTHERS[n]),
 ]
-KIND = {"bert": "BertForSequenceClassification", "gpt2": "GPT2LMHeadModel"}
+KIND = {
+    "bert": "BertForSequenceClassification",
+    "roberta": "RobertaForSequenceClassification",
+    "electra": "ElectraForSequenceClassification",
+    "albert": "AlbertForSequenceClassification",
+    "distilbert": "DistilBertForSequenceClassification",
+    "gpt2": "GPT2LMHeadModel",
+}
+# Keys that leave no trace in any shape: heads share a width, ALBERT's layers their weights.
+TRACELESS = {"num_attention_heads", "n_head", "n_heads"}
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +186,7 @@ def test_F87_every_size_is_compared_with_the_file(
     folders: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     for key in SIZES[name].split():
-        if key in ("num_attention_heads", "n_head"):  # leaves no trace in any shape
+        if key in TRACELESS or (name, key) == ("albert", "num_hidden_layers"):
             continue
         here = SMALL[name].get(key, 2)
         folder = changed(folders[name], tmp_path / key, lambda hf: hf.update({key: here * 2}))  # noqa: B023

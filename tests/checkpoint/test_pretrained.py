@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from checkpoint.small import model_of, small, twin
+from checkpoint.small import SMALL, model_of, small, twin
 from maskwright.checkpoint import files, pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.errors import (
@@ -19,12 +19,12 @@ from maskwright.errors import (
     IncompatibleError,
     OutputError,
 )
-from maskwright.families.family import family
+from maskwright.families.family import Family, family
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train
 
-BERT, GPT2 = family("bert"), family("gpt2")
+BERT, GPT2, ELECTRA = family("bert"), family("gpt2"), family("electra")
 Tensors = dict[str, torch.Tensor]
 
 
@@ -34,9 +34,14 @@ def same(one: Transformer, other: Transformer) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
 
 
+def member_of(kind: str) -> Family:
+    """The family that has an architecture of that name."""
+    return next(m for m in map(family, SMALL) if kind in m.architectures)
+
+
 def saved(folder: Path, kind: str, **keys: object) -> Transformer:
     """A small model of that architecture, saved in `folder` without a manifest."""
-    model = model_of(small(GPT2 if kind.startswith("GPT2") else BERT, kind, **keys))
+    model = model_of(small(member_of(kind), kind, **keys))
     pretrained.save(model, None, folder)
     (folder / "MANIFEST.json").unlink()
     return model
@@ -61,8 +66,11 @@ def config_json(folder: Path) -> dict[str, object]:
 
 
 # ------------------------------------------------------------------------------ foreign habits
-def test_old_names_of_norms(tmp_path: Path) -> None:
-    model = saved(tmp_path / "m", "BertForMaskedLM")
+@pytest.mark.parametrize(
+    "kind", ["BertForMaskedLM", "RobertaModel", "ElectraForMaskedLM", "AlbertForPreTraining"]
+)
+def test_old_names_of_norms(tmp_path: Path, kind: str) -> None:
+    model = saved(tmp_path / "m", kind)
 
     def old(tensors: Tensors) -> None:
         for name in [n for n in tensors if "LayerNorm" in n]:
@@ -74,10 +82,20 @@ def test_old_names_of_norms(tmp_path: Path) -> None:
     assert same(pretrained.load(tmp_path / "m").model, model)
 
 
-@pytest.mark.parametrize("kind", ["BertForSequenceClassification", "GPT2LMHeadModel"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "BertForSequenceClassification",
+        "GPT2LMHeadModel",
+        "RobertaForMaskedLM",
+        "ElectraForPreTraining",
+        "AlbertForPreTraining",
+        "DistilBertForSequenceClassification",
+    ],
+)
 def test_a_body_without_its_prefix(tmp_path: Path, kind: str) -> None:
     model = saved(tmp_path / "m", kind)
-    prefix = "bert." if kind.startswith("Bert") else "transformer."
+    prefix = member_of(kind).prefix
 
     def strip(tensors: Tensors) -> None:
         for name in [n for n in tensors if n.startswith(prefix)]:
@@ -87,10 +105,13 @@ def test_a_body_without_its_prefix(tmp_path: Path, kind: str) -> None:
     assert same(pretrained.load(tmp_path / "m").model, model)
 
 
-@pytest.mark.parametrize("kind", ["BertModel", "GPT2Model"])
+@pytest.mark.parametrize(
+    "kind",
+    ["BertModel", "GPT2Model", "RobertaModel", "ElectraModel", "AlbertModel", "DistilBertModel"],
+)
 def test_a_bare_body_with_a_prefix(tmp_path: Path, kind: str) -> None:
     model = saved(tmp_path / "m", kind)
-    prefix = "bert." if kind.startswith("Bert") else "transformer."
+    prefix = member_of(kind).prefix
 
     def add(tensors: Tensors) -> None:
         for name in list(tensors):
@@ -112,14 +133,16 @@ def test_buffers_that_are_no_weights(tmp_path: Path) -> None:
         assert same(loaded.model, model) and loaded.unused == ()
 
 
-def test_a_body_saved_without_pooler(tmp_path: Path) -> None:
-    saved(tmp_path / "m", "BertModel")
+@pytest.mark.parametrize("kind", ["BertModel", "RobertaModel", "AlbertModel"])
+def test_a_body_saved_without_pooler(tmp_path: Path, kind: str) -> None:
+    saved(tmp_path / "m", kind)
 
     def drop(tensors: Tensors) -> None:
-        del tensors["pooler.dense.weight"], tensors["pooler.dense.bias"]
+        for name in [name for name in tensors if name.startswith("pooler.")]:
+            del tensors[name]
 
     loaded = pretrained.load(rewritten(tmp_path / "m", drop))
-    assert not loaded.config.pooler and BERT.belongs(loaded.config)
+    assert not loaded.config.pooler and member_of(kind).belongs(loaded.config)
     pretrained.save(loaded.model, None, tmp_path / "again")
     assert config_json(tmp_path / "again")["add_pooling_layer"] is False
     assert same(pretrained.load(tmp_path / "again").model, loaded.model)
@@ -387,6 +410,41 @@ def test_a_tokenizer_travels_with_its_model(tmp_path: Path) -> None:
     assert config_json(tmp_path / "m")["pad_token_id"] == words.pad
     settings = json.loads((tmp_path / "m" / "tokenizer_config.json").read_text())
     assert settings["model_max_length"] == 32
+
+
+@pytest.mark.parametrize(("style", "found"), [("bert", "0"), ("gpt2", "no such token")])
+def test_a_tokenizer_must_pad_as_the_positions_expect(
+    tmp_path: Path, style: str, found: str
+) -> None:
+    """RoBERTa's positions are counted from the padding token's id, which the folder repeats."""
+    model, words = model_of(small(family("roberta"))), tokenizer(style=style)
+    with pytest.raises(IncompatibleError, match=f"pad_token_id\n.*{found}\n.*1"):
+        pretrained.save(model, words, tmp_path / "m")
+
+
+@pytest.mark.parametrize(("style", "pad"), [("bert", 0), ("roberta", 1)])
+def test_a_model_built_around_its_tokenizer(tmp_path: Path, style: str, pad: int) -> None:
+    model = model_of(small(family("roberta"), pad_token_id=pad))
+    pretrained.save(model, tokenizer(style=style), tmp_path / "m")
+    assert config_json(tmp_path / "m")["pad_token_id"] == pad
+    assert same(pretrained.load(tmp_path / "m").model, model)
+
+
+# ------------------------------------------------------------------------------ families
+def test_a_model_of_two_families_keeps_the_one_it_came_from(tmp_path: Path) -> None:
+    """A generator with a token table as wide as itself is a BERT as well."""
+    model = model_of(small(ELECTRA, "ElectraForMaskedLM", embedding_size=24))
+    assert ELECTRA.belongs(model.config) and BERT.belongs(model.config)
+    pretrained.save(model, None, tmp_path / "m", About(family="electra"))
+    loaded = pretrained.load(tmp_path / "m")
+    assert loaded.model_type == "electra" and same(loaded.model, model)
+    pretrained.save(loaded.model, None, tmp_path / "again", loaded.about)
+    assert config_json(tmp_path / "again")["architectures"] == ["ElectraForMaskedLM"]
+    pretrained.save(model, None, tmp_path / "bert")
+    as_bert = pretrained.load(tmp_path / "bert")
+    assert as_bert.model_type == "bert" and same(as_bert.model, model)
+    with pytest.raises(IncompatibleError, match="is not a gpt2"):
+        pretrained.save(model, None, tmp_path / "no", About(family="gpt2"))
 
 
 def test_F30_another_tokenizer_is_refused(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from maskwright.tokenizer.roles import Style
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, trained
@@ -20,7 +21,7 @@ def read_by_transformers(tokenizer: Tokenizer, folder: Path) -> Any:
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("style", ["bert", "gpt2", "roberta", "t5"])
+@pytest.mark.parametrize("style", get_args(Style))
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_are_the_same(kind: str, style: str, tmp_path: Path) -> None:
     ours = trained(kind, style)
@@ -57,12 +58,16 @@ def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:
     assert differ and all("[" in text for text in differ)
 
 
-def test_pairs_roles_and_masks(tmp_path: Path) -> None:
-    ours = trained("wordpiece")
+@pytest.mark.parametrize(("kind", "style"), [("wordpiece", "bert"), ("byte-bpe", "roberta")])
+def test_pairs_roles_and_masks(kind: str, style: str, tmp_path: Path) -> None:
+    ours = trained(kind, style)
     theirs = read_by_transformers(ours, tmp_path / "t")
     pair = theirs("kalomi sat", "tion po")
     ids, segments = ours.frame(ours.encode("kalomi sat"), ours.encode("tion po"))
-    assert pair["input_ids"] == ids and pair["token_type_ids"] == segments
+    assert pair["input_ids"] == ids and pair.get("token_type_ids", [0] * len(ids)) == segments
+    assert ("token_type_ids" in pair) == (style == "bert")
+    assert theirs.cls_token_id == ours.classify and theirs.sep_token_id == ours.separator
+    assert theirs.bos_token_id == ours.begin and theirs.eos_token_id == ours.end
     assert theirs.mask_token_id == ours.mask and theirs.pad_token_id == ours.pad
     assert theirs.decode(ids, skip_special_tokens=True) == ours.decode(ids)
 

@@ -31,6 +31,14 @@ def test_frames_of_gpt2() -> None:
     assert t.frame([9], [7]) == ([9, 7], [0, 0])
 
 
+def test_frames_of_roberta() -> None:
+    t = trained("byte-bpe", "roberta")
+    assert (t.begin, t.pad, t.end, t.unknown, t.mask) == (0, 1, 2, 3, 4)
+    assert t.classify == t.begin and t.separator == t.end and t.special_ids == {0, 1, 2, 3, 4}
+    assert t.frame([9, 8]) == ([0, 9, 8, 2], [0] * 4)
+    assert t.frame([9], [7, 6]) == ([0, 9, 2, 2, 7, 6, 2], [0] * 7)
+
+
 def test_frames_of_roberta_and_t5_are_read_from_the_file() -> None:
     plain = json.loads(trained("byte-bpe").files()["tokenizer.json"])
     roberta = {"type": "RobertaProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import hypothesis
 import numpy as np
@@ -14,6 +15,7 @@ from maskwright.commit import verify
 from maskwright.errors import DataError, IncompatibleError, OutputError, TokenizerError
 from maskwright.tokenizer import backend
 from maskwright.tokenizer.backend import FEW_PLACES
+from maskwright.tokenizer.roles import Style
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train
 from tokenizer.odd_texts import SPECIALS, odd_texts
@@ -23,7 +25,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_kind
-@pytest.mark.parametrize("style", ["bert", "gpt2"])
+@pytest.mark.parametrize("style", get_args(Style))
 def test_F65_special_strings_are_ordinary_text(kind: str, style: str) -> None:
     tokenizer = trained(kind, style)
     control = tokenizer.special_ids - {tokenizer.unknown}
@@ -225,8 +227,9 @@ def test_settings_follow_the_rule_for_every_loader() -> None:
 
 
 def test_different_vocabularies_have_different_fingerprints() -> None:
-    marks = {trained(kind, style).fingerprint for kind in KINDS for style in ("bert", "gpt2")}
-    assert len(marks) == 10
+    styles = get_args(Style)
+    marks = {trained(kind, style).fingerprint for kind in KINDS for style in styles}
+    assert len(marks) == len(KINDS) * len(styles)
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

@@ -150,7 +150,9 @@ def documents(
 ) -> dict[str, Content]:
     """config.json, and where they apply generation_config.json and README.md."""
     ids = _ids(form, tokenizer)
-    files: dict[str, Content] = {"config.json": write_json(_hf(form, tokenizer, about, tensors))}
+    if tokenizer is not None:
+        _require_ids(form, ids)
+    files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
     if form.generates():
         files["generation_config.json"] = write_json({**ids, "transformers_version": WRITTEN_FOR})
     if about.readme is not None:
@@ -168,9 +170,8 @@ def longest(config: TransformerConfig) -> int | None:
 
 
 def _hf(
-    form: Layout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
+    form: Layout, ids: Mapping[str, int | None], about: About, tensors: Mapping[str, Tensor]
 ) -> dict[str, Any]:
-    ids = _ids(form, tokenizer)
     stored = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()}
     dtype = next(iter(stored)) if len(stored) == 1 else "float32"
     hf: dict[str, Any] = {
@@ -185,7 +186,6 @@ def _hf(
     else:
         hf |= form.family.hf_config(form.config)
         hf.pop("num_labels", None)
-        _require_ids(tokenizer, ids, hf)
     classes = _classes(form.config)
     if classes:
         names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
@@ -210,19 +210,18 @@ def _ids(form: Layout, tokenizer: Tokenizer | None) -> dict[str, int | None]:
     return {key: getattr(tokenizer, role, None) for key, role in roles.items()}
 
 
-def _require_ids(
-    tokenizer: Tokenizer | None, ids: Mapping[str, int | None], hf: Mapping[str, Any]
-) -> None:
+def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:
     """Refuse a tokenizer whose special tokens are not those the model is built around (RoBERTa
     counts positions from the padding token's id)."""
-    for key, number in ids.items():
-        if tokenizer is not None and hf[key] != number:
+    decided = {} if form.family is None else form.family.hf_config(form.config)
+    for key in decided.keys() & ids.keys():
+        if decided[key] != ids[key]:
             raise IncompatibleError(
-                "the tokenizer's special tokens are not the model's",
+                "the tokenizer's special tokens are not those the model is built around",
                 where=key,
-                found=number,
-                wanted=hf[key],
-                do=f"build the model with {key} = {number}, or use the tokenizer it was built for",
+                found="no such token" if ids[key] is None else ids[key],
+                wanted=decided[key],
+                do=f"build the model with the tokenizer's {key}, or use the model's own tokenizer",
             )
 
 
