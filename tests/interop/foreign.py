@@ -24,8 +24,40 @@ KINDS = {
     "BertForSequenceClassification": {"num_labels": 3},
     "BertForTokenClassification": {"num_labels": 5},
     "BertForQuestionAnswering": {},
+    "BertForMultipleChoice": {},
     "BertForMaskedLM-untied": {"tie_word_embeddings": False},
     "BertForMaskedLM-tanh": {"hidden_act": "gelu_new"},
+    "RobertaModel": {},
+    "RobertaForMaskedLM": {},
+    "RobertaForSequenceClassification": {"num_labels": 3},
+    "RobertaForTokenClassification": {"num_labels": 5},
+    "RobertaForQuestionAnswering": {},
+    "RobertaForMultipleChoice": {},
+    "RobertaForMaskedLM-untied": {"tie_word_embeddings": False},
+    "ElectraModel": {},
+    "ElectraForPreTraining": {},
+    "ElectraForMaskedLM": {},
+    "ElectraForSequenceClassification": {"num_labels": 3},
+    "ElectraForTokenClassification": {"num_labels": 5},
+    "ElectraForQuestionAnswering": {},
+    "ElectraForMultipleChoice": {},
+    "ElectraForMaskedLM-untied": {"tie_word_embeddings": False},
+    "ElectraForPreTraining-wide": {"embedding_size": 24},
+    "AlbertModel": {},
+    "AlbertForMaskedLM": {},
+    "AlbertForPreTraining": {},
+    "AlbertForSequenceClassification": {"num_labels": 3},
+    "AlbertForTokenClassification": {"num_labels": 5},
+    "AlbertForQuestionAnswering": {},
+    "AlbertForMultipleChoice": {},
+    "AlbertForMaskedLM-untied": {"tie_word_embeddings": False},
+    "DistilBertModel": {},
+    "DistilBertForMaskedLM": {},
+    "DistilBertForSequenceClassification": {"num_labels": 3},
+    "DistilBertForTokenClassification": {"num_labels": 5},
+    "DistilBertForQuestionAnswering": {},
+    "DistilBertForMultipleChoice": {},
+    "DistilBertForMaskedLM-untied": {"tie_word_embeddings": False},
     "GPT2Model": {},
     "GPT2LMHeadModel": {},
     "GPT2LMHeadModel-untied": {"tie_word_embeddings": False},
@@ -38,22 +70,39 @@ BERT = {
     "intermediate_size": 40,
     "max_position_embeddings": 32,
 }
-GPT2 = {
-    "vocab_size": 61,
-    "n_embd": 24,
-    "n_layer": 3,
-    "n_head": 4,
-    "n_positions": 32,
-    "bos_token_id": None,
-    "eos_token_id": None,
+# Classes by the beginning of their names: the small shape of each.
+SHAPES = {
+    "Bert": BERT,
+    "Roberta": {**BERT, "max_position_embeddings": 34, "type_vocab_size": 1},
+    "Electra": {**BERT, "embedding_size": 16},
+    "Albert": {**BERT, "embedding_size": 16},
+    "DistilBert": {
+        "vocab_size": 61,
+        "dim": 24,
+        "n_layers": 3,
+        "n_heads": 4,
+        "hidden_dim": 40,
+        "max_position_embeddings": 32,
+    },
+    "GPT2": {
+        "vocab_size": 61,
+        "n_embd": 24,
+        "n_layer": 3,
+        "n_head": 4,
+        "n_positions": 32,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    },
 }
 
 
 def outputs(model: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Every tensor of the model's answer, hidden states by number."""
     given = dict(inputs)
-    if model.config.model_type == "gpt2":
+    if getattr(model.config, "type_vocab_size", 0) < 2:
         given.pop("token_type_ids")
+    if type(model).__name__.endswith("MultipleChoice"):
+        given = {name: tensor.unflatten(0, (-1, 2)) for name, tensor in given.items()}
     with torch.no_grad():
         answer = model.eval()(**given, output_hidden_states=True)
     hidden = {f"hidden.{i}": h for i, h in enumerate(answer.hidden_states)}
@@ -65,8 +114,9 @@ def make(inputs: dict[str, torch.Tensor], out: Path) -> None:
     for kind, keys in KINDS.items():
         torch.manual_seed(len(kind))
         name = kind.split("-")[0]
-        shape, config = (BERT, "BertConfig") if name.startswith("Bert") else (GPT2, "GPT2Config")
-        model = getattr(transformers, name)(getattr(transformers, config)(**{**shape, **keys}))
+        family = next(start for start in SHAPES if name.startswith(start))
+        config = getattr(transformers, f"{family}Config")(**{**SHAPES[family], **keys})
+        model = getattr(transformers, name)(config)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += 0.1 * torch.randn_like(parameter)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -58,22 +59,26 @@ def foreign(python: Path, *arguments: object) -> None:
 
 
 def batch() -> dict[str, Tensor]:
-    """Rows of several lengths with two segments; token 0, the padding token, is in none."""
+    """Rows of several lengths with two segments; no row has token 0 or 1, which may be padding."""
     draw = torch.Generator().manual_seed(1)
     lengths = torch.tensor([13, 9, 1, 5])
     place = torch.arange(13)[None]
     return {
-        "input_ids": torch.randint(1, 61, (4, 13), generator=draw),
+        "input_ids": torch.randint(2, 61, (4, 13), generator=draw),
         "attention_mask": (place < lengths[:, None]).long(),
         "token_type_ids": (place >= lengths[:, None] // 2).long(),
     }
 
 
 @torch.no_grad()
-def outputs(model: Transformer, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our answer under the other library's names."""
+def outputs(
+    model: Transformer, inputs: dict[str, Tensor], names: Collection[str]
+) -> dict[str, Tensor]:
+    """Our answer under `names`, the other library's; rows to choose from stand in pairs."""
     keep = real(inputs["attention_mask"].bool())
-    segments = inputs["token_type_ids"] if model.config.encoder is not None else None
+    encoder = model.config.encoder
+    several = encoder is not None and encoder.embeddings.segments > 1
+    segments = inputs["token_type_ids"] if several else None
     states = model.hidden_states(inputs["input_ids"], segments=segments, visible=keep)
     found = {f"hidden.{i}": state for i, state in enumerate(states)}
     hidden, config = states[-1], model.config
@@ -84,12 +89,16 @@ def outputs(model: Transformer, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     if config.vocabulary_head is not None:
         found["prediction_logits" if config.heads else "logits"] = model.logits(hidden)
     for head in config.heads:
-        scores = model.head(head.name, hidden[:, 0] if head.kind == "sequence" else hidden)
+        scores = model.head(head.name, hidden[:, 0] if head.pools else hidden)
         if head.kind == "span":
             found |= {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
-        else:
-            both = head.name == "pair" and config.vocabulary_head is not None
-            found["seq_relationship_logits" if both else "logits"] = scores
+            continue
+        if head.kind == "choice":
+            scores = scores.view(-1, 2)
+        if head.kind == "token" and head.labels == 1:
+            scores = scores.squeeze(-1)
+        of_pair = {"seq_relationship_logits", "sop_logits"}.intersection(names)
+        found[of_pair.pop() if of_pair else "logits"] = scores
     return found
 
 
@@ -117,14 +126,16 @@ def compare_models(python: Path, scratch: Path) -> dict[str, dict[str, Any]]:
         next(iter(moved.parameters()))[5, 0] += 1e-3
     foreign(python, "read", scratch / "inputs.safetensors", ours)
     reports = json.loads((ours / "reports.json").read_text())
-    control = apart(outputs(moved, inputs), load_file(theirs / f"{CONTROL}.outputs"))
+    answered = load_file(theirs / f"{CONTROL}.outputs")
+    control = apart(outputs(moved, inputs, answered), answered)
     if control < TOLERANCE:
         raise SystemExit(f"a moved weight was not noticed: {control}")
     results: dict[str, dict[str, Any]] = {}
     for name, model in models.items():
-        answer = outputs(model, inputs)
+        answered = load_file(theirs / f"{name}.outputs")
+        answer = outputs(model, inputs, answered)
         results[name] = {
-            "we load theirs": apart(answer, load_file(theirs / f"{name}.outputs")),
+            "we load theirs": apart(answer, answered),
             "they load ours": apart(answer, load_file(ours / f"{name}.outputs")),
             "their complaints": {key: value for key, value in reports[name].items() if value},
         }
