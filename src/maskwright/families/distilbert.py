@@ -111,7 +111,7 @@ def point(fields: Fields) -> TransformerConfig:
         positions=Learned(length=fields.whole("max_position_embeddings", 512)),
     )
     dense = {"transform": "relu", "dropout": fields.rate("seq_classif_dropout", 0.2)}
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "sequence": dense,
         "token": {"dropout": dropout},
         "span": {"dropout": fields.rate("qa_dropout", 0.1)},

@@ -84,7 +84,7 @@ def point(fields: Fields) -> TransformerConfig:
     kit = fields.kit(ARCHITECTURES)
     encoder = post_norm.encoder(fields, DEFAULTS)
     rate = fields.rate("classifier_dropout", encoder.embeddings.dropout)
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "replaced": {"transform": encoder.blocks[0].feed_forward.activation},
         "sequence": {"transform": "gelu", "input_dropout": rate, "dropout": rate},
         "token": {"dropout": rate},

@@ -115,7 +115,7 @@ class Family:
         Raises:
             LookupError: the config has nothing at one of the coordinates.
         """
-        hf = {key: _look(config, where) for key, where in self._coordinates.items()}
+        hf = {key: look(config, where) for key, where in self._coordinates.items()}
         said = {key: value for key, value in hf.items() if value is not None}
         return {"architectures": [self._nearest(config)], **said}
 
@@ -249,7 +249,12 @@ def _entry(table: Mapping[str, T], name: str, kind: str, default: T) -> T:
     return table.get(name, table.get(kind, default))
 
 
-def _look(config: TransformerConfig, where: Coordinate) -> Any:
+def look(config: TransformerConfig, where: Coordinate) -> Any:
+    """What `config` has at a coordinate.
+
+    Raises:
+        LookupError: it has nothing there.
+    """
     if not isinstance(where, str):
         return where(config)
     value: Any = config

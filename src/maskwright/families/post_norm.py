@@ -1,5 +1,5 @@
-"""What BERT and its descendants share: bidirectional encoders, normalised after each sub-layer, with
-learned positions and a norm on their embeddings.
+"""What BERT and its descendants share: bidirectional encoders, normalised after each sub-layer,
+with learned positions and a norm on their embeddings.
 
 A family says what is its own in tables and numbers; here is what would otherwise stand in several.
 COORDINATES and CONSTANTS are BERT's spelling of config.json, NAMES its names of tensors, which some

@@ -3,8 +3,8 @@
 Notable: positions are counted from the row after the padding token's id, so the table has
 `pad_token_id` + 1 rows before the first position's, and `max_position_embeddings` counts them too.
 The reference library finds padding by that id, so a tokenizer with another one is refused. Whole
-texts are classified by a dense layer with tanh of its own instead of the pooler; the masked-language
-head's activation is always `gelu`.
+texts are classified by a dense layer with tanh of its own instead of the pooler; the activation of
+the masked-language head is always `gelu`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.families import post_norm
-from maskwright.families.family import Coordinate, Fields, Kit, head_field, head_rules, heads
+from maskwright.families.family import Coordinate, Fields, Kit, head_field, head_rules, heads, look
 from maskwright.families.weights import Rule
-from maskwright.nn.config import Learned, Tokens, TransformerConfig
+from maskwright.nn.config import Tokens, TransformerConfig
 
 MODEL_TYPE = "roberta"
 PAPERS = ["https://arxiv.org/abs/1907.11692", "https://arxiv.org/abs/1910.01108"]
@@ -38,27 +38,14 @@ HEADS = {
     "choice": ("classifier",),
 }
 
-
-def _positions(config: TransformerConfig) -> Learned | None:
-    places = None if config.encoder is None else config.encoder.embeddings.positions
-    return places if isinstance(places, Learned) else None
-
-
-def _rows(config: TransformerConfig) -> int | None:
-    places = _positions(config)
-    return None if places is None else places.length + places.offset
-
-
-def _padding(config: TransformerConfig) -> int | None:
-    places = _positions(config)
-    return None if places is None else places.offset - 1
-
-
+POSITIONS = "encoder.embeddings.positions"
 COORDINATES: dict[str, Coordinate] = {
     **post_norm.COORDINATES,
     **post_norm.POOLER,
-    "max_position_embeddings": _rows,
-    "pad_token_id": _padding,
+    "max_position_embeddings": lambda c: (
+        look(c, f"{POSITIONS}.offset") + look(c, f"{POSITIONS}.length")
+    ),
+    "pad_token_id": lambda c: look(c, f"{POSITIONS}.offset") - 1,
     "classifier_dropout": head_field("dropout", "classifier"),
 }
 CONSTANTS = post_norm.CONSTANTS
@@ -89,7 +76,7 @@ def point(fields: Fields) -> TransformerConfig:
     encoder = post_norm.encoder(fields, DEFAULTS, offset=padding + 1)
     width, dropout = fields.whole("hidden_size", 768), encoder.embeddings.dropout
     rate = fields.rate("classifier_dropout", dropout)
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "sequence": {"transform": "tanh", "input_dropout": rate, "dropout": rate},
         "token": {"dropout": rate},
         "choice": {"dropout": dropout},
