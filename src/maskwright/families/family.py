@@ -294,10 +294,10 @@ class Fields:
         return float(value)
 
     def number(self, key: str, default: float) -> float:
-        """A finite number above 0."""
+        """A number above 0, far from where arithmetic ends."""
         value = self._value(key, default)
-        if type(value) not in (int, float) or not 0 < value < float("inf"):
-            raise self._wrong(key, value, "a finite number above 0")
+        if type(value) not in (int, float) or not 0 < value < 1e30:
+            raise self._wrong(key, value, "a number above 0 and below 1e30")
         return float(value)
 
     def rate(self, key: str, default: float | None) -> float:
