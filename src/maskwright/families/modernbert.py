@@ -115,7 +115,7 @@ COORDINATES: dict[str, Coordinate] = {
     "attention_bias": "encoder.blocks.0.attention.bias",
     "mlp_bias": "encoder.blocks.0.feed_forward.bias",
     "classifier_bias": "encoder.blocks.0.norm.bias",
-    "decoder_bias": lambda c: c.vocabulary_head is None or c.vocabulary_head.bias,
+    "decoder_bias": lambda c: c.vocabulary_head and c.vocabulary_head.bias,
     "classifier_activation": _transform,
     "classifier_dropout": head_field("dropout", "classifier", "span", "choice"),
     "num_labels": head_field("labels", "classifier"),
