@@ -29,6 +29,12 @@ SIZES = {
     "bert": "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
     "max_position_embeddings type_vocab_size",
     "gpt2": "vocab_size n_embd n_layer n_head n_inner n_positions",
+    "openai-gpt": "vocab_size n_embd n_layer n_head n_positions",
+    "modernbert": "vocab_size hidden_size num_attention_heads intermediate_size",
+    "t5": "vocab_size d_model d_kv d_ff num_layers num_decoder_layers num_heads "
+    "relative_attention_num_buckets",
+    "bart": "vocab_size d_model encoder_layers encoder_attention_heads encoder_ffn_dim "
+    "decoder_layers decoder_attention_heads decoder_ffn_dim max_position_embeddings",
     "distilbert": "vocab_size dim n_layers n_heads hidden_dim max_position_embeddings",
 }
 SIZES |= {"roberta": SIZES["bert"]}
@@ -36,6 +42,10 @@ SIZES |= dict.fromkeys(("electra", "albert"), SIZES["bert"] + " embedding_size")
 RATES = {
     "bert": "hidden_dropout_prob attention_probs_dropout_prob layer_norm_eps classifier_dropout",
     "gpt2": "resid_pdrop attn_pdrop embd_pdrop layer_norm_epsilon",
+    "openai-gpt": "resid_pdrop attn_pdrop embd_pdrop layer_norm_epsilon",
+    "modernbert": "attention_dropout embedding_dropout mlp_dropout classifier_dropout norm_eps",
+    "t5": "dropout_rate layer_norm_epsilon",
+    "bart": "dropout attention_dropout activation_dropout classifier_dropout",
     "distilbert": "dropout attention_dropout seq_classif_dropout qa_dropout",
 }
 RATES |= {
@@ -79,6 +89,47 @@ OTHERS: dict[str, list[tuple[str, Any]]] = {
         ("model_type", "family"),
         ("model_type", "weights"),
         ("model_type", "bert.point"),
+    ],
+    "openai-gpt": [
+        ("n_embd", 25),
+        ("n_head", 5),
+        ("afn", "gelu_new"),
+        ("architectures", ["OpenAIGPTDoubleHeadsModel"]),
+    ],
+    "modernbert": [
+        ("num_hidden_layers", 6),
+        ("num_hidden_layers", 1 << 30),
+        ("local_attention", 0),
+        ("rope_parameters", {"full_attention": 3}),
+        ("global_rope_theta", float("inf")),
+        ("local_rope_theta", 10**400),
+        ("layer_types", ["x"] * 9),
+        ("sparse_prediction", True),
+        ("decoder_bias", 1),
+        ("classifier_activation", "exec"),
+    ],
+    "t5": [
+        ("relative_attention_max_distance", 4),
+        ("relative_attention_max_distance", 1 << 30),
+        ("relative_attention_num_buckets", 3),
+        ("feed_forward_proj", "gated-exec"),
+        ("feed_forward_proj", "gated-gelu"),
+        ("dense_act_fn", "exec"),
+        ("is_gated_act", True),
+        ("is_decoder", True),
+        ("is_encoder_decoder", False),
+        ("tie_word_embeddings", 0),
+        ("scale_decoder_outputs", "no"),
+    ],
+    "bart": [
+        ("d_model", 25),
+        ("decoder_attention_heads", 5),
+        ("encoder_layerdrop", 0.1),
+        ("normalize_before", True),
+        ("tie_word_embeddings", False),
+        ("scale_embedding", 1),
+        ("is_encoder_decoder", False),
+        ("architectures", ["BartForCausalLM"]),
     ],
     "gpt2": [
         ("n_embd", 25),
@@ -125,9 +176,14 @@ KIND = {
     "albert": "AlbertForSequenceClassification",
     "distilbert": "DistilBertForSequenceClassification",
     "gpt2": "GPT2LMHeadModel",
+    "openai-gpt": "OpenAIGPTLMHeadModel",
+    "modernbert": "ModernBertForTokenClassification",
+    "t5": "T5ForConditionalGeneration",
+    "bart": "BartForSequenceClassification",
 }
 # Keys that leave no trace in any shape: heads share a width, ALBERT's layers their weights.
-TRACELESS = {"num_attention_heads", "n_head", "n_heads"}
+TRACELESS = {"num_attention_heads", "n_head", "n_heads", "encoder_attention_heads"}
+TRACELESS |= {"decoder_attention_heads"}
 
 
 @pytest.fixture(scope="module")

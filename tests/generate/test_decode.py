@@ -295,6 +295,44 @@ def test_the_mode_of_the_model_is_put_back() -> None:
     assert generate(model.eval(), PROMPTS, 3) == first and not model.training
 
 
+# ------------------------------------------------------------------------------ two stacks
+SOURCES = [[4, 5, 6, 7], [8], [9, 10, 11], [4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize("name", ["t5", "bart"])
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.9, seed=4)])
+def test_a_row_with_its_source_is_as_alone(name: str, sampling: Sampling) -> None:
+    """Whatever stands beside it, with a cache or without, beyond the trained length too."""
+    kind = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}[name]
+    model = model_of(small(family(name), kind))
+    prompts = [[0], [0], [0, 3, 5], [0]]
+    together = generate(model, prompts, 40, sampling, sources=SOURCES)
+    assert together == generate(model, prompts, 40, sampling, sources=SOURCES, cached=False)
+    for row in range(3):
+        assert generate(model, [prompts[row]], 40, sampling, sources=[SOURCES[row]]) == [
+            together[row]
+        ]
+    # Equal rows are told apart by their order, and only by chance.
+    assert (together[0] == together[3]) == (sampling is GREEDY)
+    end = together[0][7]
+    stopped = generate(model, prompts, 40, sampling, sources=SOURCES, end=end)
+    for whole, cut in zip(together, stopped, strict=True):
+        assert cut == (whole[: whole.index(end)] if end in whole else whole)
+
+
+def test_sources_where_they_belong() -> None:
+    decoder, both = variant("learned"), small(family("t5"), "T5ForConditionalGeneration")
+    with pytest.raises(UsageError, match="no encoder"):
+        generate(model_of(decoder), [[1]], 3, sources=[[1]])
+    for sources in (None, [], [[1], [2]], [[]]):
+        with pytest.raises(UsageError, match="one source"):
+            generate(model_of(both), [[1]], 3, sources=sources)
+    with pytest.raises(DataError, match="beyond"):
+        bart = small(family("bart"), "BartForConditionalGeneration")
+        generate(model_of(bart), [[1]], 3, sources=[list(range(33))])
+    assert generate(model_of(both), [], 3, sources=[]) == []
+
+
 # ------------------------------------------------------------------------------ refusals
 def test_what_cannot_be_generated_from() -> None:
     model = model_of(variant("learned"))

@@ -61,6 +61,28 @@ KINDS = {
     "GPT2Model": {},
     "GPT2LMHeadModel": {},
     "GPT2LMHeadModel-untied": {"tie_word_embeddings": False},
+    "OpenAIGPTModel": {},
+    "OpenAIGPTLMHeadModel": {},
+    "OpenAIGPTForSequenceClassification": {"num_labels": 3},
+    "OpenAIGPTLMHeadModel-relu": {"afn": "relu"},
+    "ModernBertModel": {},
+    "ModernBertForMaskedLM": {},
+    "ModernBertForSequenceClassification": {"num_labels": 3},
+    "ModernBertForTokenClassification": {"num_labels": 5},
+    "ModernBertForQuestionAnswering": {},
+    "ModernBertForMaskedLM-biases": {"norm_bias": True, "classifier_bias": True, "mlp_bias": True},
+    "T5Model": {},
+    "T5EncoderModel": {},
+    "T5ForConditionalGeneration": {},
+    "T5ForConditionalGeneration-gated": {
+        "feed_forward_proj": "gated-gelu",
+        "tie_word_embeddings": False,
+    },
+    "BartModel": {},
+    "BartForConditionalGeneration": {},
+    "BartForSequenceClassification": {"num_labels": 3},
+    "BartForQuestionAnswering": {},
+    "BartForConditionalGeneration-scaled": {"scale_embedding": True},
 }
 BERT = {
     "vocab_size": 61,
@@ -93,7 +115,43 @@ SHAPES = {
         "bos_token_id": None,
         "eos_token_id": None,
     },
+    "OpenAIGPT": {"vocab_size": 61, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 32},
+    "ModernBert": {
+        **BERT,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 3,
+        "intermediate_size": 20,
+        "local_attention": 4,
+        "global_attn_every_n_layers": 2,
+        "global_rope_theta": 500.0,
+        "local_rope_theta": 50.0,
+        "pad_token_id": 0,
+    },
+    "T5": {
+        "vocab_size": 61,
+        "d_model": 24,
+        "d_kv": 10,
+        "d_ff": 40,
+        "num_layers": 3,
+        "num_decoder_layers": 2,
+        "num_heads": 4,
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 10,
+    },
+    "Bart": {
+        "vocab_size": 61,
+        "d_model": 24,
+        "encoder_layers": 3,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 40,
+        "decoder_layers": 2,
+        "decoder_attention_heads": 3,
+        "decoder_ffn_dim": 36,
+        "max_position_embeddings": 32,
+        "pad_token_id": 0,
+    },
 }
+PAD, END = 0, 60  # as in the batch; classes that pool the last state look for them
 
 
 def outputs(model: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -103,9 +161,21 @@ def outputs(model: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tens
         given.pop("token_type_ids")
     if type(model).__name__.endswith("MultipleChoice"):
         given = {name: tensor.unflatten(0, (-1, 2)) for name, tensor in given.items()}
+    if not model.config.is_encoder_decoder:
+        given = {name: tensor for name, tensor in given.items() if "decoder" not in name}
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = PAD
+    model.config.eos_token_id = END
     with torch.no_grad():
         answer = model.eval()(**given, output_hidden_states=True)
-    hidden = {f"hidden.{i}": h for i, h in enumerate(answer.hidden_states)}
+    # Releases differ in whether ModernBERT's last state is normed; the scores speak for it.
+    last = -1 if model.config.model_type == "modernbert" else None
+    hidden = {
+        f"{name}.{i}": state
+        for name, states in answer.items()
+        if name.endswith("hidden_states")
+        for i, state in enumerate(states[:last])
+    }
     scores = {k: v for k, v in answer.items() if isinstance(v, torch.Tensor)}
     return {name: tensor.contiguous().clone() for name, tensor in {**hidden, **scores}.items()}
 

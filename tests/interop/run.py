@@ -59,14 +59,19 @@ def foreign(python: Path, *arguments: object) -> None:
 
 
 def batch() -> dict[str, Tensor]:
-    """Rows of several lengths with two segments; no row has token 0 or 1, which may be padding."""
+    """Rows of several lengths with two segments, and targets for decoders that read a source; no
+    row has token 0 or 1, which may be padding, and each has its end token in the last place."""
     draw = torch.Generator().manual_seed(1)
     lengths = torch.tensor([13, 9, 1, 5])
     place = torch.arange(13)[None]
+    tokens = torch.randint(2, 60, (4, 13), generator=draw)
+    tokens[:, -1] = 60
     return {
-        "input_ids": torch.randint(2, 61, (4, 13), generator=draw),
+        "input_ids": tokens,
         "attention_mask": (place < lengths[:, None]).long(),
         "token_type_ids": (place >= lengths[:, None] // 2).long(),
+        "decoder_input_ids": torch.randint(2, 60, (4, 13), generator=draw),
+        "decoder_attention_mask": (place < torch.tensor([[8], [1], [13], [4]])).long(),
     }
 
 
@@ -80,8 +85,17 @@ def outputs(
     several = encoder is not None and encoder.embeddings.segments > 1
     segments = inputs["token_type_ids"] if several else None
     states = model.hidden_states(inputs["input_ids"], segments=segments, visible=keep)
-    found = {f"hidden.{i}": state for i, state in enumerate(states)}
-    hidden, config = states[-1], model.config
+    named = {"hidden_states": states}
+    if len(model.config.stacks) == 2:
+        written = real(inputs["decoder_attention_mask"].bool())
+        seen = {"memory": states[-1], "memory_visible": keep}
+        target = model.hidden_states(inputs["decoder_input_ids"], visible=written, **seen)
+        named = {"encoder_hidden_states": states, "decoder_hidden_states": target}
+    found = {f"{name}.{i}": s for name, each in named.items() for i, s in enumerate(each)}
+    found = {name: state for name, state in found.items() if name in names}
+    if len(named) == 2:
+        found["encoder_last_hidden_state"] = states[-1]
+    hidden, config = [*named.values()][-1][-1], model.config
     if config.vocabulary_head is None and not config.heads:
         found["last_hidden_state"] = hidden
         if model.pooler is not None:
@@ -89,7 +103,8 @@ def outputs(
     if config.vocabulary_head is not None:
         found["prediction_logits" if config.heads else "logits"] = model.logits(hidden)
     for head in config.heads:
-        scores = model.head(head.name, hidden[:, 0] if head.pools else hidden)
+        place = 0 if model.decoder is None else -1
+        scores = model.head(head.name, hidden[:, place] if head.pools else hidden)
         if head.kind == "span":
             found |= {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
             continue

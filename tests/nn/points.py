@@ -106,6 +106,7 @@ POINTS: dict[str, TransformerConfig] = {
             Head(name="pair", kind="sequence", labels=2),
             Head(name="tag", kind="token", labels=5),
             Head(name="dense", kind="sequence", labels=3, transform="tanh"),
+            Head(name="normed", kind="token", labels=2, transform="gelu", norm=BARE, bias=False),
             Head(name="choice", kind="choice", labels=1),
         ),
     ),

@@ -19,6 +19,7 @@ from maskwright.nn.config import (
     Learned,
     Norm,
     Relative,
+    Rotary,
     Sinusoidal,
     Stack,
     Tokens,
@@ -117,6 +118,7 @@ def test_names_of_parameters() -> None:
     wanted |= {f"encoder.embeddings.{n}.weight" for n in ("position", "segment", "norm")}
     others = ["pooler", "heads.pair", "heads.tag", "heads.dense", "heads.choice"]
     others += ["heads.dense.transform"]
+    wanted |= {f"heads.normed{n}.weight" for n in ("", ".transform", ".norm")}
     others += ["vocabulary_head.transform", "vocabulary_head.norm"]
     wanted |= {f"{n}.{p}" for n in others for p in ("weight", "bias")}
     wanted |= {"tokens.weight", "encoder.embeddings.norm.bias", "vocabulary_head.bias"}
@@ -201,6 +203,15 @@ def test_a_dense_head_by_its_definition() -> None:
     torch.testing.assert_close(head(rows), dense @ head.weight.T + head.bias)
 
 
+def test_a_head_with_a_norm_and_no_bias() -> None:
+    model = model_of("post-norm encoder")
+    head, rows = model.heads["normed"], torch.randn(2, 5, WIDTH)
+    dense = torch.nn.functional.gelu(rows @ head.transform.weight.T)
+    spread = dense.var(-1, keepdim=True, correction=0) + 1e-5
+    normed = (dense - dense.mean(-1, keepdim=True)) / spread.sqrt() * head.norm.weight
+    torch.testing.assert_close(head(rows), normed @ head.weight.T, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("place", ["input_dropout", "dropout"])
 def test_where_the_dropouts_of_a_head_stand(place: str) -> None:
     """The one before the dense layer leaves zeros in its input, the other in its output."""
@@ -217,6 +228,52 @@ def test_where_the_dropouts_of_a_head_stand(place: str) -> None:
     assert spread == pytest.approx({"input_dropout": 1e-3, "dropout": 16e-3}[place], rel=0.2)
     head.eval()
     assert head(torch.ones(1, 1000)).item() == pytest.approx(4.0)
+
+
+def test_scaled_embeddings_by_their_definition() -> None:
+    plain = POINTS["post-norm encoder"]
+    assert plain.encoder is not None
+    entry = replace(plain.encoder.embeddings, scaled=True)
+    scaled = Transformer(replace(plain, encoder=replace(plain.encoder, embeddings=entry))).eval()
+    model = Transformer(plain).eval()
+    model.load_state_dict(scaled.state_dict())
+    vectors = torch.randn(2, 5, WIDTH)
+    torch.testing.assert_close(scaled.encode(vectors), model.encode(vectors * WIDTH**0.5))
+
+
+def test_dropout_after_the_final_norm() -> None:
+    """In training, so many of the last hidden states are zero, and none without training."""
+    plain = POINTS["pre-norm decoder"]
+    assert plain.decoder is not None
+    model = Transformer(replace(plain, decoder=replace(plain.decoder, final_dropout=0.25)))
+    ids = tokens(64, 12)
+    zeros = (model.train().decode(ids) == 0).float().mean().item()
+    assert zeros == pytest.approx(0.25, abs=0.03)
+    assert (model.eval().decode(ids) != 0).all()
+
+
+def test_dropout_of_what_attention_gives_alone() -> None:
+    """The residual after attention keeps its value at so many places, and the other half of the
+    block drops nothing."""
+    plain = block(attention(output_dropout=0.25), "pre")
+    model = Transformer(config(encoder=stack(plain))).train()
+    half = model.encoder.blocks["0"]
+    seen: list[torch.Tensor] = []
+    half.attention.register_forward_hook(lambda module, given, out: seen.append(out))
+    half.feed_forward.register_forward_hook(lambda module, given, out: seen.append(out))
+    model.encode(tokens(64, 12))
+    zeros = [(out == 0).float().mean().item() for out in seen]
+    assert zeros[0] == pytest.approx(0.25, abs=0.03) and zeros[1] == 0
+    with pytest.raises(ConfigError, match="output_dropout"):
+        attention(output_dropout=1.0)
+
+
+def test_positions_that_cannot_be() -> None:
+    for table in ({"buckets": 3}, {"buckets": 8, "max_distance": 4}, {"max_distance": 1 << 40}):
+        with pytest.raises(ConfigError, match=r"positions\."):
+            Relative(**table)
+    with pytest.raises(ConfigError, match="pairs"):
+        Attention(heads=2, head_width=7, pattern="causal", positions=Rotary())
 
 
 def test_a_scaled_head() -> None:

@@ -38,6 +38,37 @@ def test_greedy_is_theirs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "kind", "start"),
+    [("t5", "T5ForConditionalGeneration", 0), ("bart", "BartForConditionalGeneration", 2)],
+)
+@pytest.mark.parametrize("end", [None, 17])
+def test_greedy_from_a_source_is_theirs(
+    name: str, kind: str, start: int, end: int | None, tmp_path: Path
+) -> None:
+    """Sources of several lengths in one batch, from the token each family starts with."""
+    model = model_of(small(family(name), kind))
+    with torch.no_grad():  # so that what is read weighs more than the token before
+        for part, parameter in model.named_parameters():
+            parameter.mul_(6.0 if "cross_attention." in part else 1.0)
+    pretrained.save(model, None, tmp_path / "m")
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "m").eval()
+    ours = pretrained.load(tmp_path / "m").model
+    sources = [[5, 9, 11, 40, 2], [7], list(range(10, 22))]
+    wanted = []
+    for source in sources:
+        ids = torch.tensor([source])
+        made = theirs.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=14, do_sample=False,
+            num_beams=1, decoder_start_token_id=start, eos_token_id=end, pad_token_id=60,
+            forced_eos_token_id=None,
+        )  # fmt: skip
+        wanted.append([token for token in made[0, 1:].tolist() if token != end])
+    assert generate(ours, [[start]] * 3, 14, sources=sources, end=end) == wanted
+    assert generate(ours, [[start]] * 3, 14, sources=sources, end=end, cached=False) == wanted
+    assert len({tuple(row) for row in wanted}) > 1  # the source matters
+
+
+@pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"),
     [(0.7, None, None), (1.0, 5, None), (1.0, None, 0.8), (1.3, 20, 0.9), (0.5, 3, 0.5)],
 )

@@ -72,6 +72,27 @@ def test_pairs_roles_and_masks(kind: str, style: str, tmp_path: Path) -> None:
     assert theirs.decode(ids, skip_special_tokens=True) == ours.decode(ids)
 
 
+def test_sentinels_have_the_last_ids_and_one_end_follows_each_text(tmp_path: Path) -> None:
+    ours = trained("unigram", "t5")
+    theirs = read_by_transformers(ours, tmp_path / "t")
+    assert (ours.pad, ours.end, ours.unknown) == (0, 1, 2) and ours.begin is None
+    for number in (0, 1, 57, 99):
+        sentinel = f"<extra_id_{number}>"
+        assert ours.id(sentinel) == ours.vocabulary_size - 1 - number
+        assert theirs.convert_tokens_to_ids(sentinel) == ours.id(sentinel)
+        assert ours.id(sentinel) in ours.special_ids and sentinel in theirs.all_special_tokens
+        assert ours.id(sentinel) not in ours.encode(f"kalomi {sentinel} po{sentinel}")
+    one, two = ours.encode("kalomi sat"), ours.encode("tion po")
+    pair = theirs("kalomi sat", "tion po")
+    assert ours.frame(one) == ([*one, 1], [0] * (len(one) + 1))
+    assert ours.frame(one, two)[0] == [*one, 1, *two, 1] == pair["input_ids"]
+    with_gap = theirs("kalomi <extra_id_0> po")["input_ids"]
+    assert ours.vocabulary_size - 1 in with_gap  # in their hands it is a token of its own
+    assert ours.decode([*one, ours.vocabulary_size - 1, 1]) == "kalomi sat"
+    again = Tokenizer.load(tmp_path / "t")
+    assert again.fingerprint == ours.fingerprint and again.special_ids == ours.special_ids
+
+
 def test_what_transformers_saves_can_be_read(tmp_path: Path) -> None:
     for kind in KINDS:
         ours = trained(kind)

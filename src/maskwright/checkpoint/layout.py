@@ -21,7 +21,7 @@ from maskwright.config import from_plain, to_plain
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, near
 from maskwright.families.family import Family, family, family_of
 from maskwright.families.weights import Rename, Rule
-from maskwright.nn.config import TransformerConfig
+from maskwright.nn.config import Rotary, TransformerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 OURS = "maskwright"
@@ -149,7 +149,7 @@ def documents(
     form: Layout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
 ) -> dict[str, Content]:
     """config.json, and where they apply generation_config.json and README.md."""
-    ids = _ids(tokenizer)
+    ids = _ids(form, tokenizer)
     if tokenizer is not None:
         _require_ids(form, ids)
     files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
@@ -162,8 +162,11 @@ def documents(
 
 def longest(config: TransformerConfig) -> int | None:
     """The longest input the model has positions for; None where it has no such limit."""
-    tables = (stack.embeddings.positions for stack in config.stacks.values())
-    return min((table.length for table in tables if table is not None), default=None)
+    stacks = config.stacks.values()
+    tables = [stack.embeddings.positions for stack in stacks if stack.embeddings.positions]
+    places = [block.attention.positions for stack in stacks for block in stack.blocks]
+    turning = [place for place in places if isinstance(place, Rotary)]
+    return min((table.length for table in (*tables, *turning)), default=None)
 
 
 def _hf(
@@ -200,12 +203,11 @@ def _classes(config: TransformerConfig) -> int:
     return next((head.labels for head in config.heads if head.name == "classifier"), 0)
 
 
-def _ids(tokenizer: Tokenizer | None) -> dict[str, int | None]:
-    return {
-        "pad_token_id": None if tokenizer is None else tokenizer.pad,
-        "bos_token_id": None if tokenizer is None else tokenizer.begin,
-        "eos_token_id": None if tokenizer is None else tokenizer.end,
-    }
+def _ids(form: Layout, tokenizer: Tokenizer | None) -> dict[str, int | None]:
+    """Ids by the keys of config.json, explicit even where the vocabulary has no such token."""
+    roles = {"pad_token_id": "pad", "bos_token_id": "begin", "eos_token_id": "end"}
+    roles |= {} if form.family is None else form.family.token_ids
+    return {key: getattr(tokenizer, role, None) for key, role in roles.items()}
 
 
 def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:

@@ -46,7 +46,7 @@ def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ..
             do="check that config.json belongs to this file",
         )
     for rule in rules:
-        name = rule.theirs if isinstance(rule, weights.Tie) else rule.reads(found)
+        name = rule.reads(found) if isinstance(rule, weights.Carrier) else rule.theirs
         if name not in found:
             continue
         entry = tensors.entries[found[name]]
@@ -82,13 +82,21 @@ def fill(
     parameters = dict(model.named_parameters())
     for ours, tensor in weights.load(rules, found, read):
         parameters[ours].copy_(tensor)
-    for tie in weights.ties(rules):
-        if tie.theirs in found and not torch.equal(
-            read(tie.theirs).to(parameters[tie.ours].dtype), parameters[tie.ours]
-        ):
+    for tie in (tie for tie in weights.ties(rules) if tie.theirs in found):
+        where = f"{tensors.files[0]}: {found[tie.theirs]}"
+        theirs = read(tie.theirs)
+        if isinstance(tie, weights.Zeros):
+            if theirs.any():
+                raise CheckpointError(
+                    "a tensor has values that models here have no place for",
+                    where=where,
+                    found=f"{int((theirs != 0).sum())} of {theirs.numel()} are not zero",
+                    wanted="zeros",
+                )
+        elif not torch.equal(theirs.to(parameters[tie.ours].dtype), parameters[tie.ours]):
             raise CheckpointError(
                 "two tensors are tied in config.json but differ in the file",
-                where=f"{tensors.files[0]}: {found[tie.theirs]}",
+                where=where,
                 do='set "tie_word_embeddings": false, or remove the copy',
             )
     return model

@@ -34,9 +34,13 @@ def parameters(config: TransformerConfig) -> Shapes:
         shapes |= _linear("pooler", config.width, config.width, True)
     shapes |= _vocabulary_head(config)
     for head in config.heads:
+        name, width = f"heads.{head.name}", config.width
         if head.transform is not None:
-            shapes |= _linear(f"heads.{head.name}.transform", config.width, config.width, True)
-        shapes |= _linear(f"heads.{head.name}", head.labels, config.width, True)
+            has_bias = head.norm is None or head.norm.bias
+            shapes |= _linear(f"{name}.transform", width, width, has_bias)
+        if head.norm is not None:
+            shapes |= _norm(f"{name}.norm", width, head.norm)
+        shapes |= _linear(name, head.labels, width, head.bias)
     return shapes
 
 

@@ -14,6 +14,7 @@ The contract of a member module:
     ARCHITECTURES, SIZES         classes of the reference library and their heads; published shapes
     PREFIX, IGNORED, SWITCHES    how a body is prefixed, which tensors are no weights, and which key
                                  is false where a file lacks a part
+    TOKEN_IDS                    if it has any: further ids in config.json, each by its token's role
     point(fields)                HF config -> our config
     weights(config)              the rules for its tensors
 """
@@ -56,9 +57,13 @@ class Kit:
     heads: tuple[tuple[str, Literal["sequence", "token", "span", "choice"]], ...] = ()
     labels: int | None = None
     """How many labels its heads have; None leaves it to the config."""
+    default_labels: int = 2
+    """How many there are where the config says nothing."""
     generates: bool = False
+    decoder: bool | None = None
+    """Whether the decoder is there, in a family of two stacks that has both forms."""
 
-    def agreement(self, config: TransformerConfig) -> tuple[bool, bool, bool, bool]:
+    def agreement(self, config: TransformerConfig) -> tuple[bool, ...]:
         """How far a config has this kit, the weightiest first; all true when it has it."""
         heads = tuple((head.name, head.kind) for head in config.heads)
         return (
@@ -66,6 +71,7 @@ class Kit:
             self.vocabulary == (config.vocabulary_head is not None),
             self.pooler == config.pooler,
             self.heads == heads,
+            self.decoder in (None, config.decoder is not None),
         )
 
 
@@ -78,6 +84,7 @@ class Family:
         self.prefix: str = module.PREFIX
         self.ignored: tuple[str, ...] = module.IGNORED
         self.switches: dict[str, str] = module.SWITCHES
+        self.token_ids: dict[str, str] = getattr(module, "TOKEN_IDS", {})
         self.architectures: dict[str, Kit] = module.ARCHITECTURES
         self.sizes: dict[str, dict[str, Any]] = module.SIZES
         self._coordinates: dict[str, Coordinate] = module.COORDINATES
@@ -202,7 +209,7 @@ def heads(
 ) -> tuple[Head, ...]:
     """The heads of a kit, sized by the labels of a Hugging Face config; `options` has the further
     fields of each."""
-    labels = kit.labels or fields.labels()
+    labels = kit.labels or fields.labels(kit.default_labels)
     return tuple(
         Head(name=name, kind=kind, labels=labels, **_entry(options or {}, name, kind, {}))
         for name, kind in kit.heads
@@ -221,12 +228,15 @@ def head_field(field: str, *heads: str) -> Coordinate:
 
 
 def head_rules(config: TransformerConfig, names: Mapping[str, tuple[str, ...]]) -> list[Rule]:
-    """The rules for all heads; `names` has their projection and, before it, their dense layer."""
+    """The rules for all heads; `names` has their projection and, before it, their dense layer and
+    its norm."""
     rules: list[Rule] = []
     for head in config.heads:
-        projection, *dense = _entry(names, head.name, head.kind, (head.name,))
-        rules += linear(projection, f"heads.{head.name}")
-        rules += [rule for name in dense for rule in linear(name, f"heads.{head.name}.transform")]
+        projection, *before = _entry(names, head.name, head.kind, (head.name,))
+        has_bias, ours = head.norm is None or head.norm.bias, f"heads.{head.name}"
+        rules += linear(projection, ours, bias=head.bias)
+        for theirs, part in zip(before, ("transform", "norm"), strict=False):
+            rules += linear(theirs, f"{ours}.{part}", bias=has_bias)
     return rules
 
 
@@ -267,8 +277,8 @@ class _NoCoordinateError(LookupError):
 class Fields:
     """A Hugging Face config read key by key, each with its type and range (reliability F87)."""
 
-    def __init__(self, hf: Mapping[str, Any]) -> None:
-        self._hf = hf
+    def __init__(self, hf: Mapping[str, Any], path: str = "") -> None:
+        self._hf, self._path = hf, path
 
     def whole(self, key: str, default: int | None = None, smallest: int = 1) -> int:
         """A whole number from `smallest` to 2^31-1; `default` None makes the key required."""
@@ -281,6 +291,13 @@ class Fields:
         value = self._value(key, default)
         if type(value) not in (int, float) or not 0 < value < 1:
             raise self._wrong(key, value, "a number between 0 and 1")
+        return float(value)
+
+    def number(self, key: str, default: float) -> float:
+        """A number above 0, far from where arithmetic ends."""
+        value = self._value(key, default)
+        if type(value) not in (int, float) or not 0 < value < 1e30:
+            raise self._wrong(key, value, "a number above 0 and below 1e30")
         return float(value)
 
     def rate(self, key: str, default: float | None) -> float:
@@ -303,6 +320,20 @@ class Fields:
             raise self._wrong(key, value, f"one of {', '.join(table)}")
         return table[value]
 
+    def table(self, key: str) -> Fields:
+        """The fields of the table that is the value of `key`; of an empty one where it is not."""
+        value = self._value(key, {})
+        if not isinstance(value, dict):
+            raise self._wrong(key, value, "a table")
+        return Fields(value, f"{self._path}{key}.")
+
+    def names(self, key: str, choices: tuple[str, ...]) -> list[str]:
+        """A list of names, each one of `choices`; empty where the key is not there."""
+        value = self._value(key, [])
+        if not isinstance(value, list) or not all(name in choices for name in value):
+            raise self._wrong(key, value, f"a list of {', '.join(choices)}")
+        return value
+
     def has(self, key: str) -> bool:
         """Whether the key is there and not null."""
         return self._hf.get(key) is not None
@@ -313,7 +344,7 @@ class Fields:
             if self._hf.get(key, wanted) != wanted:
                 raise ConfigError(
                     "the model type is built here without this variation",
-                    where=f"config.json: {key}",
+                    where=self._where(key),
                     found=repr(self._hf[key]),
                     wanted=repr(wanted),
                 )
@@ -326,10 +357,10 @@ class Fields:
             raise self._wrong("architectures", found, near(str(found)[:64], table))
         return table[names[0]]
 
-    def labels(self) -> int:
-        """How many labels the config declares: `id2label`, else `num_labels`, else 2."""
+    def labels(self, default: int = 2) -> int:
+        """How many labels the config declares: `id2label`, else `num_labels`, else `default`."""
         if not self.has("id2label"):
-            return self.whole("num_labels", 2)
+            return self.whole("num_labels", default)
         table = self._hf["id2label"]
         if not isinstance(table, dict) or sorted(table) != sorted(map(str, range(len(table)))):
             raise self._wrong("id2label", table, 'names under the keys "0", "1", …')
@@ -340,10 +371,13 @@ class Fields:
     def _value(self, key: str, default: Any) -> Any:
         value = self._hf.get(key)
         if value is None and default is None:
-            raise ConfigError("a key is missing", where=f"config.json: {key}")
+            raise ConfigError("a key is missing", where=self._where(key))
         return default if value is None else value
 
     def _wrong(self, key: str, found: Any, wanted: str) -> ConfigError:
         return ConfigError(
-            "a value that cannot be", where=f"config.json: {key}", found=repr(found), wanted=wanted
+            "a value that cannot be", where=self._where(key), found=repr(found), wanted=wanted
         )
+
+    def _where(self, key: str) -> str:
+        return f"config.json: {self._path}{key}"

@@ -5,7 +5,8 @@ tensor has. Arrays are whatever has `.T` and slices (NumPy, torch), so this file
 
     Rename   one tensor, perhaps transposed (GPT-2 stores (in, out)), perhaps under two names
     Fuse     several of ours are one of theirs, stacked along the output axis (fused q, k, v)
-    Tie      theirs only: a second name of something saved already; compared, never written
+    Tie      theirs only: a second name of something saved already; compared, seldom written
+    Zeros    theirs only: a buffer that is zero in every model that is ours; checked, and written
 """
 
 from __future__ import annotations
@@ -92,17 +93,36 @@ class Fuse:
 
 @dataclass(frozen=True)
 class Tie:
-    """A foreign name for a tensor that another rule carries. Saved never; if a file has it, it must
-    be equal to the tensor it is tied to."""
+    """A foreign name for a tensor that another rule carries. Saved only where `written`; if a file
+    has it, it must be equal to the tensor it is tied to."""
+
+    theirs: str
+    ours: str
+    written: bool = False
+
+    def shape(self, shapes: Mapping[str, Shape]) -> Shape:
+        return shapes[self.ours]
+
+    def save(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        return {self.theirs: arrays[self.ours]} if self.written else {}
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """A row of theirs with one zero for each row of `ours`; a file with another number in it is
+    refused, because we would drop it."""
 
     theirs: str
     ours: str
 
     def shape(self, shapes: Mapping[str, Shape]) -> Shape:
-        return shapes[self.ours]
+        return (1, shapes[self.ours][0])
+
+    def save(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        return {self.theirs: arrays[self.ours][:, :1].T * 0}
 
 
-Rule = Rename | Fuse | Tie
+Rule = Rename | Fuse | Tie | Zeros
 Carrier = Rename | Fuse
 
 
@@ -119,11 +139,12 @@ def norm(theirs: str, ours: str, *, bias: bool = True) -> list[Rule]:
 
 def carriers(rules: Iterable[Rule]) -> list[Carrier]:
     """The rules that carry a tensor of ours."""
-    return [rule for rule in rules if not isinstance(rule, Tie)]
+    return [rule for rule in rules if isinstance(rule, Carrier)]
 
 
-def ties(rules: Iterable[Rule]) -> list[Tie]:
-    return [rule for rule in rules if isinstance(rule, Tie)]
+def ties(rules: Iterable[Rule]) -> list[Tie | Zeros]:
+    """The rules for tensors that are theirs only."""
+    return [rule for rule in rules if isinstance(rule, Tie | Zeros)]
 
 
 def save(rules: Sequence[Rule], arrays: Mapping[str, Array], join: Join) -> dict[str, Array]:
@@ -137,6 +158,8 @@ def save(rules: Sequence[Rule], arrays: Mapping[str, Array], join: Join) -> dict
     saved: dict[str, Array] = {}
     for rule in carriers(rules):
         saved.update(rule.save(arrays, join))
+    for tie in ties(rules):
+        saved.update(tie.save(arrays))
     return saved
 
 

@@ -1,15 +1,17 @@
 """Generation with a decoder: greedy, or sampled with temperature, top-k and top-p.
 
     generate(model, prompts, 20)                                  lists of new ids
+    generate(model, [[start]], 20, sources=[ids])                 of a model of two stacks
     for step in steps(model, prompts, 20, Sampling(top_p=0.9)):   one token per row, and its chances
 
-Randomness is a function: the number that decides a token hangs on the seed, the prompt and the
-step, so a prompt gets the same continuation wherever it stands in a batch (equal prompts are told
-apart by their order). A model is never asked about positions it was not trained on: when a text has
-outgrown the trained length, reading starts anew from its last half. Where it starts is a function
-of the text's length alone, so with or without a cache the same contexts are read.
+Randomness is a function: the number that decides a token hangs on the seed, the prompt (and its
+source) and the step, so a prompt gets the same continuation wherever it stands in a batch (equal
+prompts are told apart by their order). A model is never asked about positions it was not trained
+on: when a text has outgrown the trained length, reading starts anew from its last half. Where it
+starts is a function of the text's length alone, so with or without a cache the same contexts are
+read.
 
-Letters: B rows, T positions, V vocabulary.
+Letters: B rows, T positions, S positions of the source, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -79,15 +81,16 @@ def generate(
     count: int,
     sampling: Sampling = GREEDY,
     *,
-    end: int | None = None,
     sources: Sequence[Sequence[int]] | None = None,
+    end: int | None = None,
     context: int | None = None,
     cached: bool = True,
 ) -> list[list[int]]:
     """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
     made: list[list[int]] = [[] for _ in prompts]
-    options = {"end": end, "sources": sources, "context": context, "cached": cached}
-    for step in steps(model, prompts, count, sampling, **options):  # type: ignore[arg-type]
+    for step in steps(
+        model, prompts, count, sampling, sources=sources, end=end, context=context, cached=cached
+    ):
         for row, token in zip(step.rows, step.tokens, strict=True):
             if token != end:
                 made[row].append(token)
@@ -100,8 +103,8 @@ def steps(
     count: int,
     sampling: Sampling = GREEDY,
     *,
-    end: int | None = None,
     sources: Sequence[Sequence[int]] | None = None,
+    end: int | None = None,
     context: int | None = None,
     cached: bool = True,
 ) -> Iterator[Step]:
@@ -110,25 +113,26 @@ def steps(
     Args:
         prompts: at least one id each; they may differ in length.
         count: how many tokens each row gets at most.
+        sources: what the encoder of a model of two stacks reads, one for each prompt; the prompt is
+            then what the decoder starts with.
         end: a row that chose this id goes no further.
-        sources: what an encoder reads, for each prompt; the prompt is then the decoder's start.
         context: how many tokens are read at most; None: as many as the model was trained on.
         cached: keep keys and values between steps; the same tokens either way.
 
     Raises:
         IncompatibleError: the model is no decoder with a vocabulary head.
-        UsageError: an empty prompt, or a context that the model does not have.
+        UsageError: an empty prompt or source, sources for a model without an encoder or none for
+            one with it, or a context that the model does not have.
+        DataError: a source that is longer than the encoder's positions.
     """
-    _check(model, prompts, context)
+    _check(model, prompts, sources, context)
     texts = [list(prompt) for prompt in prompts]
-    names = _names(
-        prompts
-        if sources is None
-        else [[*i, -1, *p] for i, p in zip(sources, prompts, strict=True)]
-    )
+    pairs = zip(sources or [()] * len(texts), prompts, strict=True)
+    names = _names([(*source, -1, *prompt) if source else prompt for source, prompt in pairs])
     rows = list(range(len(texts)))
     was_training = model.training
-    reader = _Reader(model.eval(), context or trained_length(model.config), cached, sources)
+    reader = _Reader(model.eval(), context or trained_length(model.config), cached)
+    reader.encode(sources if texts else None)
     try:
         for number in range(count):
             if not rows:
@@ -209,21 +213,26 @@ def context_start(length: int, limit: int | None) -> int:
 class _Reader:
     """Scores of the next token for growing texts, with what was computed before."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        limit: int | None,
-        cached: bool,
-        sources: Sequence[Sequence[int]] | None,
-    ) -> None:
+    def __init__(self, model: Transformer, limit: int | None, cached: bool) -> None:
         self.model, self.limit, self.cached = model, limit, cached
-        self.memory: Float[Tensor, "B S D"] | None = None
-        self.memory_real: Bool[Tensor, "B S"] | None = None
-        if sources is not None:
-            self._encode(sources)
         self.cache: KVCache | None = None
         self.starts: list[int] = []
         self.pads: Int[Tensor, " B"] | None = None
+        self.memory: Float[Tensor, "B S D"] | None = None
+        self.memory_keep: Bool[Tensor, "B S"] | None = None
+
+    @torch.inference_mode()
+    def encode(self, sources: Sequence[Sequence[int]] | None) -> None:
+        """Read the sources, once; padded at their ends."""
+        if sources is None:
+            return
+        device, lengths = self.model.tokens.weight.device, [len(source) for source in sources]
+        tokens = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
+        for row, source in enumerate(sources):
+            tokens[row, : len(source)] = torch.tensor(source)
+        keep = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+        self.memory_keep = keep.to(device)
+        self.memory = self.model.encode(tokens.to(device), visible=mask.real(self.memory_keep))
 
     @torch.inference_mode()
     def next_scores(self, texts: Sequence[Sequence[int]], left: int) -> Float[Tensor, "B V"]:
@@ -244,18 +253,11 @@ class _Reader:
         index = torch.tensor(rows, dtype=torch.int64)
         if self.pads is not None:
             self.pads = self.pads[index]
-        if self.memory is not None and self.memory_real is not None:
-            self.memory, self.memory_real = self.memory[index], self.memory_real[index]
+        if self.memory is not None and self.memory_keep is not None:
+            here = index.to(self.memory.device)
+            self.memory, self.memory_keep = self.memory[here], self.memory_keep[here]
         if self.cache is not None:
             self.cache.reorder(index)
-
-    @torch.inference_mode()
-    def _encode(self, sources: Sequence[Sequence[int]]) -> None:
-        device, length = self.model.tokens.weight.device, max(map(len, sources))
-        tokens = torch.tensor([[*text, *[0] * (length - len(text))] for text in sources])  # B, S
-        real = torch.arange(length)[None] < torch.tensor([len(text) for text in sources])[:, None]
-        self.memory_real = real.to(device)
-        self.memory = self.model.encode(tokens.to(device), visible=mask.real(self.memory_real))
 
     def _read(self, texts: Sequence[Sequence[int]], starts: list[int], left: int) -> Tensor:
         """Read the contexts from their beginning, aligned at their ends."""
@@ -288,7 +290,7 @@ class _Reader:
             positions=places.to(device),
             visible=visible,
             memory=self.memory,
-            memory_visible=None if self.memory_real is None else mask.real(self.memory_real),
+            memory_visible=None if self.memory_keep is None else mask.real(self.memory_keep),
             cache=cache,
         )
 
@@ -306,7 +308,12 @@ def _names(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(contents, dtype=np.uint64), np.asarray(copies, dtype=np.uint64)
 
 
-def _check(model: Transformer, prompts: Sequence[Sequence[int]], context: int | None) -> None:
+def _check(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    sources: Sequence[Sequence[int]] | None,
+    context: int | None,
+) -> None:
     config = model.config
     if config.decoder is None or config.vocabulary_head is None:
         raise IncompatibleError(
@@ -318,6 +325,14 @@ def _check(model: Transformer, prompts: Sequence[Sequence[int]], context: int | 
     if empty is not None:
         raise UsageError("a prompt without a token", where=f"prompt {empty}",
                          do="begin with a word, or with the tokenizer's begin token")  # fmt: skip
+    wanted = 0 if config.encoder is None else len(prompts)
+    if len(sources or ()) != wanted or (sources is not None and not all(map(len, sources))):
+        raise UsageError(
+            "an encoder reads one source, of at least one token, for each prompt",
+            where="sources",
+            found="none" if sources is None else f"{len(sources)}, of {[*map(len, sources)][:5]}",
+            wanted="none, the model has no encoder" if config.encoder is None else wanted,
+        )
     longest = trained_length(config)
     if context is not None and not 1 <= context <= (longest or context):
         raise UsageError("a context the model does not have", where="context", found=context,

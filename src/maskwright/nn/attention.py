@@ -187,7 +187,8 @@ class Attention(nn.Module):
             dropout=self.config.dropout,
             training=self.training,
         )
-        return self.output(out.reshape(*x.shape[:2], -1))
+        out = self.output(out.reshape(*x.shape[:2], -1))
+        return drop(out, self.config.output_dropout, self.training)
 
     def _heads(self, x: Tensor) -> Tensor:
         heads = (self.config.heads, self.config.head_width)

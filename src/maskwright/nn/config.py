@@ -6,14 +6,14 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
 
     TransformerConfig   width, tokens, encoder, decoder, vocabulary_head, pooler, heads
       Tokens            vocabulary, width        (width != model width -> a projection)
-      Stack             embeddings, blocks, weights_of, final_norm
-        Embeddings      positions, segments, norm, dropout
+      Stack             embeddings, blocks, weights_of, final_norm, final_dropout
+        Embeddings      positions, segments, norm, scaled, dropout
         Block           attention, feed_forward, norm, placement, cross_attention, ...
-          Attention     heads, head_width, pattern, window, positions, bias, scaled, dropout
+          Attention     heads, head_width, pattern, window, positions, bias, scaled, dropout, ...
           FeedForward   width, activation, gated, bias, dropout
           Norm          kind, eps, bias
       VocabularyHead    transform, tied, bias, scaled
-      Head              name, kind, labels, transform, input_dropout, dropout
+      Head              name, kind, labels, transform, norm, bias, input_dropout, dropout
 """
 
 from __future__ import annotations
@@ -81,6 +81,9 @@ class Rotary:
     theta: float = 10_000.0
     length: int = 8_192
 
+    def __post_init__(self) -> None:
+        _within("positions.length", self.length, LARGEST["length"])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Relative:
@@ -89,10 +92,18 @@ class Relative:
     buckets: int = 32
     max_distance: int = 128
 
+    def __post_init__(self) -> None:
+        _within("positions.buckets", self.buckets, 1 << 16, 4)
+        # Half of the buckets hold one distance each; the others begin there and end here.
+        smallest = self.buckets // 2 + 1
+        _within("positions.max_distance", self.max_distance, LARGEST["length"], smallest)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """`window` is (left, right) neighbours that stay visible; None means all the pattern allows."""
+    """`window` is (left, right) neighbours that stay visible; None means all the pattern allows.
+    `dropout` drops weights; `output_dropout` what the last projection gives, in this half of a
+    block alone (`Block.dropout` does it in all halves)."""
 
     heads: int
     head_width: int
@@ -102,11 +113,16 @@ class Attention:
     bias: bool = True
     scaled: bool = True
     dropout: float = 0.0
+    output_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         _within("attention.heads", self.heads, LARGEST["width"])
         _within("attention.head_width", self.head_width, LARGEST["width"])
         _rate("attention.dropout", self.dropout)
+        _rate("attention.output_dropout", self.output_dropout)
+        if isinstance(self.positions, Rotary) and self.head_width % 2:
+            raise ConfigError("rotary positions turn pairs of numbers", wanted="an even number",
+                              where="attention.head_width", found=self.head_width)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +158,13 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Embeddings:
-    """What a stack adds to the token vectors before its first block."""
+    """What a stack makes of the token vectors before its first block; `scaled` multiplies them by
+    the square root of their width first."""
 
     positions: Learned | Sinusoidal | None = None
     segments: int = 0
     norm: Norm | None = None
+    scaled: bool = False
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
@@ -161,8 +179,10 @@ class Stack:
     blocks: tuple[Block, ...]
     weights_of: tuple[int, ...]
     final_norm: bool = False
+    final_dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        _rate("stack.final_dropout", self.final_dropout)
         _within("stack.blocks", len(self.blocks), LARGEST["layers"])
         if len(self.weights_of) != len(self.blocks):
             raise ConfigError(
@@ -209,12 +229,15 @@ class Head:
     """A further head by name: `sequence` reads the pooled first position (or its hidden state when
     there is no pooler), `choice` too, one score for each of the texts to choose from; `token` reads
     every position, `span` gives two scores per position. `transform` is a dense layer with that
-    activation before the projection; `input_dropout` stands before it, `dropout` after it."""
+    activation before the projection, perhaps with a norm; `input_dropout` stands before it,
+    `dropout` after it. `bias` is the projection's."""
 
     name: str
     kind: Literal["sequence", "token", "span", "choice"]
     labels: int
     transform: Activation | None = None
+    norm: Norm | None = None
+    bias: bool = True
     input_dropout: float = 0.0
     dropout: float = 0.0
 

@@ -1,6 +1,6 @@
 """What a stack makes of token vectors before its first block.
 
-    vectors + positions + segments -> norm -> dropout -> projection to the model's width
+    vectors (scaled) + positions + segments -> norm -> dropout -> projection to the model's width
 
 The token table belongs to the model (two stacks share it); everything here belongs to one stack.
 """
@@ -47,7 +47,7 @@ class Embeddings(nn.Module):
             segments: sentence A or B; None: all A.
             start: where the first position stands when `positions` is None.
         """
-        x = vectors
+        x = vectors * vectors.shape[-1] ** 0.5 if self.config.scaled else vectors
         if self.config.positions is not None:
             x = x + self._places(vectors, positions, start)
         if self.segment is not None:

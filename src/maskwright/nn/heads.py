@@ -1,7 +1,7 @@
 """Hidden states -> scores: over the vocabulary, and over a task's labels.
 
 The vocabulary head is split where a loss wants to fuse: `hidden -> transform -> head_hidden`, then
-one projection with `weight` and `bias`. Its dense transform has a bias where its norm has one.
+one projection with `weight` and `bias`. A dense transform has a bias where its norm has one.
 """
 
 from __future__ import annotations
@@ -64,20 +64,29 @@ class VocabularyHead(nn.Module):
 
 
 class Head(nn.Module):
-    """Dropout, a dense layer with its activation where there is one, dropout, and one projection to
-    `labels` scores."""
+    """Dropout, a dense layer with its activation and norm where there is one, dropout, and one
+    projection to `labels` scores."""
+
+    bias: nn.Parameter | None
 
     def __init__(self, config: HeadConfig, width: int) -> None:
         super().__init__()
         self.config = config
-        self.transform = nn.Linear(width, width) if config.transform is not None else None
+        self.transform: nn.Linear | None = None
+        if config.transform is not None:
+            has_bias = config.norm is None or config.norm.bias
+            self.transform = nn.Linear(width, width, bias=has_bias)
+        self.norm = None if config.norm is None else Norm(config.norm, width)
         self.weight = nn.Parameter(torch.empty(config.labels, width))
         nn.init.normal_(self.weight, std=0.02)
-        self.bias = nn.Parameter(torch.zeros(config.labels))
+        bias = nn.Parameter(torch.zeros(config.labels)) if config.bias else None
+        self.register_parameter("bias", bias)
 
     def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any L"]:
         config = self.config
         hidden = dropout(hidden, config.input_dropout, self.training)
         if self.transform is not None and config.transform is not None:
             hidden = ACTIVATIONS[config.transform](self.transform(hidden))
+        if self.norm is not None:
+            hidden = self.norm(hidden)
         return F.linear(dropout(hidden, config.dropout, self.training), self.weight, self.bias)

@@ -1,4 +1,4 @@
-"""A stack: embeddings, blocks in order, perhaps a final norm.
+"""A stack: embeddings, blocks in order, perhaps a final norm and dropout.
 
 Here the config's pattern meets the batch's facts: one `Sight` per distinct (pattern, window,
 positions) among the blocks, made once per forward. Layers that share weights (`weights_of`) share
@@ -20,6 +20,7 @@ from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Attention as AttentionConfig
 from maskwright.nn.config import Relative, Rotary
 from maskwright.nn.config import Stack as StackConfig
+from maskwright.nn.dropout import dropout
 from maskwright.nn.embeddings import Embeddings
 from maskwright.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.nn.mask import prefix as prefix_of
@@ -104,6 +105,7 @@ class Stack(nn.Module):
         if cache is not None:
             cache.advance(count)
         x = x if self.final_norm is None else self.final_norm(x)
+        x = dropout(x, self.config.final_dropout, self.training)
         if trace is not None:
             trace.hidden.append(x)
         return x

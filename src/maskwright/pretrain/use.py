@@ -17,7 +17,7 @@ from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream
 from maskwright.data.tokenize import build_store
-from maskwright.errors import IncompatibleError, UsageError
+from maskwright.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.evaluate import likelihood
 from maskwright.generate.decode import Sampling, generate
 from maskwright.generate.fill import fill
@@ -68,9 +68,12 @@ def generate_text(
     top_p: float,
     seed: int,
 ) -> str:
-    """`prompt` and what the model writes after it."""
+    """`prompt` and what the model writes after it; from two stacks, only what it makes of it."""
     loaded, tokenizer = open_model(folder)
-    start = tokenizer.encode(prompt)
+    start, sources = tokenizer.encode(prompt), None
+    reads = len(loaded.config.stacks) == 2
+    if reads:
+        sources, start = [tokenizer.frame(start)[0]], _decoder_start(loaded)
     if not start:
         if tokenizer.begin is None:
             raise UsageError(
@@ -86,8 +89,21 @@ def generate_text(
         seed=seed,
         forbidden=tuple(i for i in tokenizer.special_ids if i != tokenizer.end),
     )
-    made = generate(loaded.model, [start], tokens, sampling, end=tokenizer.end)[0]
-    return tokenizer.decode(start + made)
+    made = generate(loaded.model, [start], tokens, sampling, sources=sources, end=tokenizer.end)[0]
+    return tokenizer.decode(made if reads else start + made)
+
+
+def _decoder_start(loaded: Pretrained) -> list[int]:
+    """What the decoder of a folder of two stacks begins with."""
+    token = loaded.extra.get("decoder_start_token_id")
+    if type(token) is not int or not 0 <= token < loaded.config.tokens.vocabulary:
+        raise CheckpointError(
+            "the folder does not say what its decoder begins with",
+            where="config.json: decoder_start_token_id",
+            found=repr(token),
+            wanted="the id of a token",
+        )
+    return [token]
 
 
 def evaluate_folder(folder: Path, texts: list[str], *, rows: int = 4096) -> str:

@@ -7,7 +7,7 @@ from typing import get_args
 
 from maskwright.errors import ConfigError, near
 from maskwright.tokenizer.kinds import Kind
-from maskwright.tokenizer.roles import WELL_KNOWN, Style, roles_by_table, style_tokens
+from maskwright.tokenizer.roles import STYLE_ENDS, WELL_KNOWN, Style, roles_by_table, style_tokens
 from maskwright.tokenizer.wordpiece import LEAST
 
 # The library counts pairs in 32 bits; text below this size cannot make them overflow.
@@ -30,7 +30,8 @@ class TokenizerChoice:
     """Bytes of text to learn from; more text is sampled down to this, by hash."""
     style: Style = "bert"
     """Special tokens and the frame around texts: [PAD] [UNK] [CLS] [SEP] [MASK], or <|endoftext|>
-    (and <unk> where needed) without a frame, or <s> <pad> </s> <unk> <mask>."""
+    (and <unk> where needed) without a frame, or <s> <pad> </s> <unk> <mask>, or <pad> </s> <unk>
+    and a hundred sentinels, with an end after each text."""
     specials: tuple[str, ...] | None = None
     """Other special tokens instead of the style's, in the order of their ids."""
     seed: int = 0
@@ -56,7 +57,7 @@ class TokenizerChoice:
                 wanted=f"at most {MOST_BYTES}",
             )
         self._check_specials()
-        least = len(self.special_tokens) + (256 if self.kind == "byte-bpe" else 8)
+        least = self.vocabulary - self.room + (256 if self.kind == "byte-bpe" else 8)
         _at_least("vocabulary", self.vocabulary, least)
 
     def _check_specials(self) -> None:
@@ -86,6 +87,11 @@ class TokenizerChoice:
         return style_tokens(self.style, self.kind) if self.specials is None else self.specials
 
     @property
+    def last_tokens(self) -> tuple[str, ...]:
+        """Further special tokens, which have the last ids."""
+        return STYLE_ENDS.get(self.style, ()) if self.specials is None else ()
+
+    @property
     def unknown(self) -> str | None:
         """The token for what is not in the vocabulary."""
         return roles_by_table(self.special_tokens).get("unknown")
@@ -98,7 +104,7 @@ class TokenizerChoice:
     @property
     def room(self) -> int:
         """Ids that are left for pieces."""
-        return self.vocabulary - len(self.special_tokens)
+        return self.vocabulary - len(self.special_tokens) - len(self.last_tokens)
 
 
 def _at_least(name: str, value: int, least: int) -> None:

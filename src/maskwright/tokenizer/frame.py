@@ -4,6 +4,7 @@ A frame is two templates, one for a single text and one for a pair:
 
     [CLS] A [SEP]            [CLS] A [SEP] B [SEP]             BERT; B has segment 1
     <s> A </s>               <s> A </s> </s> B </s>            RoBERTa; all segment 0
+    A </s>                   A </s> B </s>                     T5; all segment 0
     A                        A B                               GPT-2
 
 An item of a template is `(ids, segment)`, where ids is None for the next text.
@@ -62,10 +63,11 @@ class Frame:
 
 
 def framing(
-    classify: tuple[str, int], separator: tuple[str, int], *, segments: bool
+    classify: tuple[str, int] | None, separator: tuple[str, int], *, segments: bool
 ) -> dict[str, Any]:
-    """The `post_processor` of a new vocabulary: BERT's frame, whose second text is segment 1, or
-    without `segments` RoBERTa's, with two separators between the texts.
+    """The `post_processor` of a new vocabulary: BERT's frame, whose second text is segment 1; or
+    without `segments` RoBERTa's, with two separators between the texts; or, if there is no token to
+    begin with, T5's, where each text has its end.
 
     Args:
         classify, separator: token and id.
@@ -77,17 +79,17 @@ def framing(
     def text(name: str, segment: int) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": segment}}
 
-    first = [special(classify[0], 0), text("A", 0), special(separator[0], 0)]
-    second = [text("B", 1), special(separator[0], 1)]
-    if not segments:
-        second = [special(separator[0], 0), text("B", 0), special(separator[0], 0)]
+    known = [separator] if classify is None else [classify, separator]
+    second, end = (1 if segments else 0), separator[0]
+    opening = [] if classify is None else [special(classify[0], 0)]
+    between = [] if segments or classify is None else [special(end, 0)]
+    first = [*opening, text("A", 0), special(end, 0)]
     return {
         "type": "TemplateProcessing",
         "single": first,
-        "pair": [*first, *second],
+        "pair": [*first, *between, text("B", second), special(end, second)],
         "special_tokens": {
-            token: {"id": token, "ids": [number], "tokens": [token]}
-            for token, number in (classify, separator)
+            token: {"id": token, "ids": [number], "tokens": [token]} for token, number in known
         },
     }
 

@@ -44,18 +44,23 @@ def document(
     kind: str,
     model: Plain,
     specials: Sequence[str],
+    last: Sequence[str] = (),
     *,
     lowercase: bool,
     single_digits: bool,
     frame: Plain | None,
 ) -> Plain:
-    """A whole `tokenizer.json`. The special tokens have the first ids."""
+    """A whole `tokenizer.json`. The special tokens have the first ids, those of `last` the last."""
+    size = len(model["vocab"])
     normalizer, pre_tokenizer, decoder = _steps(kind, lowercase, single_digits)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_added(i, token) for i, token in enumerate(specials)],
+        "added_tokens": [
+            *(_added(i, token) for i, token in enumerate(specials)),
+            *(_added(i, token) for i, token in enumerate(last, size)),
+        ],
         "normalizer": normalizer,
         "pre_tokenizer": pre_tokenizer,
         "post_processor": frame,

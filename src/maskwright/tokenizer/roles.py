@@ -40,7 +40,7 @@ WELL_KNOWN = {
     "<|endoftext|>": ("begin", "end"),
 }
 
-Style = Literal["bert", "gpt2", "roberta"]
+Style = Literal["bert", "gpt2", "roberta", "t5"]
 SENTINEL = re.compile(r"<extra_id_(\d{1,6})>")  # stands for a gap of the text (arXiv:1910.10683)
 
 # Special tokens of a new vocabulary, in the order of their ids. Byte-level needs no unknown token.
@@ -48,6 +48,11 @@ STYLES: dict[Style, tuple[str, ...]] = {
     "bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "gpt2": ("<|endoftext|>", "<unk>"),
     "roberta": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+    "t5": ("<pad>", "</s>", "<unk>"),
+}
+# And those that come after all pieces: T5's sentinels, the first of them with the last id.
+STYLE_ENDS: dict[Style, tuple[str, ...]] = {
+    "t5": tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
 }
 
 

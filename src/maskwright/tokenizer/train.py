@@ -53,16 +53,19 @@ def train(documents: Iterable[HasText | str], choice: TokenizerChoice) -> Tokeni
         model = _learn(sample, choice)
         frame = None
         roles = roles_by_table(choice.special_tokens)
-        if {"classify", "separator"} <= set(roles):
+        if "separator" in roles and ("classify" in roles or choice.style == "t5"):
             numbers = {token: i for i, token in enumerate(choice.special_tokens)}
-            cls, sep = roles["classify"], roles["separator"]
+            cls, sep = roles.get("classify"), roles["separator"]
             frame = framing(
-                (cls, numbers[cls]), (sep, numbers[sep]), segments=choice.style != "roberta"
+                None if cls is None else (cls, numbers[cls]),
+                (sep, numbers[sep]),
+                segments=choice.style not in ("roberta", "t5"),
             )
         plain = pipeline.document(
             choice.kind,
             model,
             choice.special_tokens,
+            choice.last_tokens,
             lowercase=choice.lowercase,
             single_digits=choice.single_digits,
             frame=frame,

@@ -1,0 +1,243 @@
+"""What two generations of the reference library, and its oldest exports, say in other words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from checkpoint.small import SMALL, model_of, small
+from maskwright.checkpoint import files, pretrained
+from maskwright.errors import CheckpointError, ConfigError
+from maskwright.families.family import family
+from maskwright.nn.config import TransformerConfig
+from maskwright.pretrain.use import generate_text
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import TokenizerChoice, train
+
+Tensors = dict[str, torch.Tensor]
+MODERN, T5, BART = family("modernbert"), family("t5"), family("bart")
+GATED = {"feed_forward_proj": "gated-gelu"}
+
+
+def saved(folder: Path, config: TransformerConfig, tokenizer: Tokenizer | None = None) -> Path:
+    pretrained.save(model_of(config), tokenizer, folder)
+    (folder / "MANIFEST.json").unlink()
+    return folder
+
+
+def config_json(folder: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return value
+
+
+def changed(folder: Path, **keys: Any) -> Path:
+    (folder / "config.json").write_text(json.dumps({**config_json(folder), **keys}))
+    return folder
+
+
+def rewritten(folder: Path, change: Callable[[Tensors], object]) -> Path:
+    opened = files.open_folder(folder)
+    tensors = {name: opened.read(name) for name in opened.entries}
+    change(tensors)
+    (folder / files.WEIGHTS).write_bytes(b"".join(files.chunks(tensors)))
+    return folder
+
+
+# ------------------------------------------------------------------------------ cadence and theta
+NEW = ("layer_types", "rope_parameters")
+OLD = ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta")
+
+
+@pytest.mark.parametrize("left_out", [NEW, OLD, ()])
+def test_either_spelling_of_cadence_and_theta_means_the_same(left_out: tuple[str, ...]) -> None:
+    keys = {k: v for k, v in SMALL["modernbert"].items() if k not in left_out}
+    assert MODERN.point(keys) == small(MODERN)
+    written = MODERN.hf_config(small(MODERN))
+    assert all(written[key] == SMALL["modernbert"][key] for key in (*NEW, *OLD))
+    # The control: without both, the defaults are another model.
+    neither = {k: v for k, v in keys.items() if k not in (*NEW, *OLD)}
+    assert MODERN.point(neither) != small(MODERN)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("layer_types", ["full_attention"] * 3 + ["sliding_attention"] * 2),
+        ("layer_types", ["sliding_attention"] * 5),
+        ("layer_types", ["full_attention", "sliding_attention"]),
+        ("layer_types", "full_attention"),
+        ("layer_types", ["full_attention", "chunked_attention"] * 2),
+        ("global_attn_every_n_layers", 3),
+        ("global_rope_theta", 501.0),
+        ("rope_parameters", {"full_attention": {"rope_type": "yarn", "rope_theta": 500.0}}),
+        ("rope_parameters", {"full_attention": {"rope_theta": -1}}),
+        ("rope_parameters", [500.0]),
+        ("rope_scaling", {"factor": 2.0}),
+        ("num_hidden_layers", 2000),
+        ("num_attention_heads", 8),  # rotary positions turn pairs
+        ("classifier_bias", True),
+        ("classifier_pooling", "mean"),
+    ],
+)
+def test_what_the_two_would_read_differently_is_refused(key: str, value: Any) -> None:
+    kind = {"architectures": ["ModernBertForSequenceClassification"]}
+    with pytest.raises(ConfigError):
+        MODERN.point({**SMALL["modernbert"], **kind, key: value})
+
+
+# ------------------------------------------------------------------------------ tied or scaled
+def t5(**keys: Any) -> TransformerConfig:
+    return small(T5, "T5ForConditionalGeneration", **keys)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_newer_form_of_an_unscaled_head(tmp_path: Path, own: bool) -> None:
+    """`tied`, but not scaled: whether the projection is shared, the file alone can tell."""
+    folder = saved(tmp_path / "m", t5(**GATED, tie_word_embeddings=False))
+    changed(folder, tie_word_embeddings=True, scale_decoder_outputs=False)
+    if not own:
+        rewritten(folder, lambda tensors: tensors.pop("lm_head.weight"))
+    head = pretrained.load(folder).config.vocabulary_head
+    assert head is not None and (head.tied, head.scaled) == (not own, False)
+
+
+def test_a_shared_but_unscaled_head_is_written_in_the_older_form(tmp_path: Path) -> None:
+    shared = t5(**GATED, tie_word_embeddings=False, lm_head_is_shared=True)
+    folder = saved(tmp_path / "m", shared)
+    tensors = files.open_folder(folder)
+    assert torch.equal(tensors.read("lm_head.weight"), tensors.read("shared.weight"))
+    hf = config_json(folder)
+    assert hf["tie_word_embeddings"] is False and "scale_decoder_outputs" not in hf
+    assert pretrained.load(folder).config == shared
+    rewritten(folder, lambda tensors: tensors["lm_head.weight"].add_(1))
+    with pytest.raises(CheckpointError, match="differ in the file"):
+        pretrained.load(folder)
+
+
+def test_the_exact_function_wins_over_the_name_of_the_form() -> None:
+    gelu = {"feed_forward_proj": "gated-gelu", "is_gated_act": True}
+    assert T5.point({**SMALL["t5"], **gelu}) == T5.point(
+        {**SMALL["t5"], **gelu, "dense_act_fn": "gelu_new"}
+    )
+    exact = T5.point({**SMALL["t5"], **gelu, "dense_act_fn": "gelu"})
+    assert exact.encoder is not None
+    assert exact.encoder.blocks[0].feed_forward.activation == "gelu"
+    assert T5.belongs(exact)
+    with pytest.raises(ConfigError, match="is_gated_act"):
+        T5.point({**SMALL["t5"], **gelu, "is_gated_act": False})
+
+
+def test_gelu_of_the_first_gpt_is_the_tanh_form() -> None:
+    member = family("openai-gpt")
+    stack = small(member).decoder
+    assert stack is not None and stack.blocks[0].feed_forward.activation == "gelu_new"
+    with pytest.raises(ConfigError, match="afn"):
+        small(member, afn="gelu_new")
+
+
+# ------------------------------------------------------------------------------ old exports
+def test_names_that_old_exports_carry(tmp_path: Path) -> None:
+    """Copies of the token table, and a table of distances that nothing reads."""
+    folder = saved(tmp_path / "m", t5())
+
+    def old(tensors: Tensors) -> None:
+        for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head"):
+            tensors[f"{name}.weight"] = tensors["shared.weight"].clone()
+        first = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+        tensors[first] = torch.ones(8, 4)
+
+    before = pretrained.load(folder).model.state_dict()
+    loaded = pretrained.load(rewritten(folder, old))
+    assert loaded.unused == ()
+    assert all(torch.equal(before[n], p) for n, p in loaded.model.named_parameters())
+
+
+def test_an_encoder_is_read_out_of_a_model_of_two_stacks(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "m", t5(num_decoder_layers=3))
+    whole = pretrained.load(folder)
+    part = pretrained.load(folder, architecture="T5EncoderModel")
+    tokens = torch.arange(12).view(2, 6)
+    assert part.config.decoder is None and part.model.decoder is None
+    assert torch.equal(part.model.encode(tokens), whole.model.encode(tokens))
+    assert part.unused and all(name.startswith("decoder.") for name in part.unused)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5])
+def test_a_bias_that_has_no_place_is_refused(tmp_path: Path, value: float) -> None:
+    folder = saved(tmp_path / "m", small(BART, "BartForConditionalGeneration"))
+    zeros = files.open_folder(folder).read("final_logits_bias")
+    assert zeros.shape == (1, 61) and not zeros.any()
+    rewritten(folder, lambda tensors: tensors["final_logits_bias"][0, 3].fill_(value))
+    if value == 0.0:
+        assert pretrained.load(folder).unused == ()
+        return
+    with pytest.raises(CheckpointError, match=r"final_logits_bias[\s\S]*1 of 61 are not zero"):
+        pretrained.load(folder)
+    rewritten(folder, lambda tensors: tensors.pop("final_logits_bias"))
+    assert pretrained.load(folder).unused == ()
+
+
+def test_classes_that_nobody_named() -> None:
+    """BART has three labels where the config is silent, the others two."""
+    bart = {k: v for k, v in SMALL["bart"].items() if k != "id2label"}
+    kind = {"architectures": ["BartForSequenceClassification"]}
+    assert BART.point({**bart, **kind}).heads[0].labels == 3
+    assert BART.point({**bart, **kind, "num_labels": 5}).heads[0].labels == 5
+
+
+# ------------------------------------------------------------------------------ token ids
+TEXT = ["the cat sat on the mat", "a dog ran to the sea"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "style", "roles"),
+    [
+        ("t5", "T5ForConditionalGeneration", "t5", {"decoder_start": "pad", "eos": "end"}),
+        (
+            "bart",
+            "BartForConditionalGeneration",
+            "roberta",
+            {"decoder_start": "end", "forced_eos": "end", "bos": "begin"},
+        ),
+        (
+            "modernbert",
+            "ModernBertForMaskedLM",
+            "bert",
+            {"cls": "classify", "bos": "classify", "sep": "separator", "eos": "separator"},
+        ),
+    ],
+)
+def test_ids_that_a_family_asks_for(
+    tmp_path: Path, name: str, kind: str, style: str, roles: dict[str, str]
+) -> None:
+    choice = TokenizerChoice(kind="unigram", vocabulary=160, style=style)  # type: ignore[arg-type]
+    words = train(TEXT, choice)
+    config = small(family(name), kind, vocab_size=words.vocabulary_size)
+    folder = saved(tmp_path / "m", config, words)
+    hf = config_json(folder)
+    for key, role in roles.items():
+        assert hf[f"{key}_token_id"] == getattr(words, role) is not None, key
+    loaded = pretrained.load(folder)
+    assert (config.decoder is not None) == (folder / "generation_config.json").exists()
+    if config.decoder is None:
+        assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 32
+        return
+    settings = json.loads((folder / "generation_config.json").read_text())
+    assert settings["decoder_start_token_id"] == loaded.extra["decoder_start_token_id"]
+    made = [
+        generate_text(
+            folder, text, tokens=6, temperature=1.0, top_k=0, top_p=1.0, seed=1
+        )
+        for text in ("the cat", "a dog")
+    ]  # fmt: skip
+    assert not made[0].startswith("the cat") and made[0] != made[1]
+    with pytest.raises(CheckpointError, match="decoder_start_token_id"):
+        generate_text(
+            changed(folder, decoder_start_token_id=None), "the cat", tokens=2, temperature=1.0,
+            top_k=0, top_p=1.0, seed=1,
+        )  # fmt: skip
