@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from maskwright.nn.config import Norm as NormConfig
 from maskwright.nn.config import Relative, Rotary
-from maskwright.nn.dropout import LEVELS, dropout, keep_levels, keep_bits
+from maskwright.nn.dropout import LEVELS, dropout, keep_bits, keep_levels
 from maskwright.nn.feed_forward import ACTIVATIONS
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table, rotate, sinusoids
