@@ -42,7 +42,7 @@ def test_one_token_is_still_a_target_and_no_token_is_none() -> None:
     for chosen in (
         corruption.choose_tokens(maskable, 0.15, keys()[:2]),
         corruption.choose_words(maskable, maskable, 0.15, keys()[:2]),
-        corruption.choose_spans(maskable, maskable, 0.15, keys()[:2], stop=0.2, longest=10)[0],
+        corruption.choose_spans(maskable, maskable, 0.15, keys()[:2], lengths=corruption.geometric(0.2, 10))[0],
     ):
         assert chosen.sum() == 1 and chosen[0, 3]
 
@@ -90,7 +90,7 @@ def test_words_are_chosen_whole_and_near_the_budget() -> None:
 
 def test_spans_meet_the_budget_exactly_and_stay_between_separators() -> None:
     maskable, starts = rows()
-    chosen, span = corruption.choose_spans(maskable, starts, 0.15, keys(), stop=0.2, longest=10)
+    chosen, span = corruption.choose_spans(maskable, starts, 0.15, keys(), lengths=corruption.geometric(0.2, 10))
     assert (chosen.sum(axis=1) == 9).all()
     assert not (chosen & ~maskable).any()
     for row in range(ROWS):
@@ -101,7 +101,7 @@ def test_spans_meet_the_budget_exactly_and_stay_between_separators() -> None:
 
 def test_span_lengths_follow_the_clipped_geometric() -> None:
     draws = (np.arange(100_000) + 0.5) / 100_000
-    lengths = corruption._clipped_geometric(draws, 0.2, 10)
+    lengths = corruption._drawn_lengths(draws, corruption.geometric(0.2, 10))
     assert lengths.min() == 1 and lengths.max() == 10
     assert lengths.mean() == pytest.approx(3.8, abs=0.02)  # SpanBERT, section 3.1
 

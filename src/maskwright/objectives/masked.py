@@ -37,15 +37,17 @@ ROWS = "documents"
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate`
-    replaced."""
+    replaced. `with_replacement` draws tokens as ELECTRA's own code does: twice means once."""
 
     rate: float = 0.15
     mask_rate: float = 0.8
     random_rate: float = 0.1
-    unit: Literal["token", "word", "span"] = "token"
+    unit: Literal["token", "word", "span", "ngram"] = "token"
     static: bool = False
     span_stop: float = 0.2
     span_longest: int = 10
+    ngram_longest: int = 3
+    with_replacement: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.rate <= 1.0:
@@ -68,6 +70,20 @@ class Options:
                 where="objective.span_stop",
                 found=f"{self.span_stop}, {self.span_longest}",
                 wanted="0 < span_stop < 1 and 1 <= span_longest <= 1000",
+            )
+        if not 1 <= self.ngram_longest <= 1000:
+            raise ConfigError(
+                "the longest n-gram is out of range",
+                where="objective.ngram_longest",
+                found=self.ngram_longest,
+                wanted="1 to 1000",
+            )
+        if self.with_replacement and self.unit != "token":
+            raise ConfigError(
+                "only single tokens are drawn with replacement",
+                where="objective.with_replacement",
+                found=f'unit = "{self.unit}"',
+                wanted='unit = "token"',
             )
 
 
@@ -100,12 +116,21 @@ class Masked(Objective):
         maskable = ~rows.special
         each = np.broadcast_to(np.arange(maskable.shape[1]), maskable.shape)
         if o.unit == "token":
-            return corruption.choose_tokens(maskable, o.rate, keys), each
+            choose = corruption.draw_tokens if o.with_replacement else corruption.choose_tokens
+            return choose(maskable, o.rate, keys), each
         if o.unit == "word":
             return corruption.choose_words(maskable, rows.starts_word, o.rate, keys), each
-        return corruption.choose_spans(
-            maskable, rows.starts_word, o.rate, keys, stop=o.span_stop, longest=o.span_longest
+        of_span = o.unit == "span"
+        lengths = (
+            corruption.geometric(o.span_stop, o.span_longest)
+            if of_span
+            else corruption.inverse(o.ngram_longest)
         )
+        chosen, span = corruption.choose_spans(
+            maskable, rows.starts_word, o.rate, keys, lengths=lengths
+        )
+        # SpanBERT decides span by span, ALBERT token by token.
+        return chosen, span if of_span else each
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
         chosen, unit = self.choose(rows, epochs, seed)

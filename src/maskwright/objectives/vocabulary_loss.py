@@ -10,6 +10,10 @@ than `linear` followed by `cross_entropy` (docs/log.md):
   scores is (exp - s·y) / s, and the division moves to the narrow sides of the two products:
   `grad_hidden = (…)ᵀ @ weight / s` and `grad_weight = (…) @ (hidden / s)`.
 
+What is right may be an id (`vocabulary_loss`) or another network's distribution
+(`vocabulary_divergence`): only what is subtracted from the weights differs. The weights also serve
+to draw a token (`vocabulary_sample`), which would otherwise cost the scores a second time.
+
 Products run in the type of the weights; maximum, exponential, sum and loss in float32 (float64 for
 float64), because a loss read from bfloat16 scores is wrong in the third digit.
 """
@@ -27,6 +31,8 @@ from maskwright.errors import DataError
 
 # Bytes of scores in float32 that exist at a time.
 BUFFER_BYTES = 64 << 20
+# Rows of the vocabulary whose weights are summed before one of them is drawn.
+BLOCK = 128
 
 
 def vocabulary_loss(
@@ -48,6 +54,48 @@ def vocabulary_loss(
     Raises:
         DataError: a target outside the vocabulary (looked at on the CPU only).
     """
+    _check(targets, weight)
+    total, losses, _ = _fused(hidden, weight, bias, _Ids(targets))
+    return total, losses
+
+
+def vocabulary_sample(
+    hidden: Float[Tensor, "N E"],
+    weight: Float[Tensor, "V E"],
+    bias: Float[Tensor, " V"] | None,
+    targets: Int[Tensor, " N"],
+    uniforms: Float[Tensor, " N"],
+) -> tuple[Float[Tensor, ""], Float[Tensor, " N"], Int[Tensor, " N"]]:
+    """`vocabulary_loss`, and one id per target drawn from softmax(scores) without a gradient.
+
+    Args:
+        uniforms: a number in [0, 1) per target: the draw is a function of scores and number, by the
+            inverse of the cumulative distribution (what adding Gumbel noise does with V numbers).
+    """
+    _check(targets, weight)
+    return _fused(hidden, weight, bias, _Ids(targets), uniforms)
+
+
+def vocabulary_divergence(
+    hidden: Float[Tensor, "N E"],
+    weight: Float[Tensor, "V E"],
+    bias: Float[Tensor, " V"] | None,
+    teacher_hidden: Float[Tensor, "N F"],
+    teacher_weight: Float[Tensor, "V F"],
+    teacher_bias: Float[Tensor, " V"] | None,
+) -> tuple[Float[Tensor, ""], Float[Tensor, " N"]]:
+    """KL(teacher || own) of the two distributions over the vocabulary, as `vocabulary_loss`; the
+    teacher gets no gradient. For a temperature, divide hidden states and biases by it."""
+    soft = _Distribution(
+        teacher_hidden.detach(),
+        teacher_weight.detach(),
+        None if teacher_bias is None else teacher_bias.detach(),
+    )
+    total, losses, _ = _fused(hidden, weight, bias, soft)
+    return total, losses
+
+
+def _check(targets: Tensor, weight: Tensor) -> None:
     if targets.device.type == "cpu" and targets.numel():
         low, high = (int(t) for t in targets.aminmax())
         if low < 0 or high >= weight.shape[0]:
@@ -57,6 +105,51 @@ def vocabulary_loss(
                 found=low if low < 0 else high,
                 wanted=f"0 to {weight.shape[0] - 1}",
             )
+
+
+class _Ids:
+    """One id per position is right."""
+
+    def __init__(self, ids: Tensor) -> None:
+        self.ids = ids
+
+    def score(self, scores: Tensor, part: slice) -> Tensor:
+        """(n,) the score of what is right, from scores (V, n)."""
+        return scores.gather(0, self.ids[None, part])[0]
+
+    def subtract(self, exponentials: Tensor, total: Tensor, part: slice) -> None:
+        """exp - s·y in place, y what is right and s the sums."""
+        exponentials.scatter_add_(0, self.ids[None, part], -total[None])
+
+
+class _Distribution:
+    """Another network's distribution is right; `score` is then the mean score under it, and its
+    entropy is taken off, so that the loss is a divergence."""
+
+    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.hidden, self.weight, self.bias = hidden, weight, bias
+        self.shares = torch.empty(0)
+
+    def score(self, scores: Tensor, part: slice) -> Tensor:
+        rows = self.hidden[part].to(self.weight.dtype).t()
+        own = torch.mm(self.weight, rows)
+        if self.bias is not None:
+            own = own.add_(self.bias[:, None])
+        logs = torch.log_softmax(own.to(scores.dtype), 0)
+        self.shares = logs.exp()
+        return (self.shares * (scores - logs)).sum(0)
+
+    def subtract(self, exponentials: Tensor, total: Tensor, part: slice) -> None:
+        exponentials.addcmul_(self.shares, total[None], value=-1.0)
+
+
+def _fused(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    right: _Ids | _Distribution,
+    uniforms: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     if not torch.is_grad_enabled():
@@ -66,22 +159,31 @@ def vocabulary_loss(
             weight.detach(),
             None if bias is None else bias.detach(),
         )
-    return _VocabularyLoss.apply(
-        hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype), targets
-    )
+    total, losses, sampled = _VocabularyLoss.apply(
+        hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype), right,
+        uniforms,
+    )  # fmt: skip
+    return total, losses, sampled
 
 
 class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        right: _Ids | _Distribution,
+        uniforms: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         with torch.autocast(hidden.device.type, enabled=False):
-            losses, gradients = _chunks(hidden, weight, bias, targets, ctx.needs_input_grad)
-        ctx.gradients = gradients
-        ctx.save_for_backward(hidden, weight, bias, targets)
-        ctx.mark_non_differentiable(losses)
-        return losses.sum(), losses
+            losses, sampled, gradients = _chunks(
+                hidden, weight, bias, right, uniforms, ctx.needs_input_grad
+            )
+        ctx.gradients, ctx.right = gradients, right
+        ctx.save_for_backward(hidden, weight, bias)
+        ctx.mark_non_differentiable(losses, sampled)
+        return losses.sum(), losses, sampled
 
     @staticmethod
     @once_differentiable
@@ -89,47 +191,58 @@ class _VocabularyLoss(torch.autograd.Function):
         # Given away, not kept: a gradient that nobody else holds becomes `.grad` without a copy.
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:  # a second backward pass through a graph that was retained
-            hidden, weight, bias, targets = ctx.saved_tensors
-            _, gradients = _chunks(hidden, weight, bias, targets, ctx.needs_input_grad)
-        return *(None if g is None else g.mul_(outer[0]) for g in gradients), None
+            hidden, weight, bias = ctx.saved_tensors
+            *_, gradients = _chunks(hidden, weight, bias, ctx.right, None, ctx.needs_input_grad)
+        return *(None if g is None else g.mul_(outer[0]) for g in gradients), None, None
 
 
 def _chunks(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    targets: Tensor,
+    right: _Ids | _Distribution,
+    uniforms: Tensor | None,
     wanted: tuple[bool, ...],
-) -> tuple[Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
-    """Losses (N,), and the gradients of their sum for those inputs that want one."""
-    count, size = targets.numel(), weight.shape[0]
+) -> tuple[Tensor, Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
+    """Losses (N,), drawn ids (N,), or (0,) without `uniforms`, and the gradients of the losses' sum
+    for those inputs that want one."""
+    count, size = hidden.shape[0], weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
     step = max(1, min(count, max(64, BUFFER_BYTES // (4 * size))))
     buffer = weight.new_empty(size * step)
     losses = torch.empty(count, dtype=wide, device=hidden.device)
+    drawn = 0 if uniforms is None else count
+    sampled = torch.empty(drawn, dtype=torch.int64, device=hidden.device)
     by_hidden = torch.empty_like(hidden) if wanted[0] else None
     # Sums over chunks are kept wide; a single chunk needs no sum.
     narrow = weight.dtype if count <= step else wide
     by_weight = torch.zeros_like(weight, dtype=narrow) if wanted[1] and count == 0 else None
     by_bias = torch.zeros(size, dtype=wide, device=hidden.device) if wanted[2] else None
     for first in range(0, count, step):
-        rows = hidden[first : first + step]
-        target = targets[None, first : first + step]
+        part = slice(first, first + step)
+        rows = hidden[part]
         n = rows.shape[0]
         scores = buffer[: size * n].view(size, n)
         if bias is None:
             torch.mm(weight, rows.t(), out=scores)
         else:
             torch.addmm(bias[:, None], weight, rows.t(), out=scores)
-        exponentials, total = _exponentials(scores, target, losses[first : first + step], wide)
-        if not any(wanted):
+        scores = scores.to(wide)
+        score = right.score(scores, part)
+        largest = scores.amax(0)
+        exponentials = scores.sub_(largest).exp_()
+        total = exponentials.sum(0)
+        torch.sub(total.log() + largest, score, out=losses[part])
+        if uniforms is not None:
+            sampled[part] = _draw(exponentials, uniforms[part])
+        if not any(wanted[:3]):
             continue
-        exponentials.scatter_add_(0, target, -total[None])
+        right.subtract(exponentials, total, part)
         shares = exponentials.to(weight.dtype)
         inverse = total.reciprocal()
         if by_hidden is not None:
-            torch.mm(shares.t(), weight, out=by_hidden[first : first + n])
-            by_hidden[first : first + n].mul_(inverse[:, None])
+            torch.mm(shares.t(), weight, out=by_hidden[part])
+            by_hidden[part].mul_(inverse[:, None])
         if wanted[1]:
             scaled = (rows * inverse[:, None]).to(weight.dtype)
             by_weight = _add_product(by_weight, shares, scaled, narrow)
@@ -139,21 +252,25 @@ def _chunks(
         by_weight = by_weight.to(weight.dtype)
     if by_bias is not None:
         by_bias = by_bias.to(weight.dtype)
-    return losses, (by_hidden, by_weight, by_bias)
+    return losses, sampled, (by_hidden, by_weight, by_bias)
 
 
-def _exponentials(
-    scores: Tensor, target: Tensor, losses: Tensor, wide: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """exp(score - max) in place of the scores where their type is wide enough, and the sums; the
-    losses are written into `losses`."""
-    scores = scores.to(wide)
-    wanted = scores.gather(0, target)[0]
-    largest = scores.amax(0)
-    exponentials = scores.sub_(largest).exp_()
-    total = exponentials.sum(0)
-    torch.sub(total.log() + largest, wanted, out=losses)
-    return exponentials, total
+def _draw(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """(n,) row numbers of weights (V, n), each column's drawn by its weights: first a block of
+    rows, then a row in it, so that all the weights are only summed once."""
+    size = weights.shape[0]
+    whole = size - size % BLOCK
+    sums = weights[:whole].view(-1, BLOCK, weights.shape[1]).sum(1)
+    if whole < size:
+        sums = torch.cat([sums, weights[whole:].sum(0, keepdim=True)])
+    edges = sums.cumsum(0)  # blocks, n
+    level = uniforms * edges[-1]
+    block = (edges <= level).sum(0).clamp(max=len(edges) - 1)[None]
+    level = level - (edges.gather(0, block) - sums.gather(0, block))[0]
+    rows = block * BLOCK + torch.arange(BLOCK, device=weights.device)[:, None]
+    inside = weights.gather(0, rows.clamp(max=size - 1)).masked_fill(rows >= size, 0.0)
+    place = (inside.cumsum(0) <= level).sum(0)
+    return (block[0] * BLOCK + place).clamp(max=size - 1)
 
 
 def _add_product(total: Tensor | None, left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:

@@ -114,6 +114,8 @@ def rows(recipe: Recipe, store: TokenStore) -> RowSource:
         return Windows(store, length + 1 if shifted else length)
     if kind == "pairs":
         return SentencePairs(store, length, seed=seed)
+    if kind == "swapped-pairs":
+        return SentencePairs(store, length, seed=seed, negatives="swapped")
     raise ConfigError("no such kind of rows", where="rows.kind", found=kind)
 
 

@@ -106,7 +106,7 @@ class RowChoice:
     """How tokens become rows of `length`; `kind` "auto" is what the objective eats."""
 
     length: int
-    kind: Literal["auto", "documents", "stream", "windows", "pairs"] = "auto"
+    kind: Literal["auto", "documents", "stream", "windows", "pairs", "swapped-pairs"] = "auto"
 
     def __post_init__(self) -> None:
         if not 4 <= self.length <= 1 << 20:
