@@ -42,7 +42,9 @@ def test_one_token_is_still_a_target_and_no_token_is_none() -> None:
     for chosen in (
         corruption.choose_tokens(maskable, 0.15, keys()[:2]),
         corruption.choose_words(maskable, maskable, 0.15, keys()[:2]),
-        corruption.choose_spans(maskable, maskable, 0.15, keys()[:2], lengths=corruption.geometric(0.2, 10))[0],
+        corruption.choose_spans(
+            maskable, maskable, 0.15, keys()[:2], lengths=corruption.geometric(0.2, 10)
+        )[0],
     ):
         assert chosen.sum() == 1 and chosen[0, 3]
 
@@ -90,7 +92,9 @@ def test_words_are_chosen_whole_and_near_the_budget() -> None:
 
 def test_spans_meet_the_budget_exactly_and_stay_between_separators() -> None:
     maskable, starts = rows()
-    chosen, span = corruption.choose_spans(maskable, starts, 0.15, keys(), lengths=corruption.geometric(0.2, 10))
+    chosen, span = corruption.choose_spans(
+        maskable, starts, 0.15, keys(), lengths=corruption.geometric(0.2, 10)
+    )
     assert (chosen.sum(axis=1) == 9).all()
     assert not (chosen & ~maskable).any()
     for row in range(ROWS):

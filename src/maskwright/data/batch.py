@@ -9,6 +9,9 @@
     targets     (N,)   int64   the ids wanted there
     labels      (R,)   int64   one class per pooled position (sentence pair), or None
     pooled      (R,)   int64   flat positions whose hidden state is pooled for `labels`
+    prefix      (B,)   int64   how many of a row's first tokens are seen in both directions by a
+                               model that reads on from there; None: the model's own pattern
+    uniforms    (N,) float64   a number in [0, 1) per target, for a network that draws a token there
 
 Letters: B rows, T positions, N targets. `index` instead of a (B, T) label matrix is what lets the
 vocabulary scores be computed only where a target is.
@@ -32,6 +35,8 @@ class Batch:
     targets: Tensor | None = None
     labels: Tensor | None = None
     pooled: Tensor | None = None
+    prefix: Tensor | None = None
+    uniforms: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`; copies are asynchronous where the memory is pinned."""

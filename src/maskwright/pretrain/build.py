@@ -5,11 +5,13 @@ The only place where the names in a recipe become things.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from maskwright import catalogue, config
+from maskwright.checkpoint import pretrained
 from maskwright.data.pack import PackedDocuments
 from maskwright.data.pairs import SentencePairs
 from maskwright.data.rows import RowSource
@@ -21,6 +23,7 @@ from maskwright.nn.config import TransformerConfig
 from maskwright.nn.initialise import build as build_transformer
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective, Vocabulary
+from maskwright.pretrain import checkpoints
 from maskwright.randomness import key, torch_seed
 from maskwright.recipes.recipe import FamilyModel, Recipe
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -74,12 +77,33 @@ def model(recipe: Recipe, point: TransformerConfig) -> Transformer:
 
 
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
-    """The recipe's objective around `network`."""
+    """The recipe's objective around `network`; weights of its own are a function of the recipe's
+    seed, too."""
     member = catalogue.load("objectives", recipe.objective.name)
     options = config.from_plain(member.Options, recipe.objective.options, "objective.options")
-    built = member.build(network, options, vocabulary(tokenizer))
+    others = {
+        name: _finished(Path(getattr(options, name)), tokenizer).to(network.tokens.weight.device)
+        for name in getattr(member, "NETWORKS", ())
+    }
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
+        built = member.build(network, options, vocabulary(tokenizer), **others)
     assert isinstance(built, Objective)
     return built
+
+
+def _finished(folder: Path, tokenizer: Tokenizer) -> Transformer:
+    """The network in a model folder, or in the newest checkpoint of a run.
+
+    Raises:
+        IncompatibleError: its tokenizer is not `tokenizer`.
+    """
+    if (folder / "checkpoints").is_dir():
+        folder = checkpoints.newest(folder)
+    loaded = pretrained.load(folder)
+    if loaded.tokenizer is not None:
+        pretrained.require_tokenizer(loaded.tokenizer.fingerprint, tokenizer)
+    return loaded.model
 
 
 def vocabulary(tokenizer: Tokenizer) -> Vocabulary:

@@ -19,7 +19,7 @@ PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
 
 def sample(objective: Objective, prepared: Prepared, step: int) -> dict[str, Any] | None:
     """A `sample` line for the journal; None where the model neither fills nor writes on."""
-    model, tokenizer = objective.product, prepared.tokenizer
+    model, tokenizer = objective.scorer, prepared.tokenizer
     ids = [int(i) for i in prepared.held_out.document(0)[: 2 * PROMPT_TOKENS]]
     if not ids:
         return None
@@ -29,7 +29,7 @@ def sample(objective: Objective, prepared: Prepared, step: int) -> dict[str, Any
         first, after = _word(ids, tokenizer.starts_word)
         left, right = tokenizer.decode(ids[:first]), tokenizer.decode(ids[after:])
         prompt = f"{left}{glue}{sign}{glue}{right}"
-        found = fill(model, tokenizer, [prompt], top=5)[0]
+        found = fill(model, tokenizer, [prompt], top=5, shift=objective.shift)[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in found[0].candidates)
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
     if model.config.decoder is not None and model.config.encoder is None:
