@@ -55,7 +55,7 @@ class Causal(Objective):
         self.product = model
         self.vocabulary = vocabulary
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         wanted = rows.documents[:, 1:] != 0
         inputs = rows.cut(0, -1)
         targets = rows.tokens[:, 1:]

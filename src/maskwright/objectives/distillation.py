@@ -90,8 +90,8 @@ class Distillation(Objective):
         self.teacher.eval()
         return self
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
-        return self.text.corrupt(rows, epochs, seed)
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        return self.text.corrupt(rows, epochs, seed, progress)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         ((text, count),) = self.text.counts(batch).items()

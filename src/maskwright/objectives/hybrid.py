@@ -75,11 +75,12 @@ class Hybrid(Objective):
         self.product = model
         self.options = options
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         follows = np.zeros(rows.tokens.shape, dtype=bool)  # has a token before it to predict it
         follows[:, 1:] = rows.documents[:, 1:] == rows.documents[:, :-1]
         follows &= rows.documents != 0
-        batch = self.masked.corrupt(replace(rows, special=rows.special | ~follows), epochs, seed)
+        maskable = replace(rows, special=rows.special | ~follows)
+        batch = self.masked.corrupt(maskable, epochs, seed, progress)
         assert batch.index is not None
         masked = np.zeros(rows.tokens.size, dtype=bool)
         masked[batch.index] = True

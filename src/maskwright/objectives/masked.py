@@ -37,9 +37,11 @@ ROWS = "documents"
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate`
-    replaced. `with_replacement` draws tokens as ELECTRA's own code does: twice means once."""
+    replaced. With a `final_rate`, the rate moves there in a straight line over the run.
+    `with_replacement` draws tokens as ELECTRA's own code does: twice means once."""
 
     rate: float = 0.15
+    final_rate: float | None = None
     mask_rate: float = 0.8
     random_rate: float = 0.1
     unit: Literal["token", "word", "span", "ngram"] = "token"
@@ -50,13 +52,14 @@ class Options:
     with_replacement: bool = False
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.rate <= 1.0:
-            raise ConfigError(
-                "a mask rate is out of range",
-                where="objective.rate",
-                found=self.rate,
-                wanted="0 < rate <= 1",
-            )
+        for name, rate in (("rate", self.rate), ("final_rate", self.final_rate)):
+            if rate is not None and not 0.0 < rate <= 1.0:
+                raise ConfigError(
+                    "a mask rate is out of range",
+                    where=f"objective.{name}",
+                    found=rate,
+                    wanted="0 < rate <= 1",
+                )
         if min(self.mask_rate, self.random_rate) < 0 or self.mask_rate + self.random_rate > 1.0:
             raise ConfigError(
                 "mask_rate and random_rate are shares of the chosen positions",
@@ -109,17 +112,20 @@ class Masked(Objective):
         self.vocabulary = vocabulary
         self.ordinary = vocabulary.ordinary
 
-    def choose(self, rows: Rows, epochs: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def choose(
+        self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Chosen positions (B, T) bool, and the unit (B, T) that shares one 80/10/10 decision."""
         o = self.options
+        rate = o.rate if o.final_rate is None else o.rate + progress * (o.final_rate - o.rate)
         keys = np.asarray(key("mask", seed, self._epochs(epochs), rows.ids))
         maskable = ~rows.special
         each = np.broadcast_to(np.arange(maskable.shape[1]), maskable.shape)
         if o.unit == "token":
             choose = corruption.draw_tokens if o.with_replacement else corruption.choose_tokens
-            return choose(maskable, o.rate, keys), each
+            return choose(maskable, rate, keys), each
         if o.unit == "word":
-            return corruption.choose_words(maskable, rows.starts_word, o.rate, keys), each
+            return corruption.choose_words(maskable, rows.starts_word, rate, keys), each
         of_span = o.unit == "span"
         lengths = (
             corruption.geometric(o.span_stop, o.span_longest)
@@ -127,13 +133,13 @@ class Masked(Objective):
             else corruption.inverse(o.ngram_longest)
         )
         chosen, span = corruption.choose_spans(
-            maskable, rows.starts_word, o.rate, keys, lengths=lengths
+            maskable, rows.starts_word, rate, keys, lengths=lengths
         )
         # SpanBERT decides span by span, ALBERT token by token.
         return chosen, span if of_span else each
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
-        chosen, unit = self.choose(rows, epochs, seed)
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        chosen, unit = self.choose(rows, epochs, seed, progress)
         o = self.options
         keys = np.asarray(key("replace", seed, self._epochs(epochs), rows.ids))
         assert self.vocabulary.mask is not None

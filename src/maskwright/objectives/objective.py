@@ -68,8 +68,9 @@ class Objective(nn.Module, abc.ABC):
         return self.product
 
     @abc.abstractmethod
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
-        """Clean rows -> a batch. `epochs` (B,) tells how often each row has been seen before."""
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        """Clean rows -> a batch. `epochs` (B,) tells how often each row has been seen before,
+        `progress` (0 to 1) how much of the run is over, for what changes as it goes on."""
 
     @abc.abstractmethod
     def counts(self, batch: Batch) -> dict[str, int]:

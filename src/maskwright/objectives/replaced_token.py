@@ -92,8 +92,8 @@ class ReplacedToken(Objective):
     def scorer(self) -> Transformer:
         return self.generator
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
-        batch = self.masked.corrupt(rows, epochs, seed)
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        batch = self.masked.corrupt(rows, epochs, seed, progress)
         assert batch.index is not None
         draws = uniforms(key("sample", seed, epochs, rows.ids), rows.tokens.shape[1])
         return replace(batch, uniforms=torch.from_numpy(draws.reshape(-1))[batch.index])

@@ -53,9 +53,9 @@ class SentencePair(Objective):
         if options.masked:
             self.masked = Masked(model, options.masking, vocabulary)
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         if self.masked is not None:
-            batch = self.masked.corrupt(rows, epochs, seed)
+            batch = self.masked.corrupt(rows, epochs, seed, progress)
         else:
             batch = Batch(tokens=torch.from_numpy(rows.tokens), **facts(rows))
         assert rows.pair_label is not None

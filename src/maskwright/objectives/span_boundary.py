@@ -90,8 +90,8 @@ class SpanBoundary(Objective):
         head = BoundaryHead(model.config.width, token_width, rows, options)
         self.boundary = head.to(model.tokens.weight.device)
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
-        return self.masked.corrupt(rows, epochs, seed)
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        return self.masked.corrupt(rows, epochs, seed, progress)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         chosen, *_ = pairs(batch, self.options.max_pair_targets)
