@@ -177,3 +177,76 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         reference(*given).backward()
     assert ours.numel == 100 * 997
     assert theirs.numel == 1000 * 997, "the measure must see all the scores where they exist"
+
+
+def drawn(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Ids drawn by the fused loss from log-weights (N, V): hidden states are one-hot rows."""
+    zeros = torch.zeros(len(weights), dtype=torch.int64)
+    states, table = torch.eye(len(weights)), weights.t().contiguous()
+    return room.vocabulary_sample(states, table, None, zeros, uniforms)[2]
+
+
+def test_draws_follow_the_scores() -> None:
+    """The inverse of the cumulative distribution, against float64, at every size of vocabulary
+    around a block."""
+    for size in (2, 127, 128, 129, 300):
+        generator = torch.Generator().manual_seed(size)
+        scores = torch.randn((64, size), generator=generator) * 3
+        uniforms = torch.rand(64, generator=generator, dtype=torch.float64)
+        edges = scores.double().softmax(-1).cumsum(-1)
+        wanted = (edges <= uniforms[:, None]).sum(-1)
+        got = drawn(scores, uniforms)
+        # Where the number lies on an edge, to rounding, its neighbour is as right.
+        near = (edges - uniforms[:, None]).abs().amin(-1) < 1e-6
+        assert torch.equal(got[~near], wanted[~near]) and near.sum() < 3
+
+
+def test_draws_are_exact_in_distribution() -> None:
+    shares = torch.tensor([0.5, 0.25, 0.125, 0.0625, 0.0625])
+    uniforms = (torch.arange(1600, dtype=torch.float64) + 0.5) / 1600
+    got = drawn(shares.log().expand(1600, 5).contiguous(), uniforms)
+    assert torch.bincount(got).tolist() == [800, 400, 200, 100, 100]
+
+
+def test_a_draw_at_either_end_is_a_token_that_can_be() -> None:
+    scores = torch.full((2, 200), -1e4)
+    scores[:, 7], scores[:, 190] = 0.0, 0.0
+    ends = torch.tensor([0.0, 1.0 - 2.0**-53], dtype=torch.float64)
+    assert drawn(scores, ends).tolist() == [7, 190]
+
+
+def test_drawing_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunked(monkeypatch, 64)
+    given = inputs()
+    uniforms = torch.rand(200, generator=torch.Generator().manual_seed(0))
+    total, losses, ids = room.vocabulary_sample(*given, uniforms)
+    plain, each = vocabulary_loss(*given)
+    assert torch.equal(total, plain) and torch.equal(losses, each) and not ids.requires_grad
+    for ours, theirs in zip(gradients(total, given), gradients(plain, given), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [64, 1000])
+def test_a_divergence_is_pytorchs(monkeypatch: pytest.MonkeyPatch, rows: int, bias: bool) -> None:
+    chunked(monkeypatch, rows)
+    given, teacher = inputs(bias=bias), inputs(width=7, bias=bias)
+    total, each = room.vocabulary_divergence(*given[:3], *teacher[:3])
+    own = F.linear(*given[:3]).log_softmax(-1)
+    wanted = F.linear(*teacher[:3]).detach().log_softmax(-1)
+    right = F.kl_div(own, wanted, log_target=True, reduction="none").sum(-1)
+    torch.testing.assert_close(each, right, rtol=1e-4, atol=1e-5)
+    assert total.item() == pytest.approx(right.sum().item(), rel=1e-5)
+    for ours, theirs in zip(gradients(total, given), gradients(right.sum(), given), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert all(x is None or x.grad is None for x in teacher[:3])
+
+
+def test_a_divergence_by_hand() -> None:
+    """Teacher (0.5, 0.5), own (0.2, 0.8): 0.5 ln(0.5/0.2) + 0.5 ln(0.5/0.8) = 0.2231; and nothing
+    of a distribution from itself."""
+    own, even = torch.tensor([[0.2, 0.8]]).log(), torch.zeros(1, 2)
+    total, _ = room.vocabulary_divergence(own, torch.eye(2), None, even, torch.eye(2), None)
+    assert float(total) == pytest.approx(0.2231, abs=5e-5)
+    same, _ = room.vocabulary_divergence(own, torch.eye(2), None, own, torch.eye(2), None)
+    assert float(same) == pytest.approx(0.0, abs=1e-7)
