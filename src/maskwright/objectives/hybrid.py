@@ -62,6 +62,7 @@ class Hybrid(Objective):
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
+        self.product = model
         self.masked = Masked(model, options.masking, vocabulary)
         assert model.config.encoder is not None
         for layer, block in enumerate(model.config.encoder.blocks):
@@ -72,7 +73,6 @@ class Hybrid(Objective):
                     found=f"pattern {block.attention.pattern}",
                     wanted="pattern bidirectional, which causal rows narrow",
                 )
-        self.product = model
         self.options = options
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:

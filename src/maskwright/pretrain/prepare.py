@@ -69,7 +69,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         path = folder / "data" / part
         if not (path / "manifest.json").is_file():
             path.parent.mkdir(exist_ok=True)
-            build_store(documents(), tokenizer, path, sentences=row_kind(recipe) == "pairs")
+            sentences = row_kind(recipe) in ("pairs", "swapped-pairs")
+            build_store(documents(), tokenizer, path, sentences=sentences)
         store = TokenStore.open(path, tokenizer_fingerprint=tokenizer.fingerprint)
         say(f"{part}: {store.num_documents:,} documents, {store.num_tokens:,} tokens")
         if store.num_documents == 0:
