@@ -93,6 +93,13 @@ def test_corruption_is_a_function_of_its_keys(name: str, options: dict[str, Any]
     assert torch.equal(one.tokens, two.tokens)
     part = objective.corrupt(clean.take(np.arange(8, 16)), epochs[:8], 0)
     assert torch.equal(part.tokens, one.tokens[8:16])
+    # However the batch is split over microbatches and processes, its parts are its parts.
+    quarters = [objective.corrupt(clean.take(np.arange(a, a + 8)), epochs[:8], 0)
+                for a in range(0, len(clean), 8)]  # fmt: skip
+    for field in ("tokens", "targets", "labels", "prefix", "uniforms"):
+        if getattr(one, field) is not None:
+            joined = torch.cat([getattr(quarter, field) for quarter in quarters])
+            assert torch.equal(joined, getattr(one, field)), field
     if name in (*MASKING, "hybrid"):
         again = objective.corrupt(clean, epochs + 1, 0)
         assert torch.equal(again.tokens, one.tokens) is bool(options.get("static"))
