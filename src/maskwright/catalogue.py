@@ -17,7 +17,7 @@ from maskwright.errors import UsageError, near
 # The modules of a room that carry its contract instead of being a member of it.
 CONTRACTS = {
     "families": {"family", "weights"},
-    "objectives": {"objective", "corruption", "vocabulary_loss"},
+    "objectives": {"objective", "corruption", "vocabulary_divergence", "vocabulary_loss"},
     "recipes": {"recipe"},
 }
 

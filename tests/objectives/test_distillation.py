@@ -21,7 +21,8 @@ from maskwright.objectives.distillation import (
     student_config,
 )
 from maskwright.objectives.objective import Loss, Part, encode
-from maskwright.objectives.vocabulary_loss import vocabulary_divergence, vocabulary_loss
+from maskwright.objectives.vocabulary_divergence import vocabulary_divergence
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
 from objectives.by_hand import epochs, framed, make, of
 from toys import bert, gpt2
 

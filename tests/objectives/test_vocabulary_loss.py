@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -127,16 +129,19 @@ def test_a_target_outside_the_vocabulary(bad: int) -> None:
         vocabulary_loss(hidden, weight, bias, targets)
 
 
-def test_the_loss_is_exact_where_weights_are_half() -> None:
-    """The scores are rounded, the loss made of them is not."""
+@pytest.mark.parametrize("spread", [0.2, 0.5])
+def test_the_loss_is_read_wide_where_weights_are_half(spread: float) -> None:
+    """Scores and their exponentials are rounded, but not the loss that is made of them."""
     hidden, weight, bias, targets = (
         x if x is None or not x.is_floating_point() else x.detach().bfloat16().requires_grad_()
-        for x in inputs(bias=True, spread=0.5)
+        for x in inputs(bias=True, spread=spread)
     )
     total, each = vocabulary_loss(hidden, weight, bias, targets)
     scores = torch.addmm(bias[:, None], weight, hidden.T).float()
     wanted = F.cross_entropy(scores.T, targets, reduction="none")
-    torch.testing.assert_close(each, wanted, rtol=1e-6, atol=1e-6)
+    assert (each >= 0).all()
+    torch.testing.assert_close(each, wanted, rtol=0, atol=2**-7)
+    assert each.mean().item() == pytest.approx(wanted.mean().item(), abs=3e-4)
     single = [x.detach().float().requires_grad_() for x in (hidden, weight, bias)]
     right = gradients(reference(*single, targets), (*single, targets))
     for ours, wide in zip(gradients(total, (hidden, weight, bias, targets)), right, strict=True):
@@ -177,6 +182,31 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         reference(*given).backward()
     assert ours.numel == 100 * 997
     assert theirs.numel == 1000 * 997, "the measure must see all the scores where they exist"
+
+
+@pytest.mark.parametrize("height", [-300.0, 60.0, 300.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_scores_far_from_zero_are_shifted(height: float, dtype: torch.dtype) -> None:
+    hidden, weight, bias, targets = inputs()
+    given = (hidden, weight, bias + height, targets)  # type: ignore[operator]
+    given = tuple(
+        x.detach().to(dtype).requires_grad_() if x.is_floating_point() else x for x in given
+    )
+    total, each = vocabulary_loss(*given)
+    wanted = F.cross_entropy(F.linear(*given[:3]).float(), targets, reduction="none")
+    torch.testing.assert_close(each, wanted, rtol=1e-4, atol=1e-4 if dtype.itemsize == 4 else 3.0)
+    assert all(g.isfinite().all() for g in gradients(total, given))
+
+
+def test_a_target_that_is_all_but_impossible() -> None:
+    hidden, weight, bias, targets = inputs(3)
+    with torch.no_grad():
+        bias[targets] = -400.0  # type: ignore[index]
+    total, each = vocabulary_loss(hidden, weight, bias, targets)
+    torch.testing.assert_close(
+        each, F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="none")
+    )
+    assert (each > 300).all() and math.isfinite(total.item())
 
 
 def drawn(weights: Tensor, uniforms: Tensor) -> Tensor:
@@ -224,29 +254,3 @@ def test_drawing_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPat
     assert torch.equal(total, plain) and torch.equal(losses, each) and not ids.requires_grad
     for ours, theirs in zip(gradients(total, given), gradients(plain, given), strict=True):
         assert torch.equal(ours, theirs)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("rows", [64, 1000])
-def test_a_divergence_is_pytorchs(monkeypatch: pytest.MonkeyPatch, rows: int, bias: bool) -> None:
-    chunked(monkeypatch, rows)
-    given, teacher = inputs(bias=bias), inputs(width=7, bias=bias)
-    total, each = room.vocabulary_divergence(*given[:3], *teacher[:3])
-    own = F.linear(*given[:3]).log_softmax(-1)
-    wanted = F.linear(*teacher[:3]).detach().log_softmax(-1)
-    right = F.kl_div(own, wanted, log_target=True, reduction="none").sum(-1)
-    torch.testing.assert_close(each, right, rtol=1e-4, atol=1e-5)
-    assert total.item() == pytest.approx(right.sum().item(), rel=1e-5)
-    for ours, theirs in zip(gradients(total, given), gradients(right.sum(), given), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert all(x is None or x.grad is None for x in teacher[:3])
-
-
-def test_a_divergence_by_hand() -> None:
-    """Teacher (0.5, 0.5), own (0.2, 0.8): 0.5 ln(0.5/0.2) + 0.5 ln(0.5/0.8) = 0.2231; and nothing
-    of a distribution from itself."""
-    own, even = torch.tensor([[0.2, 0.8]]).log(), torch.zeros(1, 2)
-    total, _ = room.vocabulary_divergence(own, torch.eye(2), None, even, torch.eye(2), None)
-    assert float(total) == pytest.approx(0.2231, abs=5e-5)
-    same, _ = room.vocabulary_divergence(own, torch.eye(2), None, own, torch.eye(2), None)
-    assert float(same) == pytest.approx(0.0, abs=1e-7)

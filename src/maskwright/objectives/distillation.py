@@ -33,7 +33,8 @@ from maskwright.objectives.objective import (
     at_targets,
     encode,
 )
-from maskwright.objectives.vocabulary_loss import vocabulary_divergence, vocabulary_loss
+from maskwright.objectives.vocabulary_divergence import vocabulary_divergence
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
 
 ROWS = "documents"
 NETWORKS = ("teacher",)

@@ -1,21 +1,23 @@
 """Cross-entropy over the vocabulary without ever holding all its scores.
 
 One function of (hidden, weight, bias, targets): projection, log-sum-exp and gradients are computed
-together, a chunk of targets at a time, in one buffer of bounded size. Two things make it faster
-than `linear` followed by `cross_entropy` (docs/log.md):
+together, a chunk of targets at a time, in one buffer of bounded size. What makes it faster than
+`linear` followed by `cross_entropy` (docs/log.md):
 
-- Scores are laid out (V, n), vocabulary first, the shape in which the product with a (V, E) weight
-  runs at full speed.
-- Weights `exp(score - max)` are never divided by their sum s. With one-hot y, the gradient of the
-  scores is (exp - s·y) / s, and the division moves to the narrow sides of the two products:
-  `grad_hidden = (…)ᵀ @ weight / s` and `grad_weight = (…) @ (hidden / s)`.
+- Scores are laid out (V, n), vocabulary first, the shape in which the products with a (V, E) weight
+  run at full speed.
+- The buffer is passed over twice between the products, once for `exp`, once for the sums s over the
+  vocabulary. Nothing is subtracted before `exp` while every s stays far from the ends of the float
+  range; where one does not, the scores are made again and their maxima taken off.
+- The exponentials are never divided by s, nor is the one-hot y taken off them: the gradient of the
+  scores is exp / s - y, and both go to the narrow sides of the two products,
+  `grad_hidden = expᵀ @ weight / s - weight[targets]` and
+  `grad_weight = exp @ (hidden / s)`, less `hidden` at the rows of the targets.
+- The exponentials also serve to draw a token (`vocabulary_sample`), which would otherwise cost the
+  scores a second time.
 
-What is right may be an id (`vocabulary_loss`) or another network's distribution
-(`vocabulary_divergence`): only what is subtracted from the weights differs. The weights also serve
-to draw a token (`vocabulary_sample`), which would otherwise cost the scores a second time.
-
-Products run in the type of the weights; maximum, exponential, sum and loss in float32 (float64 for
-float64), because a loss read from bfloat16 scores is wrong in the third digit.
+Products and exponentials are in the type of the weights; sums and loss in float32 (float64 for
+float64), because a loss read from bfloat16 sums is wrong in the third digit.
 """
 
 from __future__ import annotations
@@ -29,10 +31,14 @@ from torch.autograd.function import once_differentiable
 
 from maskwright.errors import DataError
 
-# Bytes of scores in float32 that exist at a time.
-BUFFER_BYTES = 64 << 20
-# Rows of the vocabulary whose weights are summed before one of them is drawn.
-BLOCK = 128
+# Bytes of scores that exist at a time.
+BUFFER_BYTES = 96 << 20
+# Exponentials and sums between these need no maximum taken off; well inside bfloat16's range.
+_SAFE = (1e-25, 1e30)
+# Rows of the vocabulary whose exponentials are added up in one go; see `_sums`.
+_GROUP = 64
+# Rows of the vocabulary whose exponentials are added up before one of them is drawn.
+_BLOCK = 128
 
 
 def vocabulary_loss(
@@ -54,8 +60,7 @@ def vocabulary_loss(
     Raises:
         DataError: a target outside the vocabulary (looked at on the CPU only).
     """
-    _check(targets, weight)
-    total, losses, _ = _fused(hidden, weight, bias, _Ids(targets))
+    total, losses, _ = _fused(hidden, weight, bias, targets, None)
     return total, losses
 
 
@@ -66,36 +71,18 @@ def vocabulary_sample(
     targets: Int[Tensor, " N"],
     uniforms: Float[Tensor, " N"],
 ) -> tuple[Float[Tensor, ""], Float[Tensor, " N"], Int[Tensor, " N"]]:
-    """`vocabulary_loss`, and one id per target drawn from softmax(scores) without a gradient.
+    """`vocabulary_loss`, and one id per target drawn from softmax(scores), without a gradient.
 
     Args:
         uniforms: a number in [0, 1) per target: the draw is a function of scores and number, by the
             inverse of the cumulative distribution (what adding Gumbel noise does with V numbers).
     """
-    _check(targets, weight)
-    return _fused(hidden, weight, bias, _Ids(targets), uniforms)
+    return _fused(hidden, weight, bias, targets, uniforms)
 
 
-def vocabulary_divergence(
-    hidden: Float[Tensor, "N E"],
-    weight: Float[Tensor, "V E"],
-    bias: Float[Tensor, " V"] | None,
-    teacher_hidden: Float[Tensor, "N F"],
-    teacher_weight: Float[Tensor, "V F"],
-    teacher_bias: Float[Tensor, " V"] | None,
-) -> tuple[Float[Tensor, ""], Float[Tensor, " N"]]:
-    """KL(teacher || own) of the two distributions over the vocabulary, as `vocabulary_loss`; the
-    teacher gets no gradient. For a temperature, divide hidden states and biases by it."""
-    soft = _Distribution(
-        teacher_hidden.detach(),
-        teacher_weight.detach(),
-        None if teacher_bias is None else teacher_bias.detach(),
-    )
-    total, losses, _ = _fused(hidden, weight, bias, soft)
-    return total, losses
-
-
-def _check(targets: Tensor, weight: Tensor) -> None:
+def _fused(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, uniforms: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     if targets.device.type == "cpu" and targets.numel():
         low, high = (int(t) for t in targets.aminmax())
         if low < 0 or high >= weight.shape[0]:
@@ -105,51 +92,6 @@ def _check(targets: Tensor, weight: Tensor) -> None:
                 found=low if low < 0 else high,
                 wanted=f"0 to {weight.shape[0] - 1}",
             )
-
-
-class _Ids:
-    """One id per position is right."""
-
-    def __init__(self, ids: Tensor) -> None:
-        self.ids = ids
-
-    def score(self, scores: Tensor, part: slice) -> Tensor:
-        """(n,) the score of what is right, from scores (V, n)."""
-        return scores.gather(0, self.ids[None, part])[0]
-
-    def subtract(self, exponentials: Tensor, total: Tensor, part: slice) -> None:
-        """exp - s·y in place, y what is right and s the sums."""
-        exponentials.scatter_add_(0, self.ids[None, part], -total[None])
-
-
-class _Distribution:
-    """Another network's distribution is right; `score` is then the mean score under it, and its
-    entropy is taken off, so that the loss is a divergence."""
-
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        self.hidden, self.weight, self.bias = hidden, weight, bias
-        self.shares = torch.empty(0)
-
-    def score(self, scores: Tensor, part: slice) -> Tensor:
-        rows = self.hidden[part].to(self.weight.dtype).t()
-        own = torch.mm(self.weight, rows)
-        if self.bias is not None:
-            own = own.add_(self.bias[:, None])
-        logs = torch.log_softmax(own.to(scores.dtype), 0)
-        self.shares = logs.exp()
-        return (self.shares * (scores - logs)).sum(0)
-
-    def subtract(self, exponentials: Tensor, total: Tensor, part: slice) -> None:
-        exponentials.addcmul_(self.shares, total[None], value=-1.0)
-
-
-def _fused(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    right: _Ids | _Distribution,
-    uniforms: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     if not torch.is_grad_enabled():
@@ -159,11 +101,14 @@ def _fused(
             weight.detach(),
             None if bias is None else bias.detach(),
         )
-    total, losses, sampled = _VocabularyLoss.apply(
-        hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype), right,
+    total, losses, drawn = _VocabularyLoss.apply(
+        hidden.to(dtype),
+        weight.to(dtype),
+        None if bias is None else bias.to(dtype),
+        targets,
         uniforms,
-    )  # fmt: skip
-    return total, losses, sampled
+    )
+    return total, losses, drawn
 
 
 class _VocabularyLoss(torch.autograd.Function):
@@ -173,17 +118,17 @@ class _VocabularyLoss(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        right: _Ids | _Distribution,
+        targets: Tensor,
         uniforms: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         with torch.autocast(hidden.device.type, enabled=False):
-            losses, sampled, gradients = _chunks(
-                hidden, weight, bias, right, uniforms, ctx.needs_input_grad
+            losses, drawn, gradients = _chunks(
+                hidden, weight, bias, targets, uniforms, ctx.needs_input_grad
             )
-        ctx.gradients, ctx.right = gradients, right
-        ctx.save_for_backward(hidden, weight, bias)
-        ctx.mark_non_differentiable(losses, sampled)
-        return losses.sum(), losses, sampled
+        ctx.gradients = gradients
+        ctx.save_for_backward(hidden, weight, bias, targets)
+        ctx.mark_non_differentiable(losses, drawn)
+        return losses.sum(), losses, drawn
 
     @staticmethod
     @once_differentiable
@@ -191,8 +136,8 @@ class _VocabularyLoss(torch.autograd.Function):
         # Given away, not kept: a gradient that nobody else holds becomes `.grad` without a copy.
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:  # a second backward pass through a graph that was retained
-            hidden, weight, bias = ctx.saved_tensors
-            *_, gradients = _chunks(hidden, weight, bias, ctx.right, None, ctx.needs_input_grad)
+            hidden, weight, bias, targets = ctx.saved_tensors
+            *_, gradients = _chunks(hidden, weight, bias, targets, None, ctx.needs_input_grad)
         return *(None if g is None else g.mul_(outer[0]) for g in gradients), None, None
 
 
@@ -200,82 +145,118 @@ def _chunks(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    right: _Ids | _Distribution,
+    targets: Tensor,
     uniforms: Tensor | None,
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor, Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
-    """Losses (N,), drawn ids (N,), or (0,) without `uniforms`, and the gradients of the losses' sum
+    """Losses (N,), drawn ids (N,), none without `uniforms`, and the gradients of the losses' sum
     for those inputs that want one."""
-    count, size = hidden.shape[0], weight.shape[0]
+    count, size = targets.numel(), weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
-    step = max(1, min(count, max(64, BUFFER_BYTES // (4 * size))))
+    step = max(1, min(count, max(64, BUFFER_BYTES // (weight.itemsize * size))))
     buffer = weight.new_empty(size * step)
     losses = torch.empty(count, dtype=wide, device=hidden.device)
-    drawn = 0 if uniforms is None else count
-    sampled = torch.empty(drawn, dtype=torch.int64, device=hidden.device)
+    drawn = targets.new_empty(0 if uniforms is None else count)
     by_hidden = torch.empty_like(hidden) if wanted[0] else None
     # Sums over chunks are kept wide; a single chunk needs no sum.
-    narrow = weight.dtype if count <= step else wide
-    by_weight = torch.zeros_like(weight, dtype=narrow) if wanted[1] and count == 0 else None
+    kept = weight.dtype if count <= step else wide
+    by_weight = torch.empty_like(weight, dtype=kept) if wanted[1] else None
+    if by_weight is not None and (count == 0 or count > step):
+        by_weight.zero_()
     by_bias = torch.zeros(size, dtype=wide, device=hidden.device) if wanted[2] else None
     for first in range(0, count, step):
-        part = slice(first, first + step)
-        rows = hidden[part]
-        n = rows.shape[0]
-        scores = buffer[: size * n].view(size, n)
-        if bias is None:
-            torch.mm(weight, rows.t(), out=scores)
-        else:
-            torch.addmm(bias[:, None], weight, rows.t(), out=scores)
-        scores = scores.to(wide)
-        score = right.score(scores, part)
-        largest = scores.amax(0)
-        exponentials = scores.sub_(largest).exp_()
-        total = exponentials.sum(0)
-        torch.sub(total.log() + largest, score, out=losses[part])
+        chunk = slice(first, first + step)
+        rows, target = hidden[chunk], targets[chunk]
+        scores = buffer[: size * len(rows)].view(size, len(rows))
+        _scores(scores, rows, weight, bias)
+        exponentials, total, found = _exponentials(scores, target, wide)
+        if found is None:
+            _scores(scores, rows, weight, bias)
+            exponentials, total, found = _shifted(scores, target, wide)
+        losses[chunk] = found
         if uniforms is not None:
-            sampled[part] = _draw(exponentials, uniforms[part])
-        if not any(wanted[:3]):
-            continue
-        right.subtract(exponentials, total, part)
-        shares = exponentials.to(weight.dtype)
+            drawn[chunk] = _draw(exponentials, uniforms[chunk], wide)
         inverse = total.reciprocal()
         if by_hidden is not None:
-            torch.mm(shares.t(), weight, out=by_hidden[part])
-            by_hidden[part].mul_(inverse[:, None])
-        if wanted[1]:
+            mean = torch.mm(exponentials.t(), weight) * inverse[:, None]
+            by_hidden[chunk] = mean - weight.index_select(0, target)
+        if by_weight is not None:
             scaled = (rows * inverse[:, None]).to(weight.dtype)
-            by_weight = _add_product(by_weight, shares, scaled, narrow)
+            if count <= step:
+                torch.mm(exponentials, scaled, out=by_weight)
+            else:
+                by_weight += torch.mm(exponentials, scaled)
+            by_weight.index_add_(0, target, -rows.to(kept))
         if by_bias is not None:
-            by_bias.addmv_(exponentials, inverse)
+            by_bias += torch.mv(exponentials, inverse.to(weight.dtype))
+            by_bias -= target.bincount(minlength=size)
     if by_weight is not None:
         by_weight = by_weight.to(weight.dtype)
     if by_bias is not None:
         by_bias = by_bias.to(weight.dtype)
-    return losses, sampled, (by_hidden, by_weight, by_bias)
+    return losses, drawn, (by_hidden, by_weight, by_bias)
 
 
-def _draw(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """(n,) row numbers of weights (V, n), each column's drawn by its weights: first a block of
-    rows, then a row in it, so that all the weights are only summed once."""
-    size = weights.shape[0]
-    whole = size - size % BLOCK
-    sums = weights[:whole].view(-1, BLOCK, weights.shape[1]).sum(1)
-    if whole < size:
-        sums = torch.cat([sums, weights[whole:].sum(0, keepdim=True)])
+def _scores(scores: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if bias is None:
+        torch.mm(weight, rows.t(), out=scores)
+    else:
+        torch.addmm(bias[:, None], weight, rows.t(), out=scores)
+
+
+def _exponentials(
+    scores: Tensor, target: Tensor, wide: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """exp(score) in place of the scores, their sums (n,), and the losses; None for the losses where
+    a sum is out of range, and everything has to be done again with `_shifted`.
+
+    Looking at the sums would make a GPU wait, so there it is always `_shifted`.
+    """
+    if scores.device.type != "cpu":
+        return _shifted(scores, target, wide)
+    exponentials = scores.exp_()
+    total = _sums(exponentials, wide)
+    own = exponentials.gather(0, target[None])[0].to(wide)
+    smallest = min(float(own.min()), float(total.min()))
+    safe = _SAFE[0] < smallest and float(total.max()) < _SAFE[1]  # false for NaN, too
+    # A narrow `own` that dominates its sum is rounded there alike: the loss is never negative.
+    return exponentials, total, (total / own).log() if safe else None
+
+
+def _shifted(scores: Tensor, target: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """The same with each column's largest score taken off first."""
+    own = scores.gather(0, target[None])[0].to(wide)
+    largest = scores.amax(0)
+    exponentials = scores.sub_(largest).exp_()
+    total = _sums(exponentials, wide)
+    return exponentials, total, total.log() + (largest.to(wide) - own)
+
+
+def _sums(exponentials: Tensor, wide: torch.dtype) -> Tensor:
+    """Sums over the vocabulary, wide. A narrow type is added up by groups first, which its kernel
+    does several times faster; the groups' rounding is averaged away."""
+    size = exponentials.shape[0]
+    if exponentials.dtype == wide or size < _GROUP:
+        return exponentials.sum(0, dtype=wide)
+    even = size - size % _GROUP
+    groups = exponentials[:even].view(-1, _GROUP, exponentials.shape[1]).sum(1)
+    return groups.sum(0, dtype=wide) + exponentials[even:].sum(0, dtype=wide)
+
+
+def _draw(exponentials: Tensor, uniforms: Tensor, wide: torch.dtype) -> Tensor:
+    """(n,) ids, each drawn by its column of exponentials (V, n): first a block of the vocabulary,
+    then an id in it, so that all the exponentials are passed over only once."""
+    size = exponentials.shape[0]
+    even = size - size % _BLOCK
+    sums = exponentials[:even].view(-1, _BLOCK, exponentials.shape[1]).sum(1, dtype=wide)
+    rest = exponentials[even:].sum(0, keepdim=True, dtype=wide)
+    sums = torch.cat([sums, rest]) if even < size else sums
     edges = sums.cumsum(0)  # blocks, n
     level = uniforms * edges[-1]
     block = (edges <= level).sum(0).clamp(max=len(edges) - 1)[None]
     level = level - (edges.gather(0, block) - sums.gather(0, block))[0]
-    rows = block * BLOCK + torch.arange(BLOCK, device=weights.device)[:, None]
-    inside = weights.gather(0, rows.clamp(max=size - 1)).masked_fill(rows >= size, 0.0)
-    place = (inside.cumsum(0) <= level).sum(0)
-    return (block[0] * BLOCK + place).clamp(max=size - 1)
-
-
-def _add_product(total: Tensor | None, left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    if total is None:
-        return torch.mm(left, right).to(dtype)
-    if dtype == left.dtype:
-        return total.addmm_(left, right)
-    return total.add_(torch.mm(left, right))
+    rows = block * _BLOCK + torch.arange(_BLOCK, device=rest.device)[:, None]
+    inside = exponentials.gather(0, rows.clamp(max=size - 1)).to(wide)
+    inside = inside.masked_fill(rows >= size, 0.0).cumsum(0)
+    place = (inside <= level).sum(0)
+    return (block[0] * _BLOCK + place).clamp(max=size - 1)
