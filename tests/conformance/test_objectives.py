@@ -22,6 +22,17 @@ from toys import VOCABULARY, FixedRows, bert, encoder_decoder, gpt2
 NAMES = catalogue.names("objectives")
 
 
+def discriminator() -> Transformer:
+    config = replace(bert().config, vocabulary_head=None,
+                     heads=(Head(name="discriminator", kind="token", labels=1),))  # fmt: skip
+    return build(config, torch.Generator().manual_seed(0))
+
+
+def teacher() -> Transformer:
+    """One that says something else than a fresh student does."""
+    return build(bert().config, torch.Generator().manual_seed(1), deviation=0.5)
+
+
 def classifier() -> Transformer:
     config = replace(bert().config, vocabulary_head=None,
                      heads=(Head(name="classifier", kind="sequence", labels=2),))  # fmt: skip
@@ -32,21 +43,38 @@ MODELS: dict[str, Any] = {
     "masked": bert,
     "causal": gpt2,
     "sentence-pair": lambda: bert("BertForPreTraining"),
+    "sentence-order": lambda: bert("BertForPreTraining"),
     "supervised": classifier,
     "prefix-lm": gpt2,
     "span-corruption": encoder_decoder,
     "denoising": encoder_decoder,
     "sequence-to-sequence": encoder_decoder,
+    "replaced-token": discriminator,
+    "span-boundary": bert,
+    "distillation": bert,
+    "hybrid": bert,
 }
-# The toy texts are so short that by default one span is hidden, and that at the end.
-OPTIONS: dict[str, dict[str, Any]] = {"span-corruption": {"rate": 0.5, "mean_span": 1.5}}
+OTHERS: dict[str, Any] = {"distillation": {"teacher": teacher}}
+# What an objective is made with where it cannot be made, or shown on a few rows, without.
+DEFAULTS: dict[str, Any] = {
+    "distillation": {"teacher": "", "initialise": False},
+    "hybrid": {"causal_share": 0.5},
+    # The toy texts are so short that by default one span is hidden, and that at the end.
+    "span-corruption": {"rate": 0.5, "mean_span": 1.5},
+}
+# Targets are chosen positions of the batch, and nothing else of it is changed.
+MASKING = ("masked", "sentence-pair", "sentence-order", "span-boundary", "distillation",
+           "replaced-token")  # fmt: skip
 # What the encoder reads is shorter or longer than the row: places cannot be compared.
 MOVING = ("span-corruption", "denoising", "sequence-to-sequence")
 
 
 def make(name: str, **options: Any) -> Objective:
     member = catalogue.load("objectives", name)
-    return member.build(MODELS[name](), member.Options(**options), VOCABULARY).eval()
+    networks = {option: network() for option, network in OTHERS.get(name, {}).items()}
+    chosen = member.Options(**DEFAULTS.get(name, {}), **options)
+    torch.manual_seed(0)
+    return member.build(MODELS[name](), chosen, VOCABULARY, **networks).eval()
 
 
 def rows(count: int = 32) -> Rows:
@@ -54,8 +82,10 @@ def rows(count: int = 32) -> Rows:
 
 
 def cases() -> list[Any]:
-    plain = [pytest.param(name, OPTIONS.get(name, {}), id=name) for name in NAMES]
-    units = [pytest.param("masked", {"unit": u}, id=f"masked-{u}") for u in ("word", "span")]
+    plain = [pytest.param(name, {}, id=name) for name in NAMES]
+    units = [
+        pytest.param("masked", {"unit": u}, id=f"masked-{u}") for u in ("word", "span", "ngram")
+    ]
     static = pytest.param("masked", {"static": True}, id="masked-static")
     alone = {"infilling": 0.0, "permutation": 0.0}
     damage = [
@@ -82,7 +112,14 @@ def test_corruption_is_a_function_of_its_keys(name: str, options: dict[str, Any]
     assert torch.equal(one.tokens, two.tokens)
     part = objective.corrupt(clean.take(np.arange(8, 16)), epochs[:8], 0)
     assert torch.equal(part.tokens, one.tokens[8:16])
-    if name in ("masked", "sentence-pair", "denoising", "span-corruption"):
+    # However the batch is split over microbatches and processes, its parts are its parts.
+    quarters = [objective.corrupt(clean.take(np.arange(a, a + 8)), epochs[:8], 0)
+                for a in range(0, len(clean), 8)]  # fmt: skip
+    for field in ("tokens", "targets", "labels", "prefix", "uniforms", "decoder_tokens"):
+        if getattr(one, field) is not None:
+            joined = torch.cat([getattr(quarter, field) for quarter in quarters])
+            assert torch.equal(joined, getattr(one, field)), field
+    if name in (*MASKING, "hybrid", "denoising", "span-corruption"):
         again = objective.corrupt(clean, epochs + 1, 0)
         assert torch.equal(again.tokens, one.tokens) is bool(options.get("static"))
         assert not torch.equal(objective.corrupt(clean, epochs, 1).tokens, one.tokens)
@@ -100,7 +137,7 @@ def test_special_tokens_and_unchosen_ones_are_not_touched(
     special = torch.from_numpy(clean.special[:, :width])
     assert torch.equal(batch.tokens[special], before[special])
     assert int(batch.tokens.min()) >= 0 and int(batch.tokens.max()) < VOCABULARY.size
-    if name in ("masked", "sentence-pair"):
+    if name in MASKING:
         assert batch.index is not None and batch.targets is not None
         chosen = torch.zeros(before.numel(), dtype=torch.bool)
         chosen[batch.index] = True

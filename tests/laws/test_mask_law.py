@@ -44,6 +44,9 @@ WORLDS: dict[str, AttentionMask | None] = {
     "window": window(2, 1),
     "packed window": window(2, 1) & same_document(DOCUMENTS),
     "prefix": prefix(torch.tensor([4, 6])) | causal,
+    # One stack, both patterns: the first row reads to the left only, the second both ways.
+    "causal": causal,
+    "hybrid": (prefix(torch.tensor([0, 12])) | causal) & same_document(DOCUMENTS),
 }
 ONE_STACK = ENCODERS + DECODERS
 Run = Callable[[Tensor], Tensor]
@@ -137,6 +140,18 @@ def test_the_law_sees_blindness(monkeypatch: pytest.MonkeyPatch, name: str) -> N
     vectors = model.tokens(tokens(ROWS, LENGTH)).detach()
     felt = moved(runner(model, window(1, 0)), vectors, nudged)
     assert not torch.equal(felt, reachable(model, None))
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_row_of_a_hybrid_batch_reads_as_it_would_alone(name: str) -> None:
+    """The first row as in a causal batch, the second as the encoder always does."""
+    model, ids, facts = model_of(name), tokens(ROWS, LENGTH), same_document(DOCUMENTS)
+    with torch.no_grad():
+        both = model.encode(ids, visible=WORLDS["hybrid"])
+        left, all_ways = model.encode(ids, visible=causal & facts), model.encode(ids, visible=facts)
+    torch.testing.assert_close(both[0], left[0], atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(both[1], all_ways[1], atol=2e-5, rtol=1e-4)
+    assert not torch.allclose(both[0], all_ways[0], atol=1e-2)  # the control
 
 
 @pytest.mark.parametrize("name", ONE_STACK)

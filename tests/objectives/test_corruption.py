@@ -42,7 +42,9 @@ def test_one_token_is_still_a_target_and_no_token_is_none() -> None:
     for chosen in (
         corruption.choose_tokens(maskable, 0.15, keys()[:2]),
         corruption.choose_words(maskable, maskable, 0.15, keys()[:2]),
-        corruption.choose_spans(maskable, maskable, 0.15, keys()[:2], stop=0.2, longest=10)[0],
+        corruption.choose_spans(
+            maskable, maskable, 0.15, keys()[:2], lengths=corruption.geometric(0.2, 10)
+        )[0],
     ):
         assert chosen.sum() == 1 and chosen[0, 3]
 
@@ -90,7 +92,9 @@ def test_words_are_chosen_whole_and_near_the_budget() -> None:
 
 def test_spans_meet_the_budget_exactly_and_stay_between_separators() -> None:
     maskable, starts = rows()
-    chosen, span = corruption.choose_spans(maskable, starts, 0.15, keys(), stop=0.2, longest=10)
+    chosen, span = corruption.choose_spans(
+        maskable, starts, 0.15, keys(), lengths=corruption.geometric(0.2, 10)
+    )
     assert (chosen.sum(axis=1) == 9).all()
     assert not (chosen & ~maskable).any()
     for row in range(ROWS):
@@ -101,9 +105,56 @@ def test_spans_meet_the_budget_exactly_and_stay_between_separators() -> None:
 
 def test_span_lengths_follow_the_clipped_geometric() -> None:
     draws = (np.arange(100_000) + 0.5) / 100_000
-    lengths = corruption._clipped_geometric(draws, 0.2, 10)
+    lengths = corruption._drawn_lengths(draws, corruption.geometric(0.2, 10))
     assert lengths.min() == 1 and lengths.max() == 10
     assert lengths.mean() == pytest.approx(3.8, abs=0.02)  # SpanBERT, section 3.1
+
+
+def test_ngram_lengths_follow_one_over_n() -> None:
+    """p(n) ~ 1/n up to 3: 6/11, 3/11, 2/11 (ALBERT, 4.1)."""
+    draws = (np.arange(110_000) + 0.5) / 110_000
+    lengths = corruption._drawn_lengths(draws, corruption.inverse(3))
+    assert np.bincount(lengths).tolist() == [0, 60_000, 30_000, 20_000]
+
+
+def test_ngrams_are_whole_words_of_at_most_three() -> None:
+    """Rows so long that hardly two runs touch; the last run of a row may be cut."""
+    count = 400
+    maskable, starts = np.ones((count, 512), dtype=bool), np.zeros((count, 512), dtype=bool)
+    starts[:, ::2] = True  # words of two pieces
+    many = randomness.key("mask", 3, 0, np.arange(count))
+    chosen, span = corruption.choose_spans(
+        maskable, starts, 0.04, many, lengths=corruption.inverse(3)
+    )
+    assert (chosen.sum(axis=1) == 20).all()
+    sizes = np.concatenate([np.bincount(span[row][chosen[row]]) for row in range(count)])
+    sizes = sizes[sizes > 0]
+    assert sizes.max() == 6
+    shares = np.bincount((sizes + 1) // 2, minlength=4)[1:] / len(sizes)
+    # A cut run looks shorter, and touching ones are thinned: within two of a hundred.
+    assert np.abs(shares - np.array([6, 3, 2]) / 11).max() < 0.02 + 4 * 0.5 / np.sqrt(len(sizes))
+    whole = (sizes % 2 == 0).mean()
+    assert whole > 0.9
+
+
+def test_draws_with_replacement_fall_together() -> None:
+    """k draws among n places hit n (1 - (1 - 1/n)^k) of them: 128 tokens at 15 % give 17.7, not
+    19."""
+    maskable = np.ones((4_000, 128), dtype=bool)
+    maskable[:, :2] = False
+    many = randomness.key("mask", 1, 0, np.arange(len(maskable)))
+    chosen = corruption.draw_tokens(maskable, 0.15, many)
+    assert not (chosen & ~maskable).any()
+    counts, n, k = chosen.sum(axis=1), 126, 19
+    assert counts.max() <= k
+    expected = n * (1 - (1 - 1 / n) ** k)
+    assert abs(counts.mean() - expected) < 4 * counts.std() / np.sqrt(len(counts))
+    share = chosen[:, 2:].mean(axis=0)
+    assert np.abs(share - expected / n).max() < 5 * np.sqrt(0.14 * 0.86 / len(chosen))
+    part = corruption.draw_tokens(maskable[7:9], 0.15, many[7:9])
+    assert np.array_equal(part, chosen[7:9])
+    # The control: without replacement all 19 are there.
+    assert (corruption.choose_tokens(maskable, 0.15, many).sum(axis=1) == k).all()
 
 
 def replaced(unit: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

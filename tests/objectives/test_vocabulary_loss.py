@@ -207,3 +207,50 @@ def test_a_target_that_is_all_but_impossible() -> None:
         each, F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="none")
     )
     assert (each > 300).all() and math.isfinite(total.item())
+
+
+def drawn(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Ids drawn by the fused loss from log-weights (N, V): hidden states are one-hot rows."""
+    zeros = torch.zeros(len(weights), dtype=torch.int64)
+    states, table = torch.eye(len(weights)), weights.t().contiguous()
+    return room.vocabulary_sample(states, table, None, zeros, uniforms)[2]
+
+
+def test_draws_follow_the_scores() -> None:
+    """The inverse of the cumulative distribution, against float64, at every size of vocabulary
+    around a block."""
+    for size in (2, 127, 128, 129, 300):
+        generator = torch.Generator().manual_seed(size)
+        scores = torch.randn((64, size), generator=generator) * 3
+        uniforms = torch.rand(64, generator=generator, dtype=torch.float64)
+        edges = scores.double().softmax(-1).cumsum(-1)
+        wanted = (edges <= uniforms[:, None]).sum(-1)
+        got = drawn(scores, uniforms)
+        # Where the number lies on an edge, to rounding, its neighbour is as right.
+        near = (edges - uniforms[:, None]).abs().amin(-1) < 1e-6
+        assert torch.equal(got[~near], wanted[~near]) and near.sum() < 3
+
+
+def test_draws_are_exact_in_distribution() -> None:
+    shares = torch.tensor([0.5, 0.25, 0.125, 0.0625, 0.0625])
+    uniforms = (torch.arange(1600, dtype=torch.float64) + 0.5) / 1600
+    got = drawn(shares.log().expand(1600, 5).contiguous(), uniforms)
+    assert torch.bincount(got).tolist() == [800, 400, 200, 100, 100]
+
+
+def test_a_draw_at_either_end_is_a_token_that_can_be() -> None:
+    scores = torch.full((2, 200), -1e4)
+    scores[:, 7], scores[:, 190] = 0.0, 0.0
+    ends = torch.tensor([0.0, 1.0 - 2.0**-53], dtype=torch.float64)
+    assert drawn(scores, ends).tolist() == [7, 190]
+
+
+def test_drawing_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunked(monkeypatch, 64)
+    given = inputs()
+    uniforms = torch.rand(200, generator=torch.Generator().manual_seed(0))
+    total, losses, ids = room.vocabulary_sample(*given, uniforms)
+    plain, each = vocabulary_loss(*given)
+    assert torch.equal(total, plain) and torch.equal(losses, each) and not ids.requires_grad
+    for ours, theirs in zip(gradients(total, given), gradients(plain, given), strict=True):
+        assert torch.equal(ours, theirs)

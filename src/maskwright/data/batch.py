@@ -11,6 +11,7 @@
     pooled      (R,)   int64   flat positions whose hidden state is pooled for `labels`
     prefix      (B,)   int64   how many of a row's first tokens are seen in both directions by a
                                model that reads on from there; None: the model's own pattern
+    uniforms    (N,) float64   a number in [0, 1) per target, for a network that draws a token there
 
 An encoder reads `tokens`; where a decoder writes beside it, these say what the decoder reads, and
 `index` counts in them (b*S + s):
@@ -46,6 +47,7 @@ class Batch:
     decoder_tokens: Tensor | None = None
     decoder_positions: Tensor | None = None
     decoder_documents: Tensor | None = None
+    uniforms: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`; copies are asynchronous where the memory is pinned."""

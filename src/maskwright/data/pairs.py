@@ -1,4 +1,5 @@
-"""Rows for next-sentence prediction, after BERT (Devlin et al. 2018, section 3.1 and appendix A.2).
+"""Rows for next-sentence prediction, after BERT (Devlin et al. 2018, section 3.1 and appendix A.2),
+and for sentence-order prediction, after ALBERT (Lan et al. 2019, section 3.1).
 
     [CLS] A A A A [SEP] B B B [SEP] pad
       0   0 0 0 0   0   1 1 1   1    0     segments
@@ -12,9 +13,15 @@ is too long loses tokens at a random end, the longer part first.
 The cut, the coin and B are drawn anew in every epoch. One thing differs from BERT's own script,
 which re-reads the rest of a chunk whose B came from elsewhere: here the division is the same in all
 epochs, so that a row is a function of its number, and that rest waits for another coin.
+
+For sentence order, the coin swaps A and B instead, before anything is cut off: both always come
+from one document. Where a chunk has only one sentence, that sentence is cut at a random token
+(ALBERT's script takes a stranger there, and so mixes both tasks); a single token is no pair.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +40,7 @@ class SentencePairs:
 
     Args:
         short_fraction: the share of chunks with a shorter goal.
+        negatives: what label 1 means: B from another document, or A and B in the wrong order.
 
     Raises:
         IncompatibleError: the tokenizer has no classify or separator token, the store no sentences.
@@ -40,19 +48,29 @@ class SentencePairs:
     """
 
     def __init__(
-        self, store: TokenStore, length: int, *, seed: int = 0, short_fraction: float = 0.1
+        self,
+        store: TokenStore,
+        length: int,
+        *,
+        seed: int = 0,
+        short_fraction: float = 0.1,
+        negatives: Literal["foreign", "swapped"] = "foreign",
     ) -> None:
         self.store, self.length = store, length
         self._seed, self._room = seed, length - FRAME
+        self._swaps = negatives == "swapped"
         self._check()
         self._pad = store.special.get("pad", 0)
         self._bounds = np.append(store.sentences, store.num_tokens)
         # Document d owns the sentences _firsts[d] … _firsts[d + 1] - 1.
         self._firsts = np.searchsorted(store.sentences, store.offsets)
-        self._first, self._stop, self._owner, self._goal = self._divide(short_fraction)
-        self.fingerprint = fingerprint(
-            ["pairs", 1, store.fingerprint, length, seed, short_fraction]
-        )
+        chunks = self._divide(short_fraction)
+        if self._swaps:  # a chunk of one token cannot be cut
+            several = self._bounds[chunks[1]] - self._bounds[chunks[0]] > 1
+            chunks = tuple(column[several] for column in chunks)
+        self._first, self._stop, self._owner, self._goal = chunks
+        kind = "swapped pairs" if self._swaps else "pairs"
+        self.fingerprint = fingerprint([kind, 1, store.fingerprint, length, seed, short_fraction])
         self.description = (
             f"{len(self):,} sentence pairs of {length} from {store.num_documents:,} documents"
         )
@@ -98,28 +116,53 @@ class SentencePairs:
     def _draw(
         self, numbers: NDArray[np.int64], epoch: int
     ) -> tuple[_Ranges, _Ranges, NDArray[np.bool_]]:
-        """(starts, lengths) of A and of B, and whether B comes from elsewhere, for each row."""
+        """(starts, lengths) of A and of B, and whether B does not follow A, for each row."""
         draws = uniforms(key("pair", self._seed, epoch, numbers), 6)
-        first, stop, owner = self._first[numbers], self._stop[numbers], self._owner[numbers]
+        first, stop = self._first[numbers], self._stop[numbers]
         cut = first + 1 + (draws[:, 0] * np.maximum(1, stop - first - 1)).astype(np.int64)
-        foreign = (draws[:, 1] < 0.5) | (stop - first == 1)
-        a_start = self._bounds[first]
-        a_length = self._bounds[cut] - a_start
+        coin = draws[:, 1] < 0.5
+        if self._swaps:
+            (a_start, a_stop), (b_start, b_stop) = self._swapped(first, cut, stop, coin, draws)
+        else:
+            coin |= stop - first == 1
+            a_start, a_stop = self._bounds[first], self._bounds[cut]
+            b_first, b_last = self._foreign(numbers, a_stop - a_start, draws)
+            b_start = self._bounds[np.where(coin, b_first, cut)]
+            b_stop = self._bounds[np.where(coin, b_last, stop)]
+        a_length, b_length = a_stop - a_start, b_stop - b_start
+        kept_a, kept_b = trim(a_length, b_length, self._room)
+        a_start = a_start + (draws[:, 4] * (a_length - kept_a + 1)).astype(np.int64)
+        b_start = b_start + (draws[:, 5] * (b_length - kept_b + 1)).astype(np.int64)
+        return (a_start, kept_a), (b_start, kept_b), coin
 
+    def _foreign(
+        self, numbers: NDArray[np.int64], a_length: NDArray[np.int64], draws: NDArray[np.float64]
+    ) -> _Ranges:
+        """First sentence of a part from another document, and the one after its last."""
+        owner = self._owner[numbers]
         other = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
         other += other >= owner
         low, high = self._firsts[other], self._firsts[other + 1]
         begin = low + (draws[:, 3] * (high - low)).astype(np.int64)
         goal = self._bounds[begin] + np.maximum(1, self._goal[numbers] - a_length)
-        end = np.minimum(np.searchsorted(self._bounds, goal), high)
-        b_first, b_stop = np.where(foreign, begin, cut), np.where(foreign, end, stop)
-        b_start = self._bounds[b_first]
-        b_length = self._bounds[b_stop] - b_start
+        return begin, np.minimum(np.searchsorted(self._bounds, goal), high)
 
-        kept_a, kept_b = trim(a_length, b_length, self._room)
-        a_start = a_start + (draws[:, 4] * (a_length - kept_a + 1)).astype(np.int64)
-        b_start = b_start + (draws[:, 5] * (b_length - kept_b + 1)).astype(np.int64)
-        return (a_start, kept_a), (b_start, kept_b), foreign
+    def _swapped(
+        self,
+        first: NDArray[np.int64],
+        cut: NDArray[np.int64],
+        stop: NDArray[np.int64],
+        coin: NDArray[np.bool_],
+        draws: NDArray[np.float64],
+    ) -> tuple[_Ranges, _Ranges]:
+        """(starts, stops) of A and of B: the two parts of the chunk, the other way round where the
+        coin says so."""
+        start, end = self._bounds[first], self._bounds[stop]
+        within = start + 1 + (draws[:, 0] * (end - start - 1)).astype(np.int64)
+        middle = np.where(stop - first == 1, within, self._bounds[cut])
+        a = np.where(coin, middle, start), np.where(coin, end, middle)
+        b = np.where(coin, start, middle), np.where(coin, middle, end)
+        return a, b
 
     def _divide(self, short_fraction: float) -> tuple[NDArray[np.int64], ...]:
         """Chunks in order: first sentence, the one after the last, document, goal in tokens.
@@ -159,7 +202,7 @@ class SentencePairs:
             raise IncompatibleError("the store does not say where sentences start",
                                     where=store.path,
                                     do="make it again with sentences")  # fmt: skip
-        if store.num_documents == 1:
+        if store.num_documents == 1 and not self._swaps:
             raise DataError("sentence pairs need at least two documents", where=store.path,
                             found="1 document", do="give more documents, or split the text"
                             " (corpus.form)")  # fmt: skip

@@ -106,10 +106,10 @@ def evaluate(
         batch = batch.to(device)
         states = objective.target_states(batch)
         assert batch.targets is not None
-        size = max(1, _SCORES_AT_ONCE // objective.product.config.tokens.vocabulary)
+        size = max(1, _SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
         for begin in range(0, len(states), size):
             wanted = batch.targets[begin : begin + size]
-            scores = objective.product.logits(states[begin : begin + size]).float()
+            scores = objective.scorer.logits(states[begin : begin + size]).float()
             loss += float(functional.cross_entropy(scores, wanted, reduction="sum"))
             for i, k in enumerate(TOP):
                 hits[i] += float(top_hits(scores, wanted, k).sum())

@@ -56,13 +56,14 @@ class Hole:
 
 
 def fill(
-    model: Transformer, words: Words, texts: Sequence[str], *, top: int = 5
+    model: Transformer, words: Words, texts: Sequence[str], *, top: int = 5, shift: int = 0
 ) -> list[list[Hole]]:
     """The holes of each text, in order.
 
     Args:
         texts: each with the tokenizer's mask string at least once.
         top: how many candidates each hole gets.
+        shift: how many places before a hole it is read off (1 for a model of the hybrid objective).
 
     Raises:
         IncompatibleError: the model is no encoder with a vocabulary head, or the tokenizer has no
@@ -86,7 +87,7 @@ def fill(
         found: list[list[Hole]] = []
         for first in range(0, len(texts), ROWS_AT_ONCE):
             rows = slice(first, first + ROWS_AT_ONCE)
-            found += _fill_rows(model, words, pieces[rows], framed[rows], top)
+            found += _fill_rows(model, words, pieces[rows], framed[rows], top, shift)
         return found
     finally:
         model.train(was_training)
@@ -127,6 +128,7 @@ def _fill_rows(
     pieces: Sequence[Sequence[list[int]]],
     framed: Sequence[tuple[list[int], list[int]]],
     top: int,
+    shift: int,
 ) -> list[list[Hole]]:
     device = model.tokens.weight.device
     length = max(len(ids) for ids, _ in framed)
@@ -139,7 +141,9 @@ def _fill_rows(
         segments=segments.to(device),
         visible=None if bool(real.all()) else mask.visible_of(real.to(device)),
     )
-    scores = model.logits(hidden[rows, places]).float()[:, : words.vocabulary_size]  # holes, V
+    scores = model.logits(hidden[rows, places - shift]).float()[
+        :, : words.vocabulary_size
+    ]  # holes, V
     best = scores.softmax(-1).topk(min(top, scores.shape[1]))
     holes: list[list[Hole]] = [[] for _ in framed]
     for row, place, chances, ids in zip(

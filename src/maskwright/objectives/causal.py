@@ -55,7 +55,7 @@ class Causal(Objective):
         self.product = model
         self.vocabulary = vocabulary
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         return next_tokens(rows, rows.documents[:, 1:] != 0)
 
     def counts(self, batch: Batch) -> dict[str, int]:

@@ -1,14 +1,15 @@
 """Choosing positions and replacing tokens, for a whole batch at once.
 
 All draws come from keys (purpose, seed, epoch, row), so a row is corrupted alike whatever batch,
-process or resumed run it appears in. Three units of choice:
+process or resumed run it appears in. Four units of choice:
 
     token   positions independently                              Devlin et al. 2018, 3.1
     word    whole words, so that no piece gives its word away    BERT's whole-word release, 2019
     span    runs of whole words, length ~ Geometric(0.2) ≤ 10    Joshi et al. 2019, 3.1
+    ngram   runs of n ≤ 3 whole words, p(n) ~ 1/n                Lan et al. 2019, 4.1
 
-Every row gets exactly max(1, round(rate * maskable)) positions (units `token` and `span`); whole
-words cannot be cut, so `word` comes as near to that number as its last word allows.
+Every row gets exactly max(1, round(rate * maskable)) positions; only whole words cannot be cut, so
+`word` comes as near to that number as its last word allows.
 """
 
 from __future__ import annotations
@@ -31,6 +32,19 @@ def choose_tokens(maskable: Array, rate: float, keys: Array) -> Array:
     draws = randomness.uniforms(keys, maskable.shape[1])
     draws[~maskable] = 2.0
     return _smallest(draws, budget(maskable, rate))
+
+
+def draw_tokens(maskable: Array, rate: float, keys: Array) -> Array:
+    """(B, T) bool: the budget drawn with replacement, so that a position drawn twice counts once
+    and fewer are chosen, as in ELECTRA's own code."""
+    wanted, available = budget(maskable, rate), maskable.sum(axis=1)
+    size = int(wanted.max(initial=0))
+    draws = randomness.integers(keys, size, np.maximum(1, available)[:, None])
+    row, number = np.nonzero(np.arange(size) < wanted[:, None])
+    place = np.argsort(~maskable, axis=1, kind="stable")[row, draws[row, number]]
+    chosen = np.zeros_like(maskable)
+    chosen[row, place] = True
+    return chosen
 
 
 def choose_words(maskable: Array, starts_word: Array, rate: float, keys: Array) -> Array:
@@ -57,9 +71,12 @@ def choose_words(maskable: Array, starts_word: Array, rate: float, keys: Array) 
 
 
 def choose_spans(
-    maskable: Array, starts_word: Array, rate: float, keys: Array, *, stop: float, longest: int
+    maskable: Array, starts_word: Array, rate: float, keys: Array, *, lengths: Array
 ) -> tuple[Array, Array]:
     """Runs of whole words, the last one cut so that the budget is met exactly.
+
+    Args:
+        lengths: (L,) the chances of 1 … L words, up to a factor (`geometric`, `inverse`).
 
     Returns:
         chosen (B, T) bool, and span (B, T) int64: the number of the run a position belongs to.
@@ -71,7 +88,7 @@ def choose_spans(
     span = np.zeros((rows, length), dtype=np.int64)
     tries = int(wanted.max(initial=0)) * 3 + 8
     draws = randomness.uniforms(keys, 2 * tries)
-    sizes = _clipped_geometric(draws[:, :tries], stop, longest)
+    sizes = _drawn_lengths(draws[:, :tries], lengths)
     anchors = np.minimum((draws[:, tries:] * length).astype(np.int64), length - 1)
     lines = np.arange(rows)
     for attempt in range(tries):
@@ -98,6 +115,16 @@ def choose_spans(
         chosen |= filling
         span = np.where(filling, tries + 1 + np.arange(length), span)
     return chosen, span
+
+
+def geometric(stop: float, longest: int) -> Array:
+    """Chances of the lengths 1 … longest: P(l) proportional to (1 - stop)^(l-1)."""
+    return (1 - stop) ** np.arange(longest)
+
+
+def inverse(longest: int) -> Array:
+    """Chances of the lengths 1 … longest: P(l) proportional to 1/l."""
+    return 1 / np.arange(1, longest + 1)
 
 
 def replace(
@@ -148,8 +175,7 @@ def _smallest(draws: Array, count: Array) -> Array:
     return chosen
 
 
-def _clipped_geometric(draws: Array, stop: float, longest: int) -> Array:
-    """Lengths 1 … longest with P(l) proportional to (1 - stop)^(l-1) * stop, renormalised."""
-    weights = (1 - stop) ** np.arange(longest) * stop
-    edges = np.cumsum(weights / weights.sum())
-    return 1 + np.minimum(np.searchsorted(edges, draws, side="right"), longest - 1)
+def _drawn_lengths(draws: Array, chances: Array) -> Array:
+    """Lengths 1 … L, each by its chance."""
+    edges = np.cumsum(chances / chances.sum())
+    return 1 + np.minimum(np.searchsorted(edges, draws, side="right"), len(chances) - 1)

@@ -93,7 +93,7 @@ class Denoising(EncoderDecoder):
             )
         self.options, self.ordinary = options, vocabulary.ordinary
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         texts = texts_of(rows, epochs, seed)
         damaged = self.damage(texts)
         shape = len(rows), rows.tokens.shape[1]

@@ -37,24 +37,29 @@ ROWS = "documents"
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate`
-    replaced."""
+    replaced. With a `final_rate`, the rate moves there in a straight line over the run.
+    `with_replacement` draws tokens as ELECTRA's own code does: twice means once."""
 
     rate: float = 0.15
+    final_rate: float | None = None
     mask_rate: float = 0.8
     random_rate: float = 0.1
-    unit: Literal["token", "word", "span"] = "token"
+    unit: Literal["token", "word", "span", "ngram"] = "token"
     static: bool = False
     span_stop: float = 0.2
     span_longest: int = 10
+    ngram_longest: int = 3
+    with_replacement: bool = False
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.rate <= 1.0:
-            raise ConfigError(
-                "a mask rate is out of range",
-                where="objective.rate",
-                found=self.rate,
-                wanted="0 < rate <= 1",
-            )
+        for name, rate in (("rate", self.rate), ("final_rate", self.final_rate)):
+            if rate is not None and not 0.0 < rate <= 1.0:
+                raise ConfigError(
+                    "a mask rate is out of range",
+                    where=f"objective.{name}",
+                    found=rate,
+                    wanted="0 < rate <= 1",
+                )
         if min(self.mask_rate, self.random_rate) < 0 or self.mask_rate + self.random_rate > 1.0:
             raise ConfigError(
                 "mask_rate and random_rate are shares of the chosen positions",
@@ -68,6 +73,20 @@ class Options:
                 where="objective.span_stop",
                 found=f"{self.span_stop}, {self.span_longest}",
                 wanted="0 < span_stop < 1 and 1 <= span_longest <= 1000",
+            )
+        if not 1 <= self.ngram_longest <= 1000:
+            raise ConfigError(
+                "the longest n-gram is out of range",
+                where="objective.ngram_longest",
+                found=self.ngram_longest,
+                wanted="1 to 1000",
+            )
+        if self.with_replacement and self.unit != "token":
+            raise ConfigError(
+                "only single tokens are drawn with replacement",
+                where="objective.with_replacement",
+                found=f'unit = "{self.unit}"',
+                wanted='unit = "token"',
             )
 
 
@@ -93,22 +112,34 @@ class Masked(Objective):
         self.vocabulary = vocabulary
         self.ordinary = vocabulary.ordinary
 
-    def choose(self, rows: Rows, epochs: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def choose(
+        self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Chosen positions (B, T) bool, and the unit (B, T) that shares one 80/10/10 decision."""
         o = self.options
+        rate = o.rate if o.final_rate is None else o.rate + progress * (o.final_rate - o.rate)
         keys = np.asarray(key("mask", seed, self._epochs(epochs), rows.ids))
         maskable = ~rows.special
         each = np.broadcast_to(np.arange(maskable.shape[1]), maskable.shape)
         if o.unit == "token":
-            return corruption.choose_tokens(maskable, o.rate, keys), each
+            choose = corruption.draw_tokens if o.with_replacement else corruption.choose_tokens
+            return choose(maskable, rate, keys), each
         if o.unit == "word":
-            return corruption.choose_words(maskable, rows.starts_word, o.rate, keys), each
-        return corruption.choose_spans(
-            maskable, rows.starts_word, o.rate, keys, stop=o.span_stop, longest=o.span_longest
+            return corruption.choose_words(maskable, rows.starts_word, rate, keys), each
+        of_span = o.unit == "span"
+        lengths = (
+            corruption.geometric(o.span_stop, o.span_longest)
+            if of_span
+            else corruption.inverse(o.ngram_longest)
         )
+        chosen, span = corruption.choose_spans(
+            maskable, rows.starts_word, rate, keys, lengths=lengths
+        )
+        # SpanBERT decides span by span, ALBERT token by token.
+        return chosen, span if of_span else each
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
-        chosen, unit = self.choose(rows, epochs, seed)
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        chosen, unit = self.choose(rows, epochs, seed, progress)
         o = self.options
         keys = np.asarray(key("replace", seed, self._epochs(epochs), rows.ids))
         assert self.vocabulary.mask is not None

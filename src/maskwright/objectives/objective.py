@@ -52,17 +52,27 @@ class Objective(nn.Module, abc.ABC):
 
     A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (the kind
     of rows it eats) and `build(model, options, vocabulary)`. It may offer `SENTENCES` (whether rows
-    must say where sentences start) and `text_length(options, length)` (how many tokens of a block
-    of text become `length` that the model reads).
+    must say where sentences start), `text_length(options, length)` (how many tokens of a block of
+    text become `length` that the model reads), and `NETWORKS` (the options that are model folders:
+    `build` is given those networks by the same names). Further modules of its own are trained and
+    kept with the state of training, not with the product.
     """
 
     product: Transformer
     # Whether the loss is a code length of the text: every token once, from what precedes it.
     codes_text = False
+    # How many places before a hole the state stands from which an encoder fills it.
+    shift = 0
+
+    @property
+    def scorer(self) -> Transformer:
+        """The network that scores the vocabulary from `target_states`."""
+        return self.product
 
     @abc.abstractmethod
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
-        """Clean rows -> a batch. `epochs` (B,) tells how often each row has been seen before."""
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        """Clean rows -> a batch. `epochs` (B,) tells how often each row has been seen before,
+        `progress` (0 to 1) how much of the run is over, for what changes as it goes on."""
 
     @abc.abstractmethod
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -113,12 +123,11 @@ def facts(rows: Rows) -> dict[str, Any]:
 def encode(model: Transformer, batch: Batch) -> Tensor:
     """Hidden states (B, T, D) of the model's only stack, each document blind to the others."""
     run = model.encode if model.config.encoder is not None else model.decode
-    return run(
-        batch.tokens,
-        positions=batch.positions,
-        segments=batch.segments,
-        visible=masks.visible_of(batch.documents),
-    )
+    visible = masks.visible_of(batch.documents)
+    if batch.prefix is not None:
+        order = masks.causal | masks.prefix(batch.prefix)
+        visible = order if visible is None else order & visible
+    return run(batch.tokens, positions=batch.positions, segments=batch.segments, visible=visible)
 
 
 def at_targets(hidden: Tensor, batch: Batch) -> Tensor:

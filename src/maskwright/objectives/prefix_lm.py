@@ -61,7 +61,7 @@ class PrefixLM(Objective):
             )
         self.product, self.options = model, options
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         real = rows.documents[:, 1:] != 0
         keys = np.asarray(key("prefix", seed, epochs, rows.ids))
         prefix = self.prefixes(real.sum(axis=1), uniforms(keys, 1)[:, 0])

@@ -23,7 +23,6 @@ from maskwright.objectives.masked import Options as Masking
 from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, encode, facts
 
 ROWS = "pairs"
-HEAD = "pair"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,20 +39,23 @@ class SentencePair(Objective):
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
-        if HEAD not in {h.name for h in model.config.heads} or not model.config.pooler:
+        judges = [h.name for h in model.config.heads if h.kind == "sequence" and h.labels == 2]
+        if len(judges) != 1 or not model.config.pooler:
             raise IncompatibleError(
-                "`sentence-pair` needs a pooler and a head named 'pair'",
+                "sentence pairs need a pooler and one sequence head with two labels",
                 where="model.heads",
-                do="choose the family bert with its pair head",
+                found=[h.name for h in model.config.heads],
+                do="choose an architecture with its pretraining heads",
             )
         self.product = model
+        (self.head,) = judges
         self.masked = None
         if options.masked:
             self.masked = Masked(model, options.masking, vocabulary)
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         if self.masked is not None:
-            batch = self.masked.corrupt(rows, epochs, seed)
+            batch = self.masked.corrupt(rows, epochs, seed, progress)
         else:
             batch = Batch(tokens=torch.from_numpy(rows.tokens), **facts(rows))
         assert rows.pair_label is not None
@@ -76,10 +78,10 @@ class SentencePair(Objective):
         return Loss(parts)
 
     def pair_scores(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """(R, 2): column 0 says "is the next sentence", as in the reference library."""
+        """(R, 2): column 0 says "B follows A", as in the reference library."""
         assert batch.pooled is not None
         first = hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
-        return self.product.head(HEAD, first)
+        return self.product.head(self.head, first)
 
     def target_states(self, batch: Batch) -> Tensor:
         if self.masked is None:

@@ -32,7 +32,7 @@ class Options:
 class SequenceToSequence(EncoderDecoder):
     """The loss of the given targets."""
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         if rows.segments is None:
             raise IncompatibleError(
                 "the rows do not say what is read and what is to be written",

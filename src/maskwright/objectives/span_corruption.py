@@ -91,7 +91,7 @@ class SpanCorruption(EncoderDecoder):
         self.sentinels = np.asarray(vocabulary.sentinels, dtype=np.int64)
         self._require_sentinels(1)
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         texts = texts_of(rows, epochs, seed)
         text = texts.plain
         hidden, spans = noise(self.options, text.lengths)

@@ -41,7 +41,7 @@ class Supervised(Objective):
             )
         self.product = model
 
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int) -> Batch:
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         assert rows.pair_label is not None
         return Batch(
             tokens=torch.from_numpy(rows.tokens),

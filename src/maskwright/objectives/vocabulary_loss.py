@@ -13,6 +13,8 @@ together, a chunk of targets at a time, in one buffer of bounded size. What make
   scores is exp / s - y, and both go to the narrow sides of the two products,
   `grad_hidden = expᵀ @ weight / s - weight[targets]` and
   `grad_weight = exp @ (hidden / s)`, less `hidden` at the rows of the targets.
+- The exponentials also serve to draw a token (`vocabulary_sample`), which would otherwise cost the
+  scores a second time.
 
 Products and exponentials are in the type of the weights; sums and loss in float32 (float64 for
 float64), because a loss read from bfloat16 sums is wrong in the third digit.
@@ -35,6 +37,8 @@ BUFFER_BYTES = 96 << 20
 _SAFE = (1e-25, 1e30)
 # Rows of the vocabulary whose exponentials are added up in one go; see `_sums`.
 _GROUP = 64
+# Rows of the vocabulary whose exponentials are added up before one of them is drawn.
+_BLOCK = 128
 
 
 def vocabulary_loss(
@@ -56,6 +60,29 @@ def vocabulary_loss(
     Raises:
         DataError: a target outside the vocabulary (looked at on the CPU only).
     """
+    total, losses, _ = _fused(hidden, weight, bias, targets, None)
+    return total, losses
+
+
+def vocabulary_sample(
+    hidden: Float[Tensor, "N E"],
+    weight: Float[Tensor, "V E"],
+    bias: Float[Tensor, " V"] | None,
+    targets: Int[Tensor, " N"],
+    uniforms: Float[Tensor, " N"],
+) -> tuple[Float[Tensor, ""], Float[Tensor, " N"], Int[Tensor, " N"]]:
+    """`vocabulary_loss`, and one id per target drawn from softmax(scores), without a gradient.
+
+    Args:
+        uniforms: a number in [0, 1) per target: the draw is a function of scores and number, by the
+            inverse of the cumulative distribution (what adding Gumbel noise does with V numbers).
+    """
+    return _fused(hidden, weight, bias, targets, uniforms)
+
+
+def _fused(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, uniforms: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     if targets.device.type == "cpu" and targets.numel():
         low, high = (int(t) for t in targets.aminmax())
         if low < 0 or high >= weight.shape[0]:
@@ -74,22 +101,34 @@ def vocabulary_loss(
             weight.detach(),
             None if bias is None else bias.detach(),
         )
-    return _VocabularyLoss.apply(
-        hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype), targets
+    total, losses, drawn = _VocabularyLoss.apply(
+        hidden.to(dtype),
+        weight.to(dtype),
+        None if bias is None else bias.to(dtype),
+        targets,
+        uniforms,
     )
+    return total, losses, drawn
 
 
 class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        uniforms: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         with torch.autocast(hidden.device.type, enabled=False):
-            losses, gradients = _chunks(hidden, weight, bias, targets, ctx.needs_input_grad)
+            losses, drawn, gradients = _chunks(
+                hidden, weight, bias, targets, uniforms, ctx.needs_input_grad
+            )
         ctx.gradients = gradients
         ctx.save_for_backward(hidden, weight, bias, targets)
-        ctx.mark_non_differentiable(losses)
-        return losses.sum(), losses
+        ctx.mark_non_differentiable(losses, drawn)
+        return losses.sum(), losses, drawn
 
     @staticmethod
     @once_differentiable
@@ -98,8 +137,8 @@ class _VocabularyLoss(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:  # a second backward pass through a graph that was retained
             hidden, weight, bias, targets = ctx.saved_tensors
-            _, gradients = _chunks(hidden, weight, bias, targets, ctx.needs_input_grad)
-        return *(None if g is None else g.mul_(outer[0]) for g in gradients), None
+            *_, gradients = _chunks(hidden, weight, bias, targets, None, ctx.needs_input_grad)
+        return *(None if g is None else g.mul_(outer[0]) for g in gradients), None, None
 
 
 def _chunks(
@@ -107,14 +146,17 @@ def _chunks(
     weight: Tensor,
     bias: Tensor | None,
     targets: Tensor,
+    uniforms: Tensor | None,
     wanted: tuple[bool, ...],
-) -> tuple[Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
-    """Losses (N,), and the gradients of their sum for those inputs that want one."""
+) -> tuple[Tensor, Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
+    """Losses (N,), drawn ids (N,), none without `uniforms`, and the gradients of the losses' sum
+    for those inputs that want one."""
     count, size = targets.numel(), weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
     step = max(1, min(count, max(64, BUFFER_BYTES // (weight.itemsize * size))))
     buffer = weight.new_empty(size * step)
     losses = torch.empty(count, dtype=wide, device=hidden.device)
+    drawn = targets.new_empty(0 if uniforms is None else count)
     by_hidden = torch.empty_like(hidden) if wanted[0] else None
     # Sums over chunks are kept wide; a single chunk needs no sum.
     kept = weight.dtype if count <= step else wide
@@ -132,6 +174,8 @@ def _chunks(
             _scores(scores, rows, weight, bias)
             exponentials, total, found = _shifted(scores, target, wide)
         losses[chunk] = found
+        if uniforms is not None:
+            drawn[chunk] = _draw(exponentials, uniforms[chunk], wide)
         inverse = total.reciprocal()
         if by_hidden is not None:
             mean = torch.mm(exponentials.t(), weight) * inverse[:, None]
@@ -150,7 +194,7 @@ def _chunks(
         by_weight = by_weight.to(weight.dtype)
     if by_bias is not None:
         by_bias = by_bias.to(weight.dtype)
-    return losses, (by_hidden, by_weight, by_bias)
+    return losses, drawn, (by_hidden, by_weight, by_bias)
 
 
 def _scores(scores: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -> None:
@@ -197,3 +241,22 @@ def _sums(exponentials: Tensor, wide: torch.dtype) -> Tensor:
     even = size - size % _GROUP
     groups = exponentials[:even].view(-1, _GROUP, exponentials.shape[1]).sum(1)
     return groups.sum(0, dtype=wide) + exponentials[even:].sum(0, dtype=wide)
+
+
+def _draw(exponentials: Tensor, uniforms: Tensor, wide: torch.dtype) -> Tensor:
+    """(n,) ids, each drawn by its column of exponentials (V, n): first a block of the vocabulary,
+    then an id in it, so that all the exponentials are passed over only once."""
+    size = exponentials.shape[0]
+    even = size - size % _BLOCK
+    sums = exponentials[:even].view(-1, _BLOCK, exponentials.shape[1]).sum(1, dtype=wide)
+    rest = exponentials[even:].sum(0, keepdim=True, dtype=wide)
+    sums = torch.cat([sums, rest]) if even < size else sums
+    edges = sums.cumsum(0)  # blocks, n
+    level = uniforms * edges[-1]
+    block = (edges <= level).sum(0).clamp(max=len(edges) - 1)[None]
+    level = level - (edges.gather(0, block) - sums.gather(0, block))[0]
+    rows = block * _BLOCK + torch.arange(_BLOCK, device=rest.device)[:, None]
+    inside = exponentials.gather(0, rows.clamp(max=size - 1)).to(wide)
+    inside = inside.masked_fill(rows >= size, 0.0).cumsum(0)
+    place = (inside <= level).sum(0)
+    return (block[0] * _BLOCK + place).clamp(max=size - 1)

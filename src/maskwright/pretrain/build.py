@@ -5,11 +5,13 @@ The only place where the names in a recipe become things.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from maskwright import catalogue, config
+from maskwright.checkpoint import pretrained
 from maskwright.data.pack import PackedDocuments
 from maskwright.data.pairs import SentencePairs
 from maskwright.data.rows import RowSource
@@ -21,6 +23,7 @@ from maskwright.nn.config import TransformerConfig
 from maskwright.nn.initialise import build as build_transformer
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective, Vocabulary
+from maskwright.pretrain import checkpoints
 from maskwright.randomness import key, torch_seed
 from maskwright.recipes.recipe import FamilyModel, Recipe
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -74,9 +77,17 @@ def model(recipe: Recipe, point: TransformerConfig) -> Transformer:
 
 
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
-    """The recipe's objective around `network`."""
+    """The recipe's objective around `network`; weights of its own are a function of the recipe's
+    seed, too."""
     member = catalogue.load("objectives", recipe.objective.name)
-    built = member.build(network, _options(recipe), vocabulary(tokenizer))
+    options = _options(recipe)
+    others = {
+        name: _finished(Path(getattr(options, name)), tokenizer).to(network.tokens.weight.device)
+        for name in getattr(member, "NETWORKS", ())
+    }
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
+        built = member.build(network, options, vocabulary(tokenizer), **others)
     assert isinstance(built, Objective)
     return built
 
@@ -84,6 +95,20 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
 def _options(recipe: Recipe) -> Any:
     member = catalogue.load("objectives", recipe.objective.name)
     return config.from_plain(member.Options, recipe.objective.options, "objective.options")
+
+
+def _finished(folder: Path, tokenizer: Tokenizer) -> Transformer:
+    """The network in a model folder, or in the newest checkpoint of a run.
+
+    Raises:
+        IncompatibleError: its tokenizer is not `tokenizer`.
+    """
+    if (folder / "checkpoints").is_dir():
+        folder = checkpoints.newest(folder)
+    loaded = pretrained.load(folder)
+    if loaded.tokenizer is not None:
+        pretrained.require_tokenizer(loaded.tokenizer.fingerprint, tokenizer)
+    return loaded.model
 
 
 def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
@@ -109,7 +134,8 @@ def row_kind(recipe: Recipe) -> str:
 def needs_sentences(recipe: Recipe) -> bool:
     """Whether the store has to say where sentences start."""
     member = catalogue.load("objectives", recipe.objective.name)
-    return row_kind(recipe) == "pairs" or getattr(member, "SENTENCES", False)
+    paired = row_kind(recipe) in ("pairs", "swapped-pairs")
+    return paired or getattr(member, "SENTENCES", False)
 
 
 def rows(recipe: Recipe, store: TokenStore) -> RowSource:
@@ -134,6 +160,8 @@ def rows(recipe: Recipe, store: TokenStore) -> RowSource:
         return Windows(store, length, step=length)
     if kind == "pairs":
         return SentencePairs(store, length, seed=seed)
+    if kind == "swapped-pairs":
+        return SentencePairs(store, length, seed=seed, negatives="swapped")
     raise ConfigError("no such kind of rows", where="rows.kind", found=kind)
 
 

@@ -3,6 +3,7 @@
     checkpoints/step-00001200/
         config.json, model.safetensors, tokenizer.json, ...     loads in transformers as it stands
         training/optimizer.safetensors                          moments, by parameter name
+        training/objective.safetensors                          what else is trained, if anything
         training/state.json                                     a few numbers
         MANIFEST.json                                           sizes and hashes, written last
 
@@ -30,6 +31,7 @@ from maskwright.train.state import TrainState
 
 STATE = "training/state.json"
 MOMENTS = "training/optimizer.safetensors"
+OTHERS = "training/objective.safetensors"
 # How an objective names the network that gets saved.
 OWN = "product."
 
@@ -80,13 +82,17 @@ class Checkpoints:
         target = self.path(state.step)
         if _whole(target, full=True):
             return target
-        masters = own_weights(optimizer.parameters.state())
-        content = pretrained.save_files(model, tokenizer, About(family=self.family), state=masters)
+        masters = optimizer.parameters.state()
+        family = About(family=self.family)
+        content = pretrained.save_files(model, tokenizer, family, state=own_weights(masters))
+        others = {n: t for n, t in masters.items() if not n.startswith(OWN)}
 
         def write(staging: commit.Staging) -> None:
             for name, data in content.items():
                 staging.write_bytes(name, data() if callable(data) else data)
             staging.write_bytes(MOMENTS, files.chunks(optimizer.state()))
+            if others:
+                staging.write_bytes(OTHERS, files.chunks(others))
             staging.write_json(STATE, {**state.to_json(), "optimizer_steps": optimizer.steps})
 
         size = optimizer.parameters.masters.numel() * 12
@@ -115,6 +121,9 @@ class Checkpoints:
         path, manifest, skipped = commit.newest(self.folder)
         loaded = pretrained.load(path, dtype=torch.float32)
         masters = {OWN + n: p.detach() for n, p in loaded.model.named_parameters()}
+        if (path / OTHERS).exists():
+            others = files.open_file(path / OTHERS)
+            masters |= {name: others.read(name) for name in others.entries}
         optimizer.parameters.load(masters)
         plain = json.loads((path / STATE).read_text(encoding="utf-8"))
         steps = int(plain.pop("optimizer_steps", -1))

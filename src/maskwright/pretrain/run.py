@@ -267,7 +267,13 @@ def _train(sitting: Sitting) -> None:
         panel.start()
     machine.keep_memory()
     loader = Loader(sitting.train_rows, training.batch, training.seed)
-    batches = Microbatches(sitting.objective, loader, training.seed, training.microbatches)
+    batches = Microbatches(
+        sitting.objective,
+        loader,
+        training.seed,
+        training.microbatches,
+        lambda: loop.progress(plan, sitting.state),
+    )
     plan = loop.Plan(
         seed=training.seed,
         rows=training.batch,
@@ -297,17 +303,29 @@ def _train(sitting: Sitting) -> None:
 
 
 class Microbatches:
-    """The batches of a step: rows by the loader's order, corrupted by the objective's keys."""
+    """The batches of a step: rows by the loader's order, corrupted by the objective's keys.
 
-    def __init__(self, objective: Objective, loader: Loader, seed: int, parts: int) -> None:
+    Args:
+        progress: how much of the run is over, 0 to 1, for corruption that changes with it.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        loader: Loader,
+        seed: int,
+        parts: int,
+        progress: Callable[[], float] = lambda: 1.0,
+    ) -> None:
         self.objective, self.loader, self.seed, self.parts = objective, loader, seed, parts
+        self.progress = progress
 
     def __call__(self, step: int, number: int) -> Any:
         indices, epochs = self.loader.batch(step)
         size = len(indices) // self.parts
         mine = slice(number * size, (number + 1) * size)
         rows = self.loader.rows_of(indices[mine], epochs[mine])
-        return self.objective.corrupt(rows, epochs[mine], self.seed)
+        return self.objective.corrupt(rows, epochs[mine], self.seed, self.progress())
 
 
 def check_memory(point: Any, chosen: machine.Machine) -> None:

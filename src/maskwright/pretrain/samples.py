@@ -29,7 +29,7 @@ def sample(
     Args:
         rows: of the held-out text, for objectives over two stacks.
     """
-    model, tokenizer = objective.product, prepared.tokenizer
+    model, tokenizer = objective.scorer, prepared.tokenizer
     ids = [int(i) for i in prepared.held_out.document(0)[: 2 * PROMPT_TOKENS]]
     if not ids:
         return None
@@ -41,7 +41,7 @@ def sample(
         first, after = _word(ids, tokenizer.starts_word)
         left, right = tokenizer.decode(ids[:first]), tokenizer.decode(ids[after:])
         prompt = f"{left}{glue}{sign}{glue}{right}"
-        found = fill(model, tokenizer, [prompt], top=5)[0]
+        found = fill(model, tokenizer, [prompt], top=5, shift=objective.shift)[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in found[0].candidates)
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
     if model.config.decoder is not None and model.config.encoder is None:

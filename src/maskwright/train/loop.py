@@ -25,7 +25,8 @@ from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
 
 Record = dict[str, Any]
-# microbatch number of a step -> its batch; a pure function of (step, number).
+# microbatch number of a step -> its batch; a pure function of (step, number), and of the run's
+# progress where the corruption changes with it.
 Batches = Callable[[int, int], Batch]
 
 
@@ -99,8 +100,16 @@ def train(
 
 def finished(plan: Plan, state: TrainState) -> bool:
     """Whether the budget is used up."""
-    used = plan.budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
-    return used >= plan.budget.total
+    return _used(plan, state) >= plan.budget.total
+
+
+def progress(plan: Plan, state: TrainState) -> float:
+    """How much of the budget is used, 0 to 1; the first step of a run has 0."""
+    return min(1.0, _used(plan, state) / max(1e-9, plan.budget.total))
+
+
+def _used(plan: Plan, state: TrainState) -> float:
+    return plan.budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
 
 
 def step(
@@ -133,8 +142,8 @@ def step(
     clip = optimizer.settings.clip
     if clip and norm > clip:
         parameters.gradient.mul_(clip / norm)
-    used = plan.budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
-    rate = optimizer.settings.learning_rate * plan.schedule.factor(used, plan.budget.total)
+    factor = plan.schedule.factor(_used(plan, state), plan.budget.total)
+    rate = optimizer.settings.learning_rate * factor
     optimizer.step(rate)
     state.step += 1
     state.samples += plan.rows

@@ -1,0 +1,218 @@
+"""Distillation (DistilBERT, Sanh et al. 2019, sections 2 and 3): a student learns a text and what
+its teacher says of it.
+
+    masked | causal   cross-entropy with the true tokens                     2
+    divergence        T² · KL(teacher || student), both softened by T = 2    5
+    cosine            1 - cos(teacher's last states, student's)              1
+
+All three are taken at the positions that have a target. The student may be any encoder, then it
+learns masked modelling, or decoder, then next-token prediction; it starts from evenly chosen layers
+of its teacher (0, 2, 4, 7, 9, 11 of twelve), whose weights are never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn.config import TransformerConfig
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives import causal, masked
+from maskwright.objectives.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    at_targets,
+    encode,
+)
+from maskwright.objectives.vocabulary_divergence import vocabulary_divergence
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
+
+ROWS = "documents"
+NETWORKS = ("teacher",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """`teacher` is a model folder or a run. `alpha_mlm` weighs the text for an encoder, `alpha_clm`
+    for a decoder, which wants `rows.kind = "stream"`; `initialise` starts the student from its
+    teacher's layers."""
+
+    teacher: str
+    temperature: float = 2.0
+    alpha_ce: float = 5.0
+    alpha_mlm: float = 2.0
+    alpha_clm: float = 2.0
+    alpha_cos: float = 1.0
+    initialise: bool = True
+    masking: masked.Options = field(default_factory=masked.Options)
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.temperature <= 1000.0:
+            raise ConfigError(
+                "a temperature is out of range",
+                where="objective.temperature",
+                found=self.temperature,
+                wanted="0 < temperature <= 1000",
+            )
+
+
+class Distillation(Objective):
+    """A student, the product, and its frozen teacher."""
+
+    def __init__(
+        self, model: Transformer, options: Options, vocabulary: Vocabulary, teacher: Transformer
+    ) -> None:
+        super().__init__()
+        _require_fit(model.config, teacher.config, options)
+        self.product = model
+        self.options = options
+        self.text: masked.Masked | causal.Causal
+        if model.config.encoder is not None:
+            self.text = masked.Masked(model, options.masking, vocabulary)
+        else:
+            self.text = causal.Causal(model, causal.Options(), vocabulary)
+        self.codes_text = self.text.codes_text
+        if options.initialise:
+            start_from(model, teacher)
+        self.teacher = teacher.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> Distillation:
+        """Switch the student; the teacher never drops anything."""
+        super().train(mode)
+        self.teacher.eval()
+        return self
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        return self.text.corrupt(rows, epochs, seed, progress)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        ((text, count),) = self.text.counts(batch).items()
+        names = [text, "divergence", *(["cosine"] if self.options.alpha_cos else [])]
+        return dict.fromkeys(names, count)
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        o, student, teacher = self.options, self.product, self.teacher
+        hidden = at_targets(encode(student, batch), batch)
+        with torch.no_grad():
+            wanted = at_targets(encode(teacher, batch), batch)
+            wanted_states, wanted_bias = teacher.head_hidden(wanted), teacher.head_bias
+        states, bias = student.head_hidden(hidden), student.head_bias
+        text, _ = vocabulary_loss(states, student.head_weight, bias, batch.targets)
+        softened, _ = vocabulary_divergence(
+            states / o.temperature,
+            student.head_weight,
+            None if bias is None else bias / o.temperature,
+            wanted_states / o.temperature,
+            teacher.head_weight,
+            None if wanted_bias is None else wanted_bias / o.temperature,
+        )
+        (name,) = self.text.counts(batch)
+        weight = o.alpha_mlm if name == "masked" else o.alpha_clm
+        parts = {
+            name: Part(text, weight),
+            "divergence": Part(softened, o.alpha_ce * o.temperature**2),
+        }
+        if o.alpha_cos:
+            near = functional.cosine_similarity(hidden.float(), wanted.float(), dim=-1)
+            parts["cosine"] = Part((1 - near).sum(), o.alpha_cos)
+        return Loss(parts)
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return self.text.target_states(batch)
+
+
+def alternate_layers(count: int, kept: int) -> tuple[int, ...]:
+    """`kept` of `count` layers, evenly spread from the first to the last: 0, 2, 4, 7, 9, 11."""
+    if not 1 <= kept <= count:
+        raise ConfigError(
+            "a student has more layers than its teacher, or none",
+            where="layers",
+            found=kept,
+            wanted=f"1 to {count}",
+        )
+    return tuple(round(layer) for layer in np.linspace(0, count - 1, kept).tolist())
+
+
+def student_config(teacher: TransformerConfig, kept: int) -> TransformerConfig:
+    """The teacher's config with `kept` of its stack's layers, each with weights of its own."""
+    ((name, stack),) = teacher.stacks.items()
+    blocks = tuple(stack.blocks[i] for i in alternate_layers(len(stack.blocks), kept))
+    fewer = replace(stack, blocks=blocks, weights_of=tuple(range(kept)))
+    if name == "encoder":
+        return replace(teacher, encoder=fewer)
+    return replace(teacher, decoder=fewer)
+
+
+@torch.no_grad()
+def start_from(student: Transformer, teacher: Transformer) -> None:
+    """Copy the teacher's weights into the student: tables, heads, and every other layer. What only
+    one of the two has (segments, a pooler) is passed over.
+
+    Raises:
+        IncompatibleError: two weights of one name have different shapes.
+    """
+    ((name, ours),), ((_, theirs),) = student.config.stacks.items(), teacher.config.stacks.items()
+    chosen = alternate_layers(len(theirs.blocks), len(ours.blocks))
+    source = {
+        f"{name}.blocks.{own}.": f"{name}.blocks.{theirs.weights_of[layer]}."
+        for own, layer in zip(ours.weights_of, chosen, strict=True)
+    }
+    given = dict(teacher.named_parameters())
+    for parameter_name, parameter in student.named_parameters():
+        wanted = parameter_name
+        for mine, other in source.items():
+            if parameter_name.startswith(mine):
+                wanted = other + parameter_name.removeprefix(mine)
+        if wanted not in given:
+            continue
+        if given[wanted].shape != parameter.shape:
+            raise IncompatibleError(
+                "the student cannot start from its teacher",
+                where=f"model: {parameter_name}",
+                found=tuple(parameter.shape),
+                wanted=tuple(given[wanted].shape),
+                do="give both the same widths, or set objective.options.initialise = false",
+            )
+        parameter.copy_(given[wanted])
+
+
+def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options: Options) -> None:
+    if set(student.stacks) != set(teacher.stacks) or len(student.stacks) != 1:
+        raise IncompatibleError(
+            "student and teacher must be one stack each, of the same kind",
+            where="model",
+            found=f"{list(student.stacks)}, teacher {list(teacher.stacks)}",
+        )
+    if teacher.vocabulary_head is None:
+        raise IncompatibleError("the teacher has no vocabulary head", where="objective.teacher")
+    if student.tokens.vocabulary != teacher.tokens.vocabulary:
+        raise IncompatibleError(
+            "student and teacher score different vocabularies",
+            where="model.tokens.vocabulary",
+            found=student.tokens.vocabulary,
+            wanted=teacher.tokens.vocabulary,
+        )
+    if options.alpha_cos and student.width != teacher.width:
+        raise IncompatibleError(
+            "states of different widths cannot be compared",
+            where="model.width",
+            found=student.width,
+            wanted=teacher.width,
+            do="give the student its teacher's width, or set objective.options.alpha_cos = 0",
+        )
+
+
+def build(
+    model: Transformer, options: Options, vocabulary: Vocabulary, teacher: Transformer
+) -> Distillation:
+    return Distillation(model, options, vocabulary, teacher)

@@ -1,0 +1,125 @@
+"""Masked and causal modelling on the same weights (GPT-BERT, Charpentier and Samuel 2024, 2).
+
+    row of the masked kind    reads both ways, tokens masked      states predict their next token,
+    row of the causal kind    reads to the left only              masked kind: where it is masked
+
+Both kinds predict one place ahead ("masked next-token prediction"), so one head serves both, and
+the saved encoder can be scored either way: as it is, or with a causal mask. A row's kind is drawn
+from its key. The published runs gave one process in sixteen to the causal kind and averaged the
+processes' mean losses; here the two means are weighed by the same shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.masked import Masked
+from maskwright.objectives.masked import Options as Masking
+from maskwright.objectives.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    at_targets,
+    encode,
+)
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
+from maskwright.randomness import key, uniforms
+
+ROWS = "documents"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """`causal_share` of the rows is read to the left only; the others are masked."""
+
+    causal_share: float = 1 / 16
+    masking: Masking = field(default_factory=Masking)
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.causal_share < 1.0:
+            raise ConfigError(
+                "a share is out of range",
+                where="objective.causal_share",
+                found=self.causal_share,
+                wanted="0 < causal_share < 1",
+                do="for one kind of row only, choose `masked` or `causal`",
+            )
+
+
+class Hybrid(Objective):
+    """Two ways to read, one stack: a batch's `prefix` is 0 in causal rows and T in masked ones."""
+
+    shift = 1
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.product = model
+        self.masked = Masked(model, options.masking, vocabulary)
+        assert model.config.encoder is not None
+        for layer, block in enumerate(model.config.encoder.blocks):
+            if block.attention.pattern != "bidirectional":
+                raise IncompatibleError(
+                    "`hybrid` needs a stack that can read both ways",
+                    where=f"encoder.blocks.{layer}.attention",
+                    found=f"pattern {block.attention.pattern}",
+                    wanted="pattern bidirectional, which causal rows narrow",
+                )
+        self.options = options
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        follows = np.zeros(rows.tokens.shape, dtype=bool)  # has a token before it to predict it
+        follows[:, 1:] = rows.documents[:, 1:] == rows.documents[:, :-1]
+        follows &= rows.documents != 0
+        maskable = replace(rows, special=rows.special | ~follows)
+        batch = self.masked.corrupt(maskable, epochs, seed, progress)
+        assert batch.index is not None
+        masked = np.zeros(rows.tokens.size, dtype=bool)
+        masked[batch.index] = True
+        causal = uniforms(key("draw", seed, epochs, rows.ids), 1) < self.options.causal_share
+        wanted = np.flatnonzero(np.where(causal, follows, masked.reshape(follows.shape)))
+        tokens = np.where(causal, rows.tokens, batch.tokens.numpy())
+        return replace(
+            batch,
+            tokens=torch.from_numpy(tokens),
+            index=torch.from_numpy(wanted - 1),
+            targets=torch.from_numpy(rows.tokens.reshape(-1)[wanted]),
+            prefix=torch.from_numpy(np.where(causal[:, 0], 0, tokens.shape[1])),
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        causal = int(_is_causal(batch).sum())
+        return {"masked": len(_is_causal(batch)) - causal, "causal": causal}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        states = self.product.head_hidden(self.target_states(batch))
+        causal, share = _is_causal(batch), self.options.causal_share
+        parts = {}
+        for name, mine, weight in (("masked", ~causal, 1 - share), ("causal", causal, share)):
+            total, _ = vocabulary_loss(
+                states[mine], self.product.head_weight, self.product.head_bias, batch.targets[mine]
+            )
+            parts[name] = Part(total, weight)
+        return Loss(parts)
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return at_targets(encode(self.product, batch), batch)
+
+
+def _is_causal(batch: Batch) -> Tensor:
+    """(N,) bool: the target lies in a row of the causal kind."""
+    assert batch.index is not None and batch.prefix is not None
+    return batch.prefix[batch.index // batch.tokens.shape[1]] == 0
+
+
+def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Hybrid:
+    return Hybrid(model, options, vocabulary)

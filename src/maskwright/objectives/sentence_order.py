@@ -1,0 +1,29 @@
+"""Sentence-order prediction added to masked modelling (ALBERT, Lan et al. 2019, 3.1 and 4.1).
+
+Both parts of a pair are consecutive in one document; for half of the pairs they stand in the wrong
+order, so that topic alone gives nothing away. All else is next-sentence prediction; the masks are
+n-grams of one to three words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives import sentence_pair
+from maskwright.objectives.masked import Options as Masking
+from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.sentence_pair import SentencePair
+
+ROWS = "swapped-pairs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(sentence_pair.Options):
+    """As of `sentence-pair`, with n-grams for masks."""
+
+    masking: Masking = field(default_factory=lambda: Masking(unit="ngram"))
+
+
+def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SentencePair:
+    return SentencePair(model, options, vocabulary)

@@ -1,0 +1,224 @@
+"""Distillation: layers, losses by hand, a teacher that never moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn.config import Stack, TransformerConfig
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.distillation import (
+    Distillation,
+    Options,
+    alternate_layers,
+    start_from,
+    student_config,
+)
+from maskwright.objectives.objective import Loss, Part, encode
+from maskwright.objectives.vocabulary_divergence import vocabulary_divergence
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
+from objectives.by_hand import epochs, framed, make, of
+from toys import bert, gpt2
+
+
+def deep(model: Transformer, count: int) -> TransformerConfig:
+    """The model's config with `count` layers, and dropout."""
+    ((name, stack),) = model.config.stacks.items()
+    block = replace(stack.blocks[0], dropout=0.1)
+    deeper = replace(stack, blocks=(block,) * count, weights_of=tuple(range(count)))
+    return with_stack(model.config, name, deeper)
+
+
+def with_stack(config: TransformerConfig, name: str, stack: Stack) -> TransformerConfig:
+    if name == "encoder":
+        return replace(config, encoder=stack)
+    return replace(config, decoder=stack)
+
+
+def distillation(**options: object) -> Distillation:
+    teacher = of(deep(bert(), 4), seed=1, deviation=0.4)
+    student = of(student_config(teacher.config, 2))
+    made = make("distillation", student, {"teacher": teacher}, teacher="there", **options)
+    assert isinstance(made, Distillation)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("count", "kept", "layers"),
+    [
+        (12, 6, (0, 2, 4, 7, 9, 11)),  # as published
+        (24, 2, (0, 23)),
+        (4, 2, (0, 3)),
+        (4, 4, (0, 1, 2, 3)),
+        (6, 1, (0,)),
+    ],
+)
+def test_alternate_layers(count: int, kept: int, layers: tuple[int, ...]) -> None:
+    assert alternate_layers(count, kept) == layers
+
+
+def test_a_student_is_its_teachers_layers() -> None:
+    """Run the teacher's tables, layers 0, 2, 4, 7, 9, 11 and head by themselves: the student."""
+    teacher = of(deep(bert(), 12), seed=3, deviation=0.3).eval()
+    student = of(student_config(teacher.config, 6)).eval()
+    before = student.logits(student.encode(torch.arange(5, 17)[None]))
+    start_from(student, teacher)
+    assert teacher.encoder is not None and student.encoder is not None
+    for own, layer in enumerate((0, 2, 4, 7, 9, 11)):
+        theirs = dict(teacher.encoder.blocks[str(layer)].named_parameters())
+        for name, parameter in student.encoder.blocks[str(own)].named_parameters():
+            assert torch.equal(parameter, theirs[name])
+    after = student.logits(student.encode(torch.arange(5, 17)[None]))
+    assert torch.equal(student.tokens.weight, teacher.tokens.weight)
+    assert not torch.allclose(before, after)
+
+
+def test_shared_layers_and_missing_parts() -> None:
+    """A teacher of one shared layer, with a pooler; a student without pooler and segments."""
+    config = deep(bert("BertForPreTraining"), 4)
+    assert config.encoder is not None
+    teacher = of(replace(config, encoder=replace(config.encoder, weights_of=(0,) * 4)), seed=1)
+    small = student_config(teacher.config, 2)
+    assert small.encoder is not None
+    bare = replace(small.encoder, embeddings=replace(small.encoder.embeddings, segments=0))
+    student = of(replace(small, encoder=bare, pooler=False, heads=()))
+    start_from(student, teacher)
+    assert student.encoder is not None and teacher.encoder is not None
+    for block in student.encoder.blocks.values():
+        for name, parameter in block.named_parameters():
+            assert torch.equal(
+                parameter, dict(teacher.encoder.blocks["0"].named_parameters())[name]
+            )
+
+
+def test_the_three_losses_are_pytorchs() -> None:
+    made = distillation(initialise=False).eval()
+    rows = framed(6, 24)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    assert batch.index is not None and batch.targets is not None
+    with torch.no_grad():
+        loss = made(batch)
+        own = encode(made.product, batch).view(-1, 16)[batch.index]
+        wanted = encode(made.teacher, batch).view(-1, 16)[batch.index]
+        scores, theirs = made.product.logits(own), made.teacher.logits(wanted)
+        text = functional.cross_entropy(scores, batch.targets, reduction="sum")
+        softened = functional.kl_div((scores / 2).log_softmax(-1), (theirs / 2).softmax(-1),
+                                     reduction="sum")  # fmt: skip
+        near = functional.cosine_embedding_loss(own, wanted, torch.ones(len(own)), reduction="sum")
+    sums = {name: float(part.total) for name, part in loss.parts.items()}
+    assert sums["masked"] == pytest.approx(float(text), rel=1e-5)
+    assert sums["divergence"] == pytest.approx(float(softened), rel=1e-4)
+    assert sums["cosine"] == pytest.approx(float(near), rel=1e-5)
+    weights = {name: part.weight for name, part in loss.parts.items()}
+    assert weights == {"masked": 2.0, "divergence": 5.0 * 4, "cosine": 1.0}
+    n = len(own)
+    assert made.counts(batch) == {"masked": n, "divergence": n, "cosine": n}
+    mean = 2 * float(text) / n + 5 * 4 * float(softened) / n + float(near) / n
+    assert float(loss.scaled(made.counts(batch))) == pytest.approx(mean, rel=1e-4)
+
+
+def test_the_arithmetic_by_hand() -> None:
+    """Scores (ln 4, 0) and teacher (0, ln 4) at T = 2 are shares (2/3, 1/3) and (1/3, 2/3): their
+    divergence is ln(2)/3 = 0.2310, times T² and 5 it is 4.62; the text, ln(5) · 2, is 3.22; states
+    at a right angle cost 1. Together 8.84."""
+    scores, theirs = torch.tensor([[log(4.0), 0.0]]), torch.tensor([[0.0, log(4.0)]])
+    eye = torch.eye(2)
+    softened, _ = vocabulary_divergence(scores / 2, eye, None, theirs / 2, eye, None)
+    text, _ = vocabulary_loss(scores, eye, None, torch.tensor([1]))
+    assert float(softened) == pytest.approx(log(2) / 3, abs=1e-6)
+    assert float(text) == pytest.approx(log(5), abs=1e-6)
+    o = Options(teacher="there")
+    parts = {"masked": Part(text, o.alpha_mlm),
+             "divergence": Part(softened, o.alpha_ce * o.temperature**2),
+             "cosine": Part(torch.tensor(1.0), o.alpha_cos)}  # fmt: skip
+    total = Loss(parts).scaled({"masked": 1, "divergence": 1, "cosine": 1})
+    assert float(total) == pytest.approx(8.84, abs=5e-3)
+
+
+def test_the_teacher_never_moves_and_never_drops() -> None:
+    made = distillation().train()
+    assert made.product.training and not made.teacher.training
+    assert not any(n.startswith("teacher.") for n, p in made.named_parameters() if p.requires_grad)
+    rows = framed(4, 24)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    with torch.no_grad():
+        one, two = (encode(made.teacher, batch) for _ in range(2))
+        own, again = (encode(made.product, batch) for _ in range(2))
+    assert torch.equal(one, two)
+    assert not torch.equal(own, again)  # the control: the student drops
+    made(batch).scaled(made.counts(batch)).backward()
+    assert all(p.grad is None for p in made.teacher.parameters())
+    assert made.product.tokens.weight.grad is not None
+
+
+def test_a_causal_student() -> None:
+    teacher = of(deep(gpt2(), 4), seed=1, deviation=0.4)
+    student = of(student_config(teacher.config, 2))
+    made = make("distillation", student, {"teacher": teacher}, teacher="there", alpha_clm=0.5)
+    rows = framed(4, 17)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    loss = made(batch)
+    assert {n: p.weight for n, p in loss.parts.items()} == {
+        "causal": 0.5, "divergence": 20.0, "cosine": 1.0,
+    }  # fmt: skip
+    assert made.counts(batch) == dict.fromkeys(loss.parts, 4 * 16)
+    assert made.codes_text and not distillation().codes_text
+
+
+def test_without_the_cosine_widths_may_differ() -> None:
+    teacher = of(deep(bert(), 2), seed=1)
+    config = teacher.config
+    assert config.encoder is not None
+    block = config.encoder.blocks[0]
+    narrow = replace(block, attention=replace(block.attention, heads=1))
+    narrow_stack = replace(config.encoder, blocks=(narrow,) * 2)
+    student = of(replace(config, width=8, encoder=narrow_stack))
+    given = {"teacher": teacher}
+    made = make("distillation", student, given, teacher="x", initialise=False, alpha_cos=0.0)
+    rows = framed(4, 16)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    assert set(made(batch).parts) == set(made.counts(batch)) == {"masked", "divergence"}
+    with pytest.raises(IncompatibleError, match="alpha_cos"):
+        make("distillation", student, given, teacher="x", initialise=False)
+    with pytest.raises(IncompatibleError, match="initialise = false"):
+        make("distillation", student, given, teacher="x", alpha_cos=0.0)
+
+
+def test_refusals() -> None:
+    teacher = of(deep(bert(), 2), seed=1)
+    with pytest.raises(IncompatibleError, match="same kind"):
+        make("distillation", gpt2(), {"teacher": teacher}, teacher="x")
+    other = of(replace(teacher.config, tokens=replace(teacher.config.tokens, vocabulary=60)))
+    with pytest.raises(IncompatibleError, match="different vocabularies"):
+        make("distillation", bert(), {"teacher": other}, teacher="x")
+    with pytest.raises(ConfigError, match="more layers"):
+        make("distillation", of(deep(bert(), 3)), {"teacher": teacher}, teacher="x")
+    with pytest.raises(ConfigError, match="temperature"):
+        Options(teacher="x", temperature=0.0)
+
+
+def test_a_student_learns_its_teacher() -> None:
+    """With the text left out, the divergence falls to a fraction, on rows never seen before too."""
+    made = distillation(alpha_mlm=0.0, alpha_cos=0.0, initialise=False).eval()
+    optimizer = torch.optim.AdamW(made.product.parameters(), lr=5e-3)
+    kept = framed(32, 16, seed=9)
+    check = made.corrupt(kept, epochs(kept), 0)
+
+    def divergence() -> float:
+        with torch.no_grad():
+            return float(made(check).parts["divergence"].total) / made.counts(check)["divergence"]
+
+    before = divergence()
+    for step in range(150):
+        rows = framed(32, 16, seed=100 + step)
+        batch = made.corrupt(rows, np.full(len(rows), step), 0)
+        optimizer.zero_grad()
+        made(batch).scaled(made.counts(batch)).backward()
+        optimizer.step()
+    assert divergence() < 0.8 * before

@@ -1,0 +1,155 @@
+"""Hybrid rows: which kind each is, what is read, what is predicted from where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from maskwright.data.batch import Batch
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn.mask import causal
+from maskwright.objectives.hybrid import Hybrid, Options
+from maskwright.objectives.masked import Options as Masking
+from maskwright.objectives.objective import encode
+from objectives.by_hand import epochs, framed, make, of, rows_of
+from toys import CLS, PAD, SEP, VOCABULARY, bert, gpt2
+
+
+def hybrid(**options: object) -> Hybrid:
+    made = make("hybrid", bert(), **options).eval()
+    assert isinstance(made, Hybrid)
+    return made
+
+
+def by_hand() -> tuple[Hybrid, Batch]:
+    line = [CLS, 10, 11, SEP, CLS, 12, 13, 14, SEP, PAD]
+    rows = rows_of(*[line] * 16)
+    made = hybrid(causal_share=0.5, masking=Masking(rate=1.0, mask_rate=1.0, random_rate=0.0))
+    return made, made.corrupt(rows, epochs(rows), 0)
+
+
+def test_rows_by_hand() -> None:
+    """All of the text masked, or nothing; each target one place after where it is predicted."""
+    _, batch = by_hand()
+    kinds = set()
+    for row, prefix in enumerate(batch.prefix.tolist()):
+        mine = (batch.index // 10) == row
+        places = (batch.index[mine] % 10).tolist()
+        targets = batch.targets[mine].tolist()
+        read = batch.tokens[row].tolist()
+        if prefix == 0:
+            assert read == [CLS, 10, 11, SEP, CLS, 12, 13, 14, SEP, PAD]
+            # Never the CLS of the second document, which nothing of the first foretells.
+            assert places == [0, 1, 2, 4, 5, 6, 7]
+            assert targets == [10, 11, SEP, 12, 13, 14, SEP]
+        else:
+            m = VOCABULARY.mask
+            assert prefix == 10 and read == [CLS, m, m, SEP, CLS, m, m, m, SEP, PAD]
+            assert places == [0, 1, 4, 5, 6] and targets == [10, 11, 12, 13, 14]
+        kinds.add(prefix)
+    assert kinds == {0, 10}
+
+
+def test_shares_and_counts() -> None:
+    rows = framed(4000, 12)
+    made = hybrid()
+    batch = made.corrupt(rows, epochs(rows), 0)
+    share = float((batch.prefix == 0).float().mean())
+    assert abs(share - 1 / 16) < 4 * np.sqrt(1 / 16 * 15 / 16 / 4000)
+    causal_rows = int((batch.prefix == 0).sum())
+    assert made.counts(batch) == {"masked": 2 * (4000 - causal_rows), "causal": 11 * causal_rows}
+    later = made.corrupt(rows, epochs(rows, 1), 0)
+    assert not torch.equal(later.prefix, batch.prefix)  # another kind in another epoch
+
+
+def test_causal_rows_are_not_masked_and_masked_rows_are() -> None:
+    rows = framed(200, 24)
+    batch = hybrid(causal_share=0.5).corrupt(rows, epochs(rows), 0)
+    clean = torch.from_numpy(rows.tokens)
+    same = (batch.tokens == clean).all(1)
+    assert same[batch.prefix == 0].all() and not same[batch.prefix != 0].all()
+    assert (batch.tokens != clean)[:, 0].sum() == 0
+
+
+def test_a_token_without_one_before_it_is_never_masked() -> None:
+    """Rows that begin with text: nothing could predict their first token."""
+    tokens = np.random.default_rng(0).integers(5, 50, (50, 12))
+    rows = rows_of(*tokens.tolist())
+    rows.documents[:, :6], rows.documents[:, 6:] = 1, 2
+    made = hybrid(causal_share=0.5, masking=Masking(rate=1.0, mask_rate=1.0, random_rate=0.0))
+    batch = made.corrupt(rows, epochs(rows), 0)
+    assert set((batch.index % 12).tolist()) == {0, 1, 2, 3, 4, 6, 7, 8, 9, 10}
+
+
+def test_the_same_weights_are_scored_both_ways() -> None:
+    """Each part equals a plain computation of its kind, with nothing of ours but the stack."""
+    made = hybrid(causal_share=0.5)
+    rows = framed(24, 16)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    model = made.product
+    assert batch.index is not None and batch.targets is not None and batch.prefix is not None
+    with torch.no_grad():
+        loss = made(batch)
+        for name, mine, visible in (
+            ("causal", batch.prefix == 0, causal),
+            ("masked", batch.prefix != 0, None),
+        ):
+            logits = model.logits(model.encode(batch.tokens[mine], visible=visible))
+            wanted = torch.full((24, 16), -100)
+            wanted.view(-1)[batch.index] = batch.targets
+            total = functional.cross_entropy(
+                logits.view(-1, logits.shape[-1]), wanted[mine].view(-1), reduction="sum"
+            )
+            assert float(loss.parts[name].total) == pytest.approx(float(total), rel=1e-5)
+            # The control: read the other way, the same weights say something else.
+            other = causal if visible is None else None
+            logits = model.logits(model.encode(batch.tokens[mine], visible=other))
+            total = functional.cross_entropy(
+                logits.view(-1, logits.shape[-1]), wanted[mine].view(-1), reduction="sum"
+            )
+            assert float(loss.parts[name].total) != pytest.approx(float(total), rel=1e-6)
+
+
+def test_a_causal_row_cannot_see_its_target() -> None:
+    made = hybrid(causal_share=0.5)
+    rows = framed(16, 16)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    vectors = made.product.tokens(batch.tokens).detach().requires_grad_()
+    hidden = encode(made.product, replace(batch, tokens=vectors))
+    (gradient,) = torch.autograd.grad(hidden[:, 5].square().sum(), vectors)
+    seen = gradient.abs().sum(-1)[:, 6:].sum(1) > 0
+    assert torch.equal(seen, batch.prefix != 0)
+
+
+def test_weights_are_the_shares() -> None:
+    made = hybrid(causal_share=0.25)
+    rows = framed(16, 16)
+    parts = made(made.corrupt(rows, epochs(rows), 0)).parts
+    assert {n: p.weight for n, p in parts.items()} == {"masked": 0.75, "causal": 0.25}
+
+
+def test_a_step_without_a_causal_row_is_a_masked_one() -> None:
+    made = hybrid(causal_share=1e-9)
+    rows = framed(4, 16)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    counts = made.counts(batch)
+    assert counts["causal"] == 0 and torch.isfinite(made(batch).scaled(counts))
+
+
+def test_refusals() -> None:
+    with pytest.raises(IncompatibleError, match="encoder"):
+        make("hybrid", gpt2())
+    config = bert().config
+    assert config.encoder is not None
+    block = config.encoder.blocks[0]
+    one_way = replace(block, attention=replace(block.attention, pattern="causal"))
+    stack = replace(config.encoder, blocks=(block, one_way))
+    with pytest.raises(IncompatibleError, match="both ways") as caught:
+        make("hybrid", of(replace(config, encoder=stack)))
+    assert "encoder.blocks.1" in str(caught.value)
+    with pytest.raises(ConfigError, match="causal_share"):
+        Options(causal_share=1.0)

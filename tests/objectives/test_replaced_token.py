@@ -1,0 +1,227 @@
+"""Replaced-token detection: what is put into the holes, who judges it, what is shared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from maskwright.data.batch import Batch
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn.config import Head, Tokens
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives import replaced_token
+from maskwright.objectives.masked import Options as Masking
+from maskwright.objectives.objective import encode
+from maskwright.objectives.replaced_token import ReplacedToken, generator_config, share_embeddings
+from nn.points import POINTS
+from objectives.by_hand import discriminator, epochs, framed, make, of, rows_of
+from toys import CLS, PAD, SEP, VOCABULARY, bert
+
+
+def objective(**options: object) -> ReplacedToken:
+    made = make("replaced-token", discriminator(), **options).eval()
+    assert isinstance(made, ReplacedToken)
+    return made
+
+
+def shout(made: ReplacedToken, token: int) -> None:
+    """Let the generator be certain of one token everywhere."""
+    head = made.generator.vocabulary_head
+    assert head is not None and head.bias is not None
+    with torch.no_grad():
+        head.bias.zero_()
+        head.bias[token] = 1e4
+
+
+def test_a_row_by_hand() -> None:
+    """Certain of token 7: every hole is 7, and where 7 stood before, nothing was replaced."""
+    rows = rows_of([CLS, 7, 8, 7, 9, 7, 7, 10, SEP, PAD])
+    made = objective(masking=Masking(rate=1.0, mask_rate=0.85, random_rate=0.0))
+    shout(made, 7)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    _, filled, put = made.fill(batch)
+    assert filled.tokens.tolist() == [[CLS, 7, 7, 7, 7, 7, 7, 7, SEP, PAD]]
+    assert put.tolist() == [[0, 0, 1, 0, 1, 0, 0, 1, 0, 0]]
+    assert made.counts(batch) == {"masked": 7, "replaced": 9}  # all but the padding
+
+
+def test_the_loss_by_hand() -> None:
+    """A judge that always says 0.8 "replaced", two of nine replaced: 2 · -ln 0.8 + 7 · -ln 0.2."""
+    rows = rows_of([CLS, 7, 8, 7, 9, 7, 7, 7, SEP, PAD])
+    made = objective(masking=Masking(rate=1.0, mask_rate=0.85, random_rate=0.0))
+    shout(made, 7)
+    judge = made.product.heads["discriminator"]
+    with torch.no_grad():
+        judge.weight.zero_()
+        judge.bias.fill_(log(0.8 / 0.2))
+    with torch.no_grad():
+        part = made(made.corrupt(rows, epochs(rows), 0)).parts["replaced"]
+    assert float(part.total) == pytest.approx(-2 * log(0.8) - 7 * log(0.2), rel=1e-5)
+    assert part.weight == 50.0
+
+
+def test_every_position_teaches_where_masking_has_fifteen_in_a_hundred() -> None:
+    """1 / 0.15 = 6.7 times the signal."""
+    rows = framed(8, 102)
+    rows = replace(rows, special=np.zeros_like(rows.special)).cut(1, -1)
+    made = objective()
+    counts = made.counts(made.corrupt(rows, epochs(rows), 0))
+    assert counts == {"masked": 8 * 15, "replaced": 8 * 100}
+    assert counts["replaced"] / counts["masked"] == pytest.approx(6.7, abs=0.05)
+
+
+def test_chosen_positions_become_masks_or_stay() -> None:
+    rows = framed(400, 102)
+    made = objective()
+    batch = made.corrupt(rows, epochs(rows), 0)
+    assert batch.index is not None and batch.targets is not None
+    seen = batch.tokens.reshape(-1)[batch.index]
+    masked = seen == VOCABULARY.mask
+    assert torch.equal(seen[~masked], batch.targets[~masked])  # never another token
+    n = len(seen)
+    assert abs(float(masked.float().mean()) - 0.85) < 4 * np.sqrt(0.85 * 0.15 / n)
+
+
+def test_drawn_tokens_follow_the_generator_and_their_keys() -> None:
+    rows = framed(600, 32)
+    made = objective()
+    batch = made.corrupt(rows, epochs(rows), 0)
+    assert batch.index is not None and batch.uniforms is not None
+    with torch.no_grad():
+        drawn = made.fill(batch)[1].tokens.reshape(-1)[batch.index]
+        states = made.generator.logits(made.target_states(batch))
+        shares = states.softmax(-1).mean(0)
+        n = len(drawn)
+        got = torch.bincount(drawn, minlength=VOCABULARY.size) / n
+        assert ((got - shares).abs() < 5 * (shares * (1 - shares) / n).sqrt()).all()
+        # A function of the rows' keys: any split of the batch draws the same.
+        some = rows.take(np.arange(40, 60))
+        part = made.fill(made.corrupt(some, epochs(some), 0))[1].tokens
+        assert torch.equal(part, made.fill(batch)[1].tokens[40:60])
+    again = made.corrupt(rows, epochs(rows, 1), 0)
+    assert again.uniforms is not None and again.uniforms[0] != batch.uniforms[0]
+    u = batch.uniforms
+    assert abs(float(u.mean()) - 0.5) < 4 / np.sqrt(12 * len(u)) and u.min() >= 0 and u.max() < 1
+
+
+def test_no_gradient_runs_from_the_judge_to_the_generator() -> None:
+    rows = framed(4, 32)
+    made = objective()
+    parts = made(made.corrupt(rows, epochs(rows), 0)).parts
+    own = [p for n, p in made.named_parameters() if n.startswith("generator.")]
+    tied = [made.product.tokens.weight]
+    judged = torch.autograd.grad(parts["replaced"].total, own + tied, allow_unused=True)
+    assert all(g is None for g in judged[:-1]) and judged[-1] is not None
+    learned = torch.autograd.grad(parts["masked"].total, own + tied, allow_unused=True)
+    assert all(g is not None for g in learned)
+    # And none of the generator's loss to the judge's own layers.
+    layers = [p for n, p in made.product.named_parameters() if ".blocks." in n]
+    parts = made(made.corrupt(rows, epochs(rows), 0)).parts
+    assert all(
+        g is None for g in torch.autograd.grad(parts["masked"].total, layers, allow_unused=True)
+    )
+
+
+def test_tables_and_their_norm_are_one() -> None:
+    made = objective()
+    ours, theirs = made.product, made.generator
+    assert ours.encoder is not None and theirs.encoder is not None
+    assert theirs.tokens is ours.tokens
+    for part in ("position", "segment", "norm"):
+        shared = getattr(ours.encoder.embeddings, part)
+        assert shared is not None and getattr(theirs.encoder.embeddings, part) is shared
+    names = [n for n, _ in made.named_parameters()]
+    assert not any("generator.tokens" in n or "generator.encoder.embeddings.n" in n for n in names)
+    assert "generator.encoder.embeddings.project.weight" in names  # 16 -> 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "width", "heads", "inner", "extra"),
+    [
+        # 12 layers of 256, tables 128 wide: the generator adds 647,162 to 13,549,057 parameters.
+        ((256, 4, 1024, 128), 1 / 4, 64, 1, 256, 647_162),
+        ((768, 12, 3072, 768), 1 / 3, 256, 4, 1024, None),
+    ],
+)
+def test_published_generators(
+    shape: tuple[int, int, int, int], size: float, width: int, heads: int, inner: int,
+    extra: int | None,
+) -> None:  # fmt: skip
+    hidden, num_heads, forward, tokens = shape
+    small = bert().config
+    assert small.encoder is not None
+    block = small.encoder.blocks[0]
+    block = replace(
+        block,
+        attention=replace(block.attention, heads=num_heads, head_width=64),
+        feed_forward=replace(block.feed_forward, width=forward),
+    )
+    stack = replace(small.encoder, blocks=(block,) * 12, weights_of=tuple(range(12)))
+    config = replace(small, width=hidden, tokens=Tokens(vocabulary=30522, width=tokens),
+                     encoder=stack, vocabulary_head=None,
+                     heads=(Head(name="judge", kind="token", labels=1),))  # fmt: skip
+    made = generator_config(config, size)
+    assert made.encoder is not None
+    assert (made.width, made.encoder.blocks[0].attention.heads) == (width, heads)
+    assert made.encoder.blocks[0].feed_forward.width == inner
+    if extra is not None:
+        with torch.device("meta"):
+            model = Transformer(config)
+            generator = share_embeddings(Transformer(made), model)
+        shared = {id(p) for p in model.parameters()}
+        assert sum(p.numel() for p in generator.parameters() if id(p) not in shared) == extra
+
+
+@pytest.mark.parametrize("name", ["post-norm encoder", "shared narrow encoder",
+                                  "rotary alternating encoder"])  # fmt: skip
+def test_any_encoder_has_a_generator(name: str) -> None:
+    point = replace(POINTS[name], vocabulary_head=None, pooler=False,
+                    heads=(Head(name="judge", kind="token", labels=1),),
+                    tokens=replace(POINTS[name].tokens, vocabulary=VOCABULARY.size))  # fmt: skip
+    made = make("replaced-token", of(point), generator_layers=0.5)
+    rows = framed(4, 16)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    assert torch.isfinite(made(batch).scaled(made.counts(batch)))
+
+
+def test_the_original_codes_draw_with_replacement_is_a_switch() -> None:
+    rows = framed(300, 130)
+    chosen = {}
+    for again in (False, True):
+        masking = Masking(mask_rate=0.85, random_rate=0.0, with_replacement=again)
+        made = objective(masking=masking)
+        chosen[again] = made.counts(made.corrupt(rows, epochs(rows), 0))["masked"] / 300
+    assert chosen[False] == 19  # round(0.15 · 128)
+    assert chosen[True] == pytest.approx(128 * (1 - (1 - 1 / 128) ** 19), abs=0.3)  # 17.7
+
+
+def test_refusals() -> None:
+    with pytest.raises(IncompatibleError, match="single score"):
+        make("replaced-token", bert())
+    with pytest.raises(ConfigError, match="generator_size"):
+        replaced_token.Options(generator_size=0.0)
+    with pytest.raises(ConfigError, match="with replacement"):
+        Masking(unit="span", with_replacement=True)
+
+
+def test_the_judge_reads_the_filled_row() -> None:
+    """Control of `forward`: the same sum by plain means."""
+    rows = framed(4, 16)
+    made = objective()
+    batch = made.corrupt(rows, epochs(rows), 0)
+
+    def plainly(given: Batch, put: Tensor) -> float:
+        scores = made.product.head("discriminator", encode(made.product, given))[..., 0]
+        return float(functional.binary_cross_entropy_with_logits(scores, put, reduction="sum"))
+
+    with torch.no_grad():
+        _, filled, put = made.fill(batch)
+        ours = float(made(batch).parts["replaced"].total)
+        assert ours == pytest.approx(plainly(filled, put), rel=1e-6)
+        assert ours != pytest.approx(plainly(batch, put), rel=1e-6)

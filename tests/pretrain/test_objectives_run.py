@@ -1,0 +1,153 @@
+"""Whole small runs of objectives with more to keep than a product, and their exact resumption."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maskwright.checkpoint import files, pretrained
+from maskwright.errors import IncompatibleError
+from maskwright.nn.config import Head
+from maskwright.objectives.replaced_token import ReplacedToken
+from maskwright.pretrain import build, checkpoints, journal, run
+from maskwright.pretrain.prepare import prepare
+from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Point, Recipe
+from tinyrun import essence, recipe, text_file
+from toys import bert
+
+OTHERS = checkpoints.OTHERS
+
+
+def discriminator() -> Point:
+    base = bert(dropout=0.1).config
+    return Point(config=replace(
+        base, tokens=replace(base.tokens, vocabulary=120), vocabulary_head=None,
+        heads=(Head(name="discriminator", kind="token", labels=1),),
+    ))  # fmt: skip
+
+
+def chosen(text: Path, name: str, **options: Any) -> Recipe:
+    base = recipe(text, steps=8)
+    assert isinstance(base.model, FamilyModel)
+    model = {
+        "replaced-token": discriminator(),
+        "sentence-order": replace(base.model, architecture="BertForPreTraining"),
+    }.get(name, base.model)
+    return replace(base, model=model, objective=ObjectiveChoice(name=name, options=options))
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "replaced-token": {},
+    "span-boundary": {},
+    "sentence-order": {},
+    "hybrid": {"causal_share": 0.3, "masking": {"rate": 0.3, "final_rate": 0.15}},
+    "distillation": {},
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return text_file(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def teacher(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("teacher") / "run"
+    run.pretrain(recipe(text, steps=2), out, stream=io.StringIO())
+    return out
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_resumed_run_is_the_run(name: str, text: Path, teacher: Path, tmp_path: Path) -> None:
+    options = CASES[name] | ({"teacher": str(teacher)} if name == "distillation" else {})
+    settings, out = chosen(text, name, **options), tmp_path / "run"
+    last = run.pretrain(settings, out, stream=io.StringIO())
+    whole, others = essence(out), digest(last / OTHERS)
+    assert (others is not None) is (name in ("replaced-token", "span-boundary"))
+    records = [r for r in journal.read(out) if r["kind"] == "train"]
+    assert len(records) == 8 and len(records[0]["parts"]) > 1
+    shutil.rmtree(last)  # as if it had been stopped after step 4
+    assert checkpoints.newest(out).name == "step-00000004"
+    assert digest(checkpoints.newest(out) / OTHERS) != others or others is None
+    run.resume(out, stream=io.StringIO())
+    assert essence(out) == whole and digest(last / OTHERS) == others
+
+
+def digest(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+
+def test_a_lost_generator_is_noticed(text: Path, tmp_path: Path) -> None:
+    """Control: without the other weights a checkpoint does not fit, and the older one is taken."""
+    settings, out = chosen(text, "replaced-token"), tmp_path / "run"
+    last = run.pretrain(settings, out, stream=io.StringIO())
+    (last / OTHERS).unlink()
+    assert checkpoints.newest(out).name == "step-00000004"
+
+
+def test_the_generator_is_a_model_of_its_own(text: Path, tmp_path: Path) -> None:
+    """Not a tensor of it among the product's; saved by itself it says what it said before."""
+    settings, out = chosen(text, "replaced-token"), tmp_path / "run"
+    last = run.pretrain(settings, out, stream=io.StringIO())
+    stored = files.open_file(last / OTHERS).entries
+    assert stored and all(n.startswith("generator.") for n in stored)
+    assert not any("tokens.weight" in n or "embeddings.position" in n for n in stored)
+    loaded = pretrained.load(last)
+    assert loaded.model.vocabulary_head is None and "discriminator" in loaded.model.heads
+    prepared = prepare(settings, out, lambda text: None)
+    made = build.objective(settings, loaded.model, prepared.tokenizer)
+    assert isinstance(made, ReplacedToken)
+    pretrained.save(made.generator, prepared.tokenizer, tmp_path / "generator")
+    again = pretrained.load(tmp_path / "generator").model
+    tokens = torch.arange(5, 15)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(
+            again.logits(again.encode(tokens)),
+            made.generator.eval().logits(made.generator.encode(tokens)),
+        )
+
+
+def test_own_weights_are_a_function_of_the_seed(text: Path, tmp_path: Path) -> None:
+    settings = chosen(text, "span-boundary")
+    prepared = prepare(settings, tmp_path, lambda text: None)
+    point = build.transformer_config(settings, prepared.tokenizer)
+    made = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(len(made))  # whatever was drawn before
+        training = replace(settings.training, seed=seed)
+        settings = replace(settings, training=training)
+        network = build.model(settings, point)
+        made.append(build.objective(settings, network, prepared.tokenizer).boundary.first.weight)
+    assert torch.equal(made[0], made[1]) and not torch.equal(made[0], made[2])
+
+
+def test_a_mask_rate_moves_over_the_run(text: Path, tmp_path: Path) -> None:
+    """0.5 to 0.1 of 14 maskable positions in eight steps; a constant rate stays where it is."""
+    moving, constant = tmp_path / "moving", tmp_path / "constant"
+    run.pretrain(chosen(text, "masked", rate=0.5, final_rate=0.1), moving, stream=io.StringIO())
+    run.pretrain(chosen(text, "masked", rate=0.5), constant, stream=io.StringIO())
+
+    def targets(out: Path) -> list[int]:
+        return [r["targets"] for r in journal.read(out) if r["kind"] == "train"]
+
+    ours, theirs = targets(moving), targets(constant)
+    assert ours[0] == theirs[0]
+    wanted = [1 - 0.8 * step / 8 for step in range(8)]  # of the constant rate's
+    for mine, same, share in zip(ours, theirs, wanted, strict=True):
+        assert mine / same == pytest.approx(share, abs=0.12)
+
+
+def test_a_teacher_of_another_tokenizer_is_refused(
+    text: Path, teacher: Path, tmp_path: Path
+) -> None:
+    settings = chosen(text, "distillation", teacher=str(teacher))
+    settings = replace(settings, tokenizer=replace(settings.tokenizer, lowercase=False))
+    with pytest.raises(IncompatibleError, match="tokenizer is not the one"):
+        run.pretrain(settings, tmp_path / "run", stream=io.StringIO())
