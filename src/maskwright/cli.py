@@ -84,6 +84,12 @@ def parser() -> Parser:
     made = verb("evaluate", "how well a model predicts held-out text", _evaluate)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     _text(made)
+    _pairs(made)
+    made.add_argument("--how", default=None, help="how sentences are scored (default: as trained)")
+    made.add_argument(
+        "--part", default="all", help="which pairs: all, choosing (a tenth) or reporting (the rest)"
+    )
+    _out(made)
 
     made = verb("fill-mask", "the likeliest words for each mask in a text", _fill_mask)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
@@ -119,6 +125,16 @@ def _text(made: Parser) -> None:
         default=[],
         metavar="PATH",
         help="files or folders: txt, jsonl, csv, tsv, parquet, also .gz and .zst",
+    )
+
+
+def _pairs(made: Parser) -> None:
+    made.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
     )
 
 
@@ -256,9 +272,16 @@ def _evaluate(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     for path in a.text:
         existing(Path(path), "text")
-    from maskwright.pretrain.use import evaluate_folder
+    if a.data is None or a.text:
+        from maskwright.pretrain.use import evaluate_folder
 
-    print(evaluate_folder(a.model, a.text))
+        print(evaluate_folder(a.model, a.text))
+    if a.data is not None:
+        from maskwright.pretrain.grammar import evaluate_pairs
+        from maskwright.recipes.recipe import is_run
+
+        out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
+        evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part)
 
 
 def _fill_mask(a: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ FROZEN = {
     "tokenizer": {"--text", "--kind", "--vocabulary", "--lowercase", "--out"},
     "pretrain": {"recipe", "--text", "--set", "--out"},
     "resume": {"run", "--set"},
-    "evaluate": {"model", "--text"},
+    "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},
     "fill-mask": {"model", "text", "--top"},
     "generate": {
         "model", "prompt", "--tokens", "--temperature", "--top-k", "--top-p", "--seed",
