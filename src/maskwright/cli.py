@@ -81,6 +81,17 @@ def parser() -> Parser:
     made.add_argument("run", type=Path, help="the folder of the run")
     _settings(made)
 
+    made = verb("compare", "train recipes under an equal budget and tell them apart", _compare)
+    made.add_argument("recipes", nargs="+", metavar="recipe", help="two or more, as for pretrain")
+    made.add_argument(
+        "--budget", required=True, help="of each run: tokens=5e6, minutes=10 or flops=1e15"
+    )
+    made.add_argument("--seeds", type=int, default=3, help="runs of each recipe (default 3)")
+    _text(made)
+    _pairs(made)
+    _settings(made)
+    _out(made)
+
     made = verb("evaluate", "how well a model predicts held-out text", _evaluate)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     _text(made)
@@ -266,6 +277,23 @@ def _resume(a: argparse.Namespace) -> None:
     if a.settings and (a.run / run.RECIPE).is_file():
         settings = override(read(a.run / run.RECIPE), a.settings)
     print(f"model: {run.resume(a.run, settings=settings)}")
+
+
+def _compare(a: argparse.Namespace) -> None:
+    from maskwright.recipes.recipe import find, override
+
+    recipes = [override(find(name), a.settings) for name in a.recipes]
+    for path in a.text:
+        existing(Path(path), "text")
+    if a.data is not None:
+        existing(a.data, "data")
+    from maskwright.pretrain import run
+    from maskwright.pretrain.compare import compare
+
+    if a.text:
+        recipes = [run.with_text(recipe, a.text) for recipe in recipes]
+    out = a.out or next_run("comparison")
+    compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)
 
 
 def _evaluate(a: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ FROZEN = {
     "tokenizer": {"--text", "--kind", "--vocabulary", "--lowercase", "--out"},
     "pretrain": {"recipe", "--text", "--set", "--out"},
     "resume": {"run", "--set"},
+    "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
     "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},
     "fill-mask": {"model", "text", "--top"},
     "generate": {
