@@ -48,7 +48,7 @@ METHODS = (
 )
 # The hole of a span-corrupting vocabulary that has no mask token (Raffel et al. 2020, section 3.1).
 SENTINEL = "<extra_id_0>"
-TOKENS_AT_ONCE = 8192
+TOKENS_AT_ONCE = 4096
 _SCORES_AT_ONCE = 1 << 25
 
 

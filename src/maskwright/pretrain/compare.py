@@ -143,11 +143,13 @@ def compare(
     for number, (seed, entrant) in enumerate(planned, start=1):
         say(f"run {number} of {len(planned)}: {entrant.recipe.name}, seed {seed}")
         try:
-            _train(entrant, seed, out, stream)
+            folder = _train(entrant, seed, out, stream)
         except run.Stopped:
             say("the same command goes on with the comparison")
             raise
-    made = _collect(entrants, seeds, out, equal, measures, data, paradigms)
+        if data is not None and paradigms is not None:
+            _judged(entrant, folder, data, paradigms, say)
+    made = _collect(entrants, seeds, out, equal, measures, data, paradigms, say)
     said = comparison.for_terminal(made)
     document.write(out / "results.json", json.dumps(comparison.to_json(made), indent=2) + "\n")
     say(f"{said}\nreport: {comparison.write_report(out, made)}")
@@ -270,8 +272,8 @@ def run_folder(out: Path, name: str, seed: int) -> Path:
     return out / "runs" / name / f"seed-{seed}"
 
 
-def _train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> None:
-    """Start the run, go on with it, or leave it as it is."""
+def _train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> Path:
+    """Start the run, go on with it, or leave it as it is; returns its folder."""
     recipe = replace(entrant.recipe, training=replace(entrant.recipe.training, seed=seed))
     folder = run_folder(out, recipe.name, seed)
     if not is_run(folder):
@@ -284,6 +286,7 @@ def _train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> Non
         )  # fmt: skip
     if not finished(folder):
         run.resume(folder, stream=stream)
+    return folder
 
 
 def finished(folder: Path) -> bool:
@@ -325,6 +328,7 @@ def _collect(
     measures: Sequence[Measure],
     data: Path | None,
     paradigms: Sequence[Paradigm] | None,
+    say: Say,
 ) -> Comparison:
     length = min(e.recipe.rows.length for e in entrants)
     contenders, judged = [], {}
@@ -336,7 +340,7 @@ def _collect(
             if MASKED in measures and e.fills:
                 made.final["masked_loss"] = _masked_loss(e, folder, length)
             if data is not None and paradigms is not None:
-                results.append(_judged(e, folder, data, paradigms))
+                results.append(_judged(e, folder, data, paradigms, say))
                 made.final["pairs"] = results[-1].mean
             runs.append(made)
         judged[e.recipe.name] = results
@@ -374,12 +378,16 @@ def _masked_loss(entrant: Entrant, folder: Path, length: int) -> float:
     return likelihood.evaluate(usual, rows).loss
 
 
-def _judged(entrant: Entrant, folder: Path, data: Path, paradigms: Sequence[Paradigm]) -> Result:
+def _judged(
+    entrant: Entrant, folder: Path, data: Path, paradigms: Sequence[Paradigm], say: Say
+) -> Result:
     """The run's minimal pairs, scored now or before."""
     found = grammar.load(grammar.figures_path(folder, entrant.how, "all"), paradigms)
-    return found or grammar.evaluate_pairs(
-        folder, data, folder, how=entrant.how, say=lambda text: None
-    )
+    if found is None:
+        say(f"scoring minimal pairs, {entrant.how}")
+        found = grammar.evaluate_pairs(folder, data, folder, how=entrant.how, say=lambda text: None)
+        say(f"{found.mean:.2%} right")
+    return found
 
 
 def _by_items(judged: dict[str, list[Result]]) -> list[str]:

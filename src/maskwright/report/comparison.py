@@ -86,24 +86,32 @@ class Comparison:
 # ------------------------------------------------------------------------------ tables and words
 def result(made: Comparison) -> Table:
     """Mean, standard deviation and 95 % interval of each figure over the seeds."""
-    head = ["", *(m.title for m in made.measures), "seeds", "tokens", "operations", "time",
-            "tokens/s", "parameters"]  # fmt: skip
-    rows = []
-    for c in made.contenders:
-        seconds = [r.seconds for r in c.runs]
-        pace = sum(r.tokens for r in c.runs) / max(sum(seconds), 1e-9)
-        rows.append([
-            c.name, *(_cell(c, m) for m in made.measures), f"{len(c.runs)}",
-            count(_mean([r.tokens for r in c.runs])), count(_mean([r.operations for r in c.runs])),
-            duration(_mean(seconds)), count(pace), count(c.parameters),
-        ])  # fmt: skip
     return {
         "title": f"Equal budget: {made.budget}",
-        "head": head,
-        "rows": rows,
+        "head": ["", *(m.title for m in made.measures), "seeds"],
+        "rows": [
+            [c.name, *(_cell(c, m) for m in made.measures), f"{len(c.runs)}"]
+            for c in made.contenders
+        ],
         "note": "Mean ± standard deviation over seeds, and the 95 % interval of the mean "
-        "(Student's t). Operations are those of matrix products, forward and backward; time is "
-        "training time, without evaluation.",
+        "(Student's t).",
+    }
+
+
+def cost(made: Comparison) -> Table:
+    """What each run took, the mean over seeds."""
+    rows = []
+    for c in made.contenders:
+        tokens, seconds = _mean([r.tokens for r in c.runs]), _mean([r.seconds for r in c.runs])
+        operations = count(_mean([r.operations for r in c.runs]))
+        rows.append([c.name, count(c.parameters), count(tokens), operations, duration(seconds),
+                     count(tokens / max(seconds, 1e-9))])  # fmt: skip
+    return {
+        "title": "What a run cost",
+        "head": ["", "parameters", "tokens", "operations", "time", "tokens/s"],
+        "rows": rows,
+        "note": "Operations are those of matrix products, forward and backward; time is training "
+        "time, without evaluation.",
     }
 
 
@@ -172,11 +180,10 @@ def differing(made: Comparison) -> Table:
 
 
 def for_terminal(made: Comparison) -> str:
-    """Both tables and the verdicts."""
-    parts = [tables.for_terminal(result(made)), *(f"- {line}" for line in verdicts(made))]
-    if made.differences:
-        parts += ["", tables.for_terminal(differing(made))]
-    return "\n".join([*parts, *made.notes])
+    """The tables and the verdicts."""
+    found = [result(made), cost(made), *([differing(made)] if made.differences else [])]
+    said = [f"- {line}" for line in verdicts(made)]
+    return "\n\n".join([*map(tables.for_terminal, found), "\n".join([*said, *made.notes])])
 
 
 # ------------------------------------------------------------------------------ curves and page
@@ -216,7 +223,7 @@ def render(made: Comparison) -> str:
         for c in made.contenders
     )
     said = "".join(f"<p>{escape(line)}</p>" for line in verdicts(made))
-    found = result(made)
+    found, paid = result(made), cost(made)
     drawn = "".join(f"<div>{draw(chart)}</div>" for chart in charts(made))
     notes = "".join(f'<p class="note">{escape(line)}</p>' for line in made.notes)
     name = " against ".join(c.name for c in made.contenders)
@@ -228,6 +235,7 @@ def render(made: Comparison) -> str:
         [
             ("Better than the spread?", said),
             (escape(found["title"]), tables.for_page(found) + notes),
+            (escape(paid["title"]), tables.for_page(paid)),
             ("Curves", drawn and f"{drawn}{CURVES}"),
             (escape(different["title"]), tables.for_page(different)),
         ],
