@@ -15,6 +15,7 @@ from maskwright.errors import UsageError
 from maskwright.randomness import PURPOSES, integers, key, permute, torch_seed, uniforms
 
 GOLDEN_KEYS = {
+    "bootstrap": "04dafdd93437055b",
     "crop": "59f88c87e4e63828",
     "draw": "cd5e08822691955d",
     "dropout": "6924cfb15ad21a30",

@@ -81,9 +81,26 @@ def parser() -> Parser:
     made.add_argument("run", type=Path, help="the folder of the run")
     _settings(made)
 
+    made = verb("compare", "train recipes under an equal budget and tell them apart", _compare)
+    made.add_argument("recipes", nargs="+", metavar="recipe", help="two or more, as for pretrain")
+    made.add_argument(
+        "--budget", required=True, help="of each run: tokens=5e6, minutes=10 or flops=1e15"
+    )
+    made.add_argument("--seeds", type=int, default=3, help="runs of each recipe (default 3)")
+    _text(made)
+    _pairs(made)
+    _settings(made)
+    _out(made)
+
     made = verb("evaluate", "how well a model predicts held-out text", _evaluate)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     _text(made)
+    _pairs(made)
+    made.add_argument("--how", default=None, help="how sentences are scored (default: as trained)")
+    made.add_argument(
+        "--part", default="all", help="which pairs: all, choosing (a tenth) or reporting (the rest)"
+    )
+    _out(made)
 
     made = verb("fill-mask", "the likeliest words for each mask in a text", _fill_mask)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
@@ -119,6 +136,16 @@ def _text(made: Parser) -> None:
         default=[],
         metavar="PATH",
         help="files or folders: txt, jsonl, csv, tsv, parquet, also .gz and .zst",
+    )
+
+
+def _pairs(made: Parser) -> None:
+    made.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
     )
 
 
@@ -252,13 +279,37 @@ def _resume(a: argparse.Namespace) -> None:
     print(f"model: {run.resume(a.run, settings=settings)}")
 
 
+def _compare(a: argparse.Namespace) -> None:
+    from maskwright.recipes.recipe import find, override
+
+    recipes = [override(find(name), a.settings) for name in a.recipes]
+    for path in a.text:
+        existing(Path(path), "text")
+    if a.data is not None:
+        existing(a.data, "data")
+    from maskwright.pretrain import run
+    from maskwright.pretrain.compare import compare
+
+    if a.text:
+        recipes = [run.with_text(recipe, a.text) for recipe in recipes]
+    out = a.out or next_run("comparison")
+    compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)
+
+
 def _evaluate(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     for path in a.text:
         existing(Path(path), "text")
-    from maskwright.pretrain.use import evaluate_folder
+    if a.data is None or a.text:
+        from maskwright.pretrain.use import evaluate_folder
 
-    print(evaluate_folder(a.model, a.text))
+        print(evaluate_folder(a.model, a.text))
+    if a.data is not None:
+        from maskwright.pretrain.grammar import evaluate_pairs
+        from maskwright.recipes.recipe import is_run
+
+        out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
+        evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part)
 
 
 def _fill_mask(a: argparse.Namespace) -> None:

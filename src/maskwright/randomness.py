@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from maskwright.errors import UsageError, near
 
 PURPOSES = {
+    "bootstrap": 1,
     "crop": 1,
     "draw": 1,
     "dropout": 1,

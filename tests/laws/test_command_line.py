@@ -16,7 +16,8 @@ FROZEN = {
     "tokenizer": {"--text", "--kind", "--vocabulary", "--lowercase", "--out"},
     "pretrain": {"recipe", "--text", "--set", "--out"},
     "resume": {"run", "--set"},
-    "evaluate": {"model", "--text"},
+    "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
+    "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},
     "fill-mask": {"model", "text", "--top"},
     "generate": {
         "model", "prompt", "--tokens", "--temperature", "--top-k", "--top-p", "--seed",

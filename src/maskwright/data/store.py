@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from maskwright.commit import Manifest, read_manifest, verify
 from maskwright.errors import DataError, IncompatibleError
+from maskwright.tokenizer.words import begins_word
 
 MANIFEST = "manifest.json"
 KIND = "token store"
@@ -107,11 +108,8 @@ class TokenStore:
     def begins_word(
         self, tokens: NDArray[np.integer], fresh: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Where words begin in `tokens` (..., T): at a token that starts one, after a token that
-        ends one, and wherever the text is `fresh`, cut off from what stands before it."""
-        begun = self.starts_word[tokens] | fresh
-        begun[..., 1:] |= self.ends_word[tokens[..., :-1]]
-        return begun
+        """Where words begin in `tokens` (..., T), by the store's own tables (`words.py`)."""
+        return begins_word(tokens, fresh, self.starts_word, self.ends_word)
 
     def begins_sentence(self, places: NDArray[np.integer]) -> NDArray[np.bool_] | None:
         """Whether a sentence starts at each of these places of `tokens`; None where the store does

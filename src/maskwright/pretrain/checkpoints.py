@@ -125,13 +125,21 @@ class Checkpoints:
             others = files.open_file(path / OTHERS)
             masters |= {name: others.read(name) for name in others.entries}
         optimizer.parameters.load(masters)
-        plain = json.loads((path / STATE).read_text(encoding="utf-8"))
-        steps = int(plain.pop("optimizer_steps", -1))
+        state, steps = read_state(path)
         moments = files.open_file(path / MOMENTS)
         optimizer.load({name: moments.read(name) for name in moments.entries}, steps)
-        return Restored(
-            path, TrainState.from_json(plain, str(path / STATE)), manifest.about, skipped
-        )
+        return Restored(path, state, manifest.about, skipped)
+
+
+def read_state(checkpoint: Path) -> tuple[TrainState, int]:
+    """The state of training in a checkpoint's folder, and the steps its optimizer has made.
+
+    Raises:
+        CheckpointError: not a training state.
+    """
+    plain = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    steps = int(plain.pop("optimizer_steps", -1))
+    return TrainState.from_json(plain, str(checkpoint / STATE)), steps
 
 
 def _whole(folder: Path, *, full: bool = False) -> bool:

@@ -97,9 +97,9 @@ def cut(folder: Path, step: int) -> int:
     return removed
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
-    """All whole lines of `metrics.jsonl`."""
-    path = folder / METRICS
+def read(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
+    """All whole lines of one of the two files."""
+    path = folder / name
     if not path.is_file():
         return []
     with path.open("rb") as lines:

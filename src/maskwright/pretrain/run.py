@@ -71,7 +71,7 @@ def pretrain(
     if processes.first:
         _claim(recipe, out)
         if settle is not None:
-            recipe = settle(recipe, prepare(recipe, out, _say(stream)))
+            recipe = settle(recipe, prepare(recipe, out, said(stream)))
             (out / RECIPE).write_text(config.to_toml(recipe), encoding="utf-8")
     processes.wait()
     return _run(recipe, out, processes, stream=stream)
@@ -136,7 +136,7 @@ def _run(
         if processes.first:
             held.enter_context(commit.Lock(out / "run.lock"))
             commit.sweep(out)
-        say = _say(stream) if processes.first else (lambda text: None)
+        say = said(stream) if processes.first else (lambda text: None)
         if processes.first:
             prepare(recipe, out, say)
         processes.wait()
@@ -358,7 +358,9 @@ def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
     )
 
 
-def _say(stream: TextIO | None) -> Any:
+def said(stream: TextIO | None) -> Callable[[str], None]:
+    """What tells the user something: a line on `stream`, or on standard output."""
+
     def say(text: str) -> None:
         print(text, file=stream or sys.stdout, flush=True)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from maskwright.checkpoint import pretrained
 from maskwright.evaluate import likelihood
@@ -19,8 +18,8 @@ from maskwright.pretrain import build, checkpoints, run
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.quickstart import task
 from maskwright.recipes.recipe import Recipe, read
+from maskwright.report.tables import Table, for_terminal
 
-Table = dict[str, Any]
 Say = Callable[[str], None]
 
 SENTENCES = (
@@ -39,16 +38,8 @@ def compare(out: Path, say: Say) -> list[Table]:
     tables = []
     for make in (_held_out, _filled, _task):
         tables.append(make(recipe, prepared, model))
-        say(f"\n{render(tables[-1])}")
+        say(f"\n{for_terminal(tables[-1])}")
     return tables
-
-
-def render(table: Table) -> str:
-    """A table for a terminal."""
-    rows = [table["head"], *table["rows"]]
-    widths = [max(len(str(row[i])) for row in rows) for i in range(len(table["head"]))]
-    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join([table["title"], *(f"  {line.rstrip()}" for line in lines), table["note"]])
 
 
 def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:

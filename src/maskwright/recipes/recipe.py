@@ -220,7 +220,7 @@ def find(name: str) -> Recipe:
         ConfigError: the file is not a recipe.
     """
     path = Path(name)
-    if path.is_dir() and (path / "recipe.toml").is_file():
+    if is_run(path):
         return read(path / "recipe.toml")
     if path.suffix == ".toml":
         return read(path)
@@ -235,6 +235,11 @@ def find(name: str) -> Recipe:
     recipe = catalogue.load("recipes", name).recipe()
     assert isinstance(recipe, Recipe)
     return recipe
+
+
+def is_run(folder: Path) -> bool:
+    """Whether `folder` is that of a run: it holds the recipe of one."""
+    return (folder / "recipe.toml").is_file()
 
 
 def read(path: Path) -> Recipe:

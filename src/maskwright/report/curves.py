@@ -18,18 +18,21 @@ from maskwright.report.wording import count
 
 COLUMNS = 160
 MARGIN = 84  # for the names of reference lines
+LEGEND_ROW = 17
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series. `dots` are drawn for few, separate measurements; `band` for noisy, dense ones."""
+    """One series. `dots` are drawn for few, separate measurements; `band` for noisy, dense ones;
+    `spread` is (x, lowest, highest) of several series of which this is the mean."""
 
     name: str
     points: Sequence[Point]
     css: str = "one"
     dots: bool = False
     band: bool = False
+    spread: Sequence[tuple[float, float, float]] = ()
 
     @property
     def finite(self) -> list[Point]:
@@ -122,7 +125,7 @@ def _frame(chart: Chart) -> Frame:
     low = low if chart.from_zero else low - room
     return Frame(
         left=52,
-        top=46,
+        top=46 + LEGEND_ROW * _entries(chart)[-1][3],
         right=chart.width - (MARGIN if references else 14),
         bottom=chart.height - 36,
         x=(0.0, xs[-1] if xs[-1] > 0 else 1.0),
@@ -178,12 +181,10 @@ def _series(line: Line, frame: Frame, chart: Chart) -> str:
         middle = path([frame.at(x, y) for x, y in _smooth(gathered)], f"{line.css} line")
         if len(line.finite) <= 4 * COLUMNS:
             return path([frame.at(x, y) for x, y in line.points], f"{line.css} raw") + middle
-        edge = [frame.at(x, high) for x, _, _, high in gathered]
-        edge += [frame.at(x, low) for x, _, low, _ in reversed(gathered)]
-        corners = " ".join(f"{place(x)},{place(y)}" for x, y in edge)
-        return f'<polygon points="{corners}" class="{line.css} band"/>{middle}'
+        edges = [(x, low, high) for x, _, low, high in gathered]
+        return _between(edges, frame, line.css) + middle
     drawn = [frame.at(x, y) for x, y in line.points]
-    parts = [path(drawn, f"{line.css} line")]
+    parts = [_between(line.spread, frame, line.css), path(drawn, f"{line.css} line")]
     if line.dots or len(line.finite) == 1:
         for (x, y), (px, py) in zip(line.points, drawn, strict=True):
             if math.isfinite(px) and math.isfinite(py):
@@ -193,6 +194,17 @@ def _series(line: Line, frame: Frame, chart: Chart) -> str:
                     f"<title>{told}</title></circle>"
                 )
     return "".join(parts)
+
+
+def _between(edges: Sequence[tuple[float, float, float]], frame: Frame, css: str) -> str:
+    """The area from the lowest to the highest."""
+    finite = [edge for edge in edges if all(map(math.isfinite, edge))]
+    if len(finite) < 2:
+        return ""
+    outline = [frame.at(x, high) for x, _, high in finite]
+    outline += [frame.at(x, low) for x, low, _ in reversed(finite)]
+    corners = " ".join(f"{place(x)},{place(y)}" for x, y in outline)
+    return f'<polygon points="{corners}" class="{css} band"/>'
 
 
 def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
@@ -211,13 +223,26 @@ def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
 
 def _legend(chart: Chart) -> str:
     """The name and the last value of each line, under the title."""
-    parts, x = [], 0.0
+    parts = []
+    for line, words, x, row in _entries(chart):
+        y = 29 + LEGEND_ROW * row
+        parts.append(f'<circle cx="{place(x + 4)}" cy="{y}" r="4" class="{line.css} dot"/>')
+        parts.append(text(x + 13, y + 4, words, size=12, css="ink"))
+    return "".join(parts)
+
+
+def _entries(chart: Chart) -> list[tuple[Line, str, float, int]]:
+    """(line, words, x, row) of each entry of the legend; a full row is followed by another."""
+    entries: list[tuple[Line, str, float, int]] = []
+    x, row = 0.0, 0
     for line in chart.lines:
         if not line.finite:
             continue
         last = _smooth(columns(line.finite))[-1][1] if line.band else line.finite[-1][1]
         words = f"{line.name} {chart.say(last)}" if line.name else chart.say(last)
-        parts.append(f'<circle cx="{place(x + 4)}" cy="29" r="4" class="{line.css} dot"/>')
-        parts.append(text(x + 13, 33, words, size=12, css="ink"))
-        x += 34 + 6.6 * len(words)
-    return "".join(parts)
+        width = 34 + 6.6 * len(words)
+        if x and x + width > chart.width:
+            x, row = 0.0, row + 1
+        entries.append((line, words, x, row))
+        x += width
+    return entries

@@ -1,22 +1,19 @@
 """`write_report(run_folder)`: one page about a run that needs nothing but itself.
 
-No script, no network, no font to fetch: the page forbids them to itself, and its only style sheet
-is named by hash. Every text from the run is escaped; what the run does not have is left out.
+Every text from the run is escaped; what the run does not have is left out.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
-import os
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from maskwright.report import markup
+from maskwright.report import markup, tables
 from maskwright.report.curves import draw
+from maskwright.report.document import document, write
 from maskwright.report.run_charts import main_chart, small_charts
 from maskwright.report.run_folder import Record, RunFolder, read
 from maskwright.report.svg import escape
@@ -29,7 +26,6 @@ from maskwright.report.wording import (
     standing,
     token_loss,
 )
-from maskwright.storage import refusal
 
 NAME = "report.html"
 PROMPTS, STAGES = 6, 5
@@ -46,44 +42,15 @@ def write_report(run_folder: Path) -> Path:
         DataError: `run.json` is damaged.
         OutputError, StorageError, StoppedError: the page cannot be written.
     """
-    target = Path(run_folder) / NAME
-    page = render(read(Path(run_folder))).encode("utf-8", "replace")
-    staged = target.with_name(f".tmp-{NAME}")
-    try:
-        with staged.open("wb") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(target)
-    except OSError as error:
-        staged.unlink(missing_ok=True)
-        raise refusal(error, target, needed=len(page)) from error
-    return target
+    return write(Path(run_folder) / NAME, render(read(Path(run_folder))))
 
 
 def render(folder: RunFolder) -> str:
     """The page of `folder` as text."""
-    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     name = str(folder.run.get("recipe") or folder.path.resolve().name)
-    sections = "".join(
-        f"<section><h2>{heading}</h2>{body}</section>"
-        for heading, body in _sections(folder)
-        if body
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="referrer" content="no-referrer">'
-        f"<title>{escape(name)} · Maskwright</title><style>{style}</style></head><body><main>"
-        f"<header><h1><small>Maskwright run</small>{escape(name)}</h1>"
-        f"{''.join(f'<p>{line}</p>' for line in _summary(folder))}{_warnings(folder)}"
-        f"{_tiles(folder)}</header>{sections}"
-        "<footer>This page is one file: it has no scripts and loads nothing.</footer>"
-        "</main></body></html>\n"
-    )
+    summary = "".join(f"<p>{line}</p>" for line in _summary(folder))
+    head = f"{summary}{_warnings(folder)}{_tiles(folder)}"
+    return document(name, "Maskwright run", head, _sections(folder))
 
 
 def _sections(folder: RunFolder) -> Iterator[tuple[str, str]]:
@@ -91,7 +58,7 @@ def _sections(folder: RunFolder) -> Iterator[tuple[str, str]]:
     yield "Held-out text", _evaluation(folder)
     yield "What the model writes", _samples(folder)
     for made in folder.tables:
-        yield escape(made.get("title", "")), _comparison(made)
+        yield escape(made.get("title", "")), tables.for_page(made)
     yield "How to go on", _next_steps(folder)
     corpus = folder.run.get("corpus")
     yield "The text it was trained on", markup.facts(corpus) if corpus else ""
@@ -262,17 +229,6 @@ def _spread(records: list[Record]) -> list[Record]:
         return records
     last = len(records) - 1
     return [records[round(i * last / (STAGES - 1))] for i in range(STAGES)]
-
-
-def _comparison(made: Record) -> str:
-    """A table that a command has put beside the run; `own_first` sets its first row apart."""
-    head = [str(cell) for cell in made.get("head", [])]
-    rows = [[str(cell) for cell in row] for row in made.get("rows", [])]
-    note = f'<p class="note">{escape(made["note"])}</p>' if made.get("note") else ""
-    if not rows:
-        return ""
-    table = markup.table(head, rows)
-    return (f'<div class="first">{table}</div>' if made.get("own_first") else table) + note
 
 
 def _next_steps(folder: RunFolder) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import DataError, UsageError
+from maskwright.report import tables
 
 Record = dict[str, Any]
 
@@ -61,7 +62,7 @@ def read(folder: Path) -> RunFolder:
         evaluations=[r for r in metrics if r.get("kind") == "evaluation"],
         samples=[r for r in metrics if r.get("kind") == "sample"],
         timings=timings,
-        tables=_tables(folder / "results.json"),
+        tables=tables.read(folder),
         recipe=recipe_file.read_text("utf-8", "replace") if recipe_file.is_file() else "",
         checkpoints=tuple(sorted(p.name for p in folder.glob("checkpoints/step-*") if p.is_dir())),
         unreadable=lost + lost_timings,
@@ -81,17 +82,6 @@ def _run(path: Path) -> Record:
     if not isinstance(value, dict):
         raise DataError("run.json is not an object", where=path, found=type(value).__name__)
     return value
-
-
-def _tables(path: Path) -> list[Record]:
-    """The tables of a finished comparison: each a title, a note, a head and rows of texts."""
-    if not path.is_file():
-        return []
-    try:
-        found = table(json.loads(path.read_text("utf-8"))).get("tables")
-    except ValueError as error:
-        raise DataError("results.json cannot be read", where=path, found=error) from error
-    return [t for t in found if isinstance(t, dict)] if isinstance(found, list) else []
 
 
 def _lines(path: Path) -> tuple[list[Record], int]:

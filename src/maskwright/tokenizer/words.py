@@ -24,6 +24,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 ASCII_SYMBOLS = "$+<=>^`|~"  # punctuation to BERT, symbols to Unicode
 SPACE = "▁"
@@ -108,6 +109,19 @@ def word_tables(
     for number in special:
         starts[number] = ends[number] = number != unknown or bool(marks.continuation)
     return starts, ends
+
+
+def begins_word(
+    tokens: NDArray[np.integer],
+    fresh: NDArray[np.bool_],
+    starts: NDArray[np.bool_],
+    ends: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Where words begin in `tokens` (..., T): at a token that `starts` one, after a token that
+    `ends` one, and wherever the text is `fresh`, cut off from what stands before it."""
+    begun = starts[tokens] | fresh
+    begun[..., 1:] |= ends[tokens[..., :-1]]
+    return np.asarray(begun)
 
 
 def _edges(token: str, marks: Marks) -> tuple[bool, bool]:

@@ -1,0 +1,431 @@
+"""`compare(recipes, out, budget=…)`: recipes × seeds under an equal budget, and what came of it.
+
+    out/
+      prepared/…            tokenizer and stores, once for all runs that read the same text alike
+      runs/NAME/seed-0/     whole runs, as `pretrain` leaves them
+      results.json          figures by recipe and seed, verdicts
+      report.html           written whenever all runs are there
+
+Started again with the same `out`, finished runs are reused and a stopped one goes on; recipes and
+seeds may be added. Everything is looked at before anything is trained: recipes that no common
+figure compares are refused, and the field in which they differ is named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from maskwright import catalogue, commit, config
+from maskwright.data.pack import PackedDocuments
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.evaluate import likelihood, minimal_pairs, text_likelihood
+from maskwright.evaluate.minimal_pairs import Paradigm, Result
+from maskwright.objectives import masked
+from maskwright.pretrain import build, checkpoints, grammar, journal, run
+from maskwright.pretrain.prepare import Prepared, prepare
+from maskwright.pretrain.use import open_model
+from maskwright.recipes.recipe import Recipe, frozen_part, is_run, read
+from maskwright.report import comparison, document
+from maskwright.report.comparison import Comparison, Contender, Measure
+from maskwright.train.operations import training_operations
+from maskwright.train.schedule import Budget
+
+EVALUATIONS = 10
+TRIAL_ROWS = 64
+# What of the corpus decides the held-out text: files named for it, or a share of all.
+NAMED = ("held_out_text", "form", "column", "on_bad")
+APART = ("training.seed", "training.budget")
+LOSS = Measure("loss", "held-out loss")
+OWN = Measure("loss", "own held-out loss", compares=False)
+BITS = Measure("bits_per_byte", "bits per byte")
+MASKED = Measure("masked_loss", "masked loss (15 %)")
+PAIRS = Measure("pairs", "minimal pairs", higher_is_better=True)
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Equal:
+    """What every run may use: so many tokens, minutes or floating-point operations."""
+
+    unit: str
+    amount: float
+
+    @classmethod
+    def parse(cls, text: str) -> Equal:
+        """From `tokens=5e6`, `minutes=10` or `flops=1e15`.
+
+        Raises:
+            ConfigError: none of these, or not a positive number.
+        """
+        unit, _, amount = text.partition("=")
+        try:
+            made = cls(unit, float(amount))
+        except ValueError:
+            made = cls("", 0.0)
+        if made.unit not in ("tokens", "minutes", "flops") or not 0.0 < made.amount < float("inf"):
+            raise ConfigError(
+                "not a budget", where="--budget", found=repr(text),
+                wanted="tokens=5e6, minutes=10 or flops=1e15",
+            )  # fmt: skip
+        return made
+
+    def budget(self, operations_per_token: float) -> Budget:
+        """The same in the loop's terms, for a model that costs so much a token."""
+        if self.unit == "minutes":
+            return Budget(minutes=self.amount)
+        share = operations_per_token if self.unit == "flops" else 1.0
+        return Budget(tokens=max(1, int(self.amount / share)))
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A recipe with its budget, and what had to be known of it before training."""
+
+    recipe: Recipe
+    prepared: Prepared
+    folder: Path
+    parameters: int
+    operations_per_token: float
+    how: str
+    codes_text: bool
+    fills: bool
+
+    @property
+    def questions(self) -> str:
+        """Equal for entrants whose own held-out losses answer the same questions."""
+        r = self.recipe
+        about = (r.objective, r.rows, r.evaluation.rows)
+        stores = [self.prepared.tokenizer.fingerprint, self.prepared.held_out.fingerprint]
+        return config.fingerprint([config.to_plain(each) for each in about] + stores)
+
+
+def compare(
+    recipes: Sequence[Recipe],
+    out: Path,
+    *,
+    budget: str,
+    seeds: int = 3,
+    data: Path | None = None,
+    stream: TextIO | None = None,
+) -> Comparison:
+    """Train each of `recipes` with the seeds 0 … `seeds` - 1 and compare what they became.
+
+    Args:
+        budget: "tokens=5e6", "minutes=10" or "flops=1e15", for every single run.
+        data: minimal pairs to score the finished models with; they compare any two models.
+
+    Raises:
+        UsageError: no recipe, two of one name, or no seed.  ConfigError: not a budget.
+        IncompatibleError: other held-out texts, no figure that compares all recipes, or a run in
+            `out` that is not the one asked for.
+        SystemExit: a signal stopped the run that was going on; the same call continues.
+    """
+    equal, say = Equal.parse(budget), run.said(stream)
+    _refuse_names(recipes, seeds)
+    _refuse_other_text(recipes)
+    commit.probe_writable(out)
+    paradigms = None if data is None else minimal_pairs.read(data)
+    entrants = [_enter(recipe, out, equal, say) for recipe in recipes]
+    _refuse_other_documents(entrants)
+    measures = _measures(entrants, pairs=data is not None)
+    planned = [(seed, entrant) for seed in range(seeds) for entrant in entrants]
+    for number, (seed, entrant) in enumerate(planned, start=1):
+        say(f"run {number} of {len(planned)}: {entrant.recipe.name}, seed {seed}")
+        try:
+            folder = _train(entrant, seed, out, stream)
+        except run.Stopped:
+            say("the same command goes on with the comparison")
+            raise
+        if data is not None and paradigms is not None:
+            _judged(entrant, folder, data, paradigms, say)
+    made = _collect(entrants, seeds, out, equal, measures, data, paradigms, say)
+    said = comparison.for_terminal(made)
+    document.write(out / "results.json", json.dumps(comparison.to_json(made), indent=2) + "\n")
+    say(f"{said}\nreport: {comparison.write_report(out, made)}")
+    return made
+
+
+# ------------------------------------------------------------------------------ refusals
+def _refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
+    names = [r.name for r in recipes]
+    if not names or seeds < 1:
+        raise UsageError("nothing to compare", found=f"{len(names)} recipes, {seeds} seeds")
+    for name in names:
+        if names.count(name) > 1 or not name or name.startswith(".") or "/" in name:
+            raise UsageError(
+                "recipes are told apart by their names", where="name", found=", ".join(names),
+                wanted="different names without a slash",
+                do="maskwright show RECIPE --set name=OTHER --set … > other.toml",
+            )  # fmt: skip
+
+
+def _refuse_other_text(recipes: Sequence[Recipe]) -> None:
+    def held_out(recipe: Recipe) -> dict[str, Any]:
+        plain: dict[str, Any] = config.to_plain(recipe.corpus)
+        named = {k: plain[k] for k in NAMED}
+        return named if recipe.corpus.held_out_text else {**named, **plain}
+
+    for other in recipes[1:]:
+        for path, ours, theirs in config.differences(
+            held_out(recipes[0]), held_out(other), "corpus"
+        ):
+            raise IncompatibleError(
+                "the recipes do not hold out the same text", where=path,
+                found=f"{recipes[0].name}: {ours!r}, {other.name}: {theirs!r}",
+                wanted="the same questions for all",
+                do="give all the same corpus (--text), or name corpus.held_out_text",
+            )  # fmt: skip
+
+
+def _refuse_other_documents(entrants: Sequence[Entrant]) -> None:
+    """The same settings over files that changed meanwhile are another text."""
+    first = entrants[0].prepared.held_out.document_bytes
+    for other in entrants[1:]:
+        if not np.array_equal(first, other.prepared.held_out.document_bytes):
+            raise IncompatibleError(
+                "the recipes do not hold out the same text", where="corpus",
+                found=f"other documents for {entrants[0].recipe.name} and {other.recipe.name}",
+                do="start the comparison anew in another folder",
+            )  # fmt: skip
+
+
+def _measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
+    """The figures to show. At least one compares all entrants.
+
+    Raises:
+        IncompatibleError: none does; the fields that differ are named.
+    """
+    alike = len({e.questions for e in entrants}) == 1
+    one_tokenizer = len({e.prepared.tokenizer.fingerprint for e in entrants}) == 1
+    codes, fills = ([getattr(e, name) for e in entrants] for name in ("codes_text", "fills"))
+    common = alike or pairs or all(codes) or (one_tokenizer and all(fills))
+    if not common:
+        field = "tokenizer" if not one_tokenizer else "objective"
+        one, other = next(
+            (entrants[0], e) for e in entrants[1:] if e.questions != entrants[0].questions
+        )
+        plain = [config.to_plain(getattr(e.recipe, field)) for e in (one, other)]
+        changes = config.differences(plain[0], plain[1], field)
+        listed = "; ".join(f"{path}: {ours!r} and {theirs!r}" for path, ours, theirs in changes)
+        raise IncompatibleError(
+            "no figure says the same of all these recipes", where=field,
+            found=listed or f"{one.recipe.name} and {other.recipe.name} learn from other text",
+            wanted="one tokenizer and one objective, or bits per byte of causal models",
+            do="score minimal pairs with all of them: --data FOLDER",
+        )  # fmt: skip
+    shown = [LOSS if alike else OWN]
+    shown += [BITS] if any(codes) and not alike else []
+    shown += [MASKED] if any(fills) and one_tokenizer and not alike else []
+    return shown + ([PAIRS] if pairs else [])
+
+
+# ------------------------------------------------------------------------------ before and during
+def _enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
+    """Prepare the text of `recipe` and count what its training costs."""
+    member = catalogue.load("objectives", recipe.objective.name)
+    sentences = build.row_kind(recipe) == "pairs" or getattr(member, "SENTENCES", False)
+    about = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer), sentences]
+    folder = out / "prepared" / config.fingerprint(about)[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    prepared = prepare(recipe, folder, say)
+    point = build.transformer_config(recipe, prepared.tokenizer)
+    build.check_length(recipe, point)
+    network = build.model(recipe, point)
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    trial = next(likelihood.questions(
+        objective, build.rows(recipe, prepared.held_out), TRIAL_ROWS, TRIAL_ROWS
+    ))  # fmt: skip
+    operations = training_operations(objective, trial) / trial.tokens.numel()
+    budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every
+    if budget.tokens is not None:
+        every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
+    native, shift = text_likelihood.native(network), getattr(objective, "shift", 0)
+    return Entrant(
+        recipe=replace(
+            recipe,
+            training=replace(training, budget=budget, log_seconds=min(training.log_seconds, 1.0)),
+            evaluation=replace(recipe.evaluation, every=every),
+        ),
+        prepared=prepared,
+        folder=folder,
+        parameters=network.num_parameters(),
+        operations_per_token=operations,
+        how="masked-next" if shift else native,
+        codes_text=objective.codes_text,
+        fills=not shift and native == "masked" and prepared.tokenizer.mask is not None,
+    )
+
+
+def run_folder(out: Path, name: str, seed: int) -> Path:
+    """Where the run of a recipe with a seed lies."""
+    return out / "runs" / name / f"seed-{seed}"
+
+
+def _train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> Path:
+    """Start the run, go on with it, or leave it as it is; returns its folder."""
+    recipe = replace(entrant.recipe, training=replace(entrant.recipe.training, seed=seed))
+    folder = run_folder(out, recipe.name, seed)
+    if not is_run(folder):
+        _lay_out(recipe, entrant.folder, folder)
+    before = frozen_part(read(folder / run.RECIPE))
+    for path, old, new in config.differences(before, frozen_part(recipe)):
+        raise IncompatibleError(
+            "another run lies where this one would", where=f"{folder}: {path}",
+            found=repr(old), wanted=repr(new), do="choose another --out",
+        )  # fmt: skip
+    if not finished(folder):
+        run.resume(folder, stream=stream)
+    return folder
+
+
+def finished(folder: Path) -> bool:
+    """Whether the run in `folder` has used up its budget and written its report."""
+    if not (folder / "report.html").is_file() or not (folder / "checkpoints").is_dir():
+        return False
+    state, _ = checkpoints.read_state(checkpoints.newest(folder))
+    budget = read(folder / run.RECIPE).training.budget
+    used = budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
+    return used >= budget.total
+
+
+def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
+    """A run folder with its recipe and text, ready to be resumed; there whole or not at all."""
+    staged = folder.with_name(f".tmp-{folder.name}")
+    if staged.exists():
+        commit.remove_folder(staged)
+    staged.mkdir(parents=True)
+    (staged / run.RECIPE).write_text(config.to_toml(recipe), encoding="utf-8")
+    for part in ("tokenizer", "data"):
+        shutil.copytree(prepared / part, staged / part, copy_function=_link)
+    staged.replace(folder)
+
+
+def _link(source: str, target: str) -> None:
+    """One file under two names, since nobody writes to it again; a copy where that cannot be."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+# ------------------------------------------------------------------------------ afterwards
+def _collect(
+    entrants: Sequence[Entrant],
+    seeds: int,
+    out: Path,
+    equal: Equal,
+    measures: Sequence[Measure],
+    data: Path | None,
+    paradigms: Sequence[Paradigm] | None,
+    say: Say,
+) -> Comparison:
+    length = min(e.recipe.rows.length for e in entrants)
+    contenders, judged = [], {}
+    for e in entrants:
+        runs, results = [], []
+        for seed in range(seeds):
+            folder = run_folder(out, e.recipe.name, seed)
+            made = _figures(e, folder, seed)
+            if MASKED in measures and e.fills:
+                made.final["masked_loss"] = _masked_loss(e, folder, length)
+            if data is not None and paradigms is not None:
+                results.append(_judged(e, folder, data, paradigms, say))
+                made.final["pairs"] = results[-1].mean
+            runs.append(made)
+        judged[e.recipe.name] = results
+        contenders.append(Contender(e.recipe.name, e.recipe.note, e.parameters, e.questions, runs))
+    return Comparison(
+        str(equal), contenders, measures, _differences(entrants), _by_items(judged)
+    )  # fmt: skip
+
+
+def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
+    """What the run's own journal says."""
+    lines = journal.read(folder)
+    state, _ = checkpoints.read_state(checkpoints.newest(folder))
+    evaluations = [r for r in lines if r["kind"] == "evaluation"]
+    tokens = {r["step"]: r["tokens"] for r in lines if r["kind"] == "train"}
+    times = journal.read(folder, journal.TIMINGS)
+    marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
+    each = entrant.operations_per_token
+    curve = [
+        {"tokens": tokens[r["step"]], "operations": tokens[r["step"]] * each,
+         "seconds": float(np.interp(r["step"], *marks)), "loss": r["loss"]}
+        for r in evaluations
+    ]  # fmt: skip
+    final = {"loss": evaluations[-1]["loss"]}
+    if entrant.codes_text:
+        final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
+    return comparison.Run(seed, state.tokens, state.tokens * each, state.seconds, final, curve)
+
+
+def _masked_loss(entrant: Entrant, folder: Path, length: int) -> float:
+    """Loss at the usual 15 %, in rows that all entrants have room for."""
+    loaded, tokenizer = open_model(folder)
+    usual = masked.build(loaded.model, masked.Options(), build.vocabulary(tokenizer))
+    rows = PackedDocuments(entrant.prepared.held_out, length)
+    return likelihood.evaluate(usual, rows).loss
+
+
+def _judged(
+    entrant: Entrant, folder: Path, data: Path, paradigms: Sequence[Paradigm], say: Say
+) -> Result:
+    """The run's minimal pairs, scored now or before."""
+    found = grammar.load(grammar.figures_path(folder, entrant.how, "all"), paradigms)
+    if found is None:
+        say(f"scoring minimal pairs, {entrant.how}")
+        found = grammar.evaluate_pairs(folder, data, folder, how=entrant.how, say=lambda text: None)
+        say(f"{found.mean:.2%} right")
+    return found
+
+
+def _by_items(judged: dict[str, list[Result]]) -> list[str]:
+    """How sure the differences are over pairs (the verdicts speak of seeds)."""
+    means = {
+        name: Result({p: np.mean([r.outcomes[p] for r in results], axis=0)
+                      for p in results[0].outcomes})
+        for name, results in judged.items() if results
+    }  # fmt: skip
+    notes, names = [], list(means)
+    for name in names[1:]:
+        gap, (low, high) = minimal_pairs.difference(means[name], means[names[0]])
+        notes.append(
+            f"Minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} "
+            f"(95 % {low:.4f} to {high:.4f})."
+        )
+    return notes
+
+
+def _differences(entrants: Sequence[Entrant]) -> list[list[str]]:
+    """A row for each setting that is not the same in all recipes."""
+    plain = [frozen_part(e.recipe) for e in entrants]
+    paths = dict.fromkeys(
+        path
+        for other in plain[1:]
+        for path, _, _ in config.differences(plain[0], other)
+        if not path.startswith(APART)
+    )
+    return [[path, *(_at(each, path) for each in plain)] for path in paths]
+
+
+def _at(plain: Any, path: str) -> str:
+    """The value at a dotted path, a dash where there is none."""
+    for name in path.split("."):
+        if isinstance(plain, dict):
+            plain = plain.get(name)
+        elif isinstance(plain, list) and int(name) < len(plain):
+            plain = plain[int(name)]
+        else:
+            return "–"
+    return "–" if plain is None else str(plain)

@@ -1,0 +1,168 @@
+"""`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, beside what needs no model.
+
+The figures go to `minimal-pairs-WAY-PART.json` in the output folder, every pair's outcome with
+them, so that two models can be compared pair by pair later. Where that folder is a run's, the table
+stands on its page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.data.store import TokenStore
+from maskwright.errors import DataError
+from maskwright.evaluate import minimal_pairs, text_likelihood
+from maskwright.evaluate.likelihood import token_counts
+from maskwright.evaluate.minimal_pairs import Paradigm, Result
+from maskwright.nn.transformer import Transformer
+from maskwright.pretrain.use import open_model
+from maskwright.recipes.recipe import is_run
+from maskwright.report import document, tables
+from maskwright.report.page import write_report
+from maskwright.report.wording import percent
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+SIGNS = {1.0: "1", 0.0: "0", 0.5: "="}
+
+
+def evaluate_pairs(
+    model: Path,
+    data: Path,
+    out: Path,
+    *,
+    how: str | None = None,
+    part: str = "all",
+    say: Callable[[str], None] = print,
+) -> Result:
+    """Score the minimal pairs in `data` with the model or run in the folder `model`.
+
+    Args:
+        out: the folder for the figures; it is made if need be.
+        how: one of `text_likelihood.METHODS`; None: as the model was trained.
+        part: "all", "choosing" or "reporting" (`minimal_pairs.part`).
+
+    Raises:
+        UsageError, DataError: the pairs, the part or the way is not there.
+        IncompatibleError: the model cannot be asked this way.
+    """
+    paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
+    loaded, tokenizer = open_model(model)
+    how = how or text_likelihood.native(loaded.model)
+    result = score(loaded.model, tokenizer, paradigms, how)
+    train = model / "data" / "train"
+    counts = token_counts(TokenStore.open(train)) if train.is_dir() else None
+    beside = {
+        name: minimal_pairs.judge(paradigms, baseline)
+        for name, baseline in minimal_pairs.baselines(tokenizer, counts).items()
+    }
+    table = as_table(result, beside, f"Minimal pairs, {data.resolve().name}, scored {how}", part)
+    say(tables.for_terminal(table))
+    out.mkdir(parents=True, exist_ok=True)
+    path = save(out, result, paradigms, how, part, {n: r.mean for n, r in beside.items()})
+    say(f"figures: {path}")
+    if is_run(out):
+        tables.add(out, [table])
+        say(f"report: {write_report(out)}")
+    return result
+
+
+def score(
+    model: Transformer, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], how: str
+) -> Result:
+    """What the model prefers, its sentences scored by `how`."""
+    return minimal_pairs.judge(
+        paradigms, partial(text_likelihood.scores, model, tokenizer, how=how)
+    )
+
+
+def as_table(result: Result, beside: dict[str, Result], title: str, part: str) -> tables.Table:
+    """The mean over paradigms, then each paradigm, beside the baselines."""
+    names = list(result.accuracies)
+    rows = [
+        ["mean over paradigms", percent(result.mean), _said(result.bootstrap),
+         f"{sum(map(result.ties, names)):,}", *(percent(r.mean) for r in beside.values())],
+        *(
+            [name.replace("_", " "), percent(result.accuracies[name]),
+             _said(result.interval(name)), f"{result.ties(name):,}",
+             *(percent(r.accuracies[name]) for r in beside.values())]
+            for name in names
+        ),
+    ]  # fmt: skip
+    pairs = sum(len(v) for v in result.outcomes.values())
+    which = {"all": "", "choosing": ", the tenth to choose by", "reporting": ", nine tenths"}
+    return {
+        "title": title,
+        "own_first": True,
+        "head": ["", "right", "95 %", "ties", *beside],
+        "rows": rows,
+        "note": f"{pairs:,} pairs in {len(names)} paradigms{which[part]}; a tie counts one half. "
+        "Beside it, what needs no model: the same score for every sentence, the sentence of "
+        "fewer tokens, and the tokens' frequencies in the training text.",
+    }
+
+
+def save(
+    out: Path,
+    result: Result,
+    paradigms: Sequence[Paradigm],
+    how: str,
+    part: str,
+    beside: dict[str, float],
+) -> Path:
+    """Write the figures and every pair's outcome ("1", "0", "=" for a tie) as JSON."""
+    plain = {
+        "kind": "minimal pairs",
+        "pairs": minimal_pairs.identity(paradigms),
+        "how": how,
+        "part": part,
+        "mean": result.mean,
+        "bootstrap": result.bootstrap,
+        "normal": result.normal,
+        "baselines": beside,
+        "paradigms": {
+            name: {
+                "accuracy": accuracy,
+                "normal": result.interval(name),
+                "outcomes": "".join(SIGNS[v] for v in result.outcomes[name].tolist()),
+            }
+            for name, accuracy in result.accuracies.items()
+        },
+    }
+    return document.write(figures_path(out, how, part), json.dumps(plain, indent=2) + "\n")
+
+
+def figures_path(out: Path, how: str, part: str) -> Path:
+    """Where the figures of one way and one part lie."""
+    return out / f"minimal-pairs-{how}-{part}.json"
+
+
+def load(path: Path, paradigms: Sequence[Paradigm]) -> Result | None:
+    """The result in a file of `save`, if it is of these very pairs; None where there is none.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    if not path.is_file():
+        return None
+    try:
+        plain: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if plain["pairs"] != minimal_pairs.identity(paradigms):
+            return None
+        values = {sign: value for value, sign in SIGNS.items()}
+        return Result({
+            name: np.array([values[sign] for sign in each["outcomes"]])
+            for name, each in plain["paradigms"].items()
+        })  # fmt: skip
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError("figures of minimal pairs cannot be read", where=path,
+                        found=error, do="remove the file") from error  # fmt: skip
+
+
+def _said(interval: tuple[float, float]) -> str:
+    return f"{interval[0] * 100:.1f} to {interval[1] * 100:.1f}"

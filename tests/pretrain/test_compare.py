@@ -1,0 +1,252 @@
+"""Two small recipes, two seeds each: figures, reuse, kills, refusals, verdicts."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from maskwright import cli
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.nn.cost import cost
+from maskwright.objectives import causal, masked
+from maskwright.pretrain import compare as module
+from maskwright.pretrain.compare import Equal, compare, finished, run_folder
+from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.report.comparison import Comparison
+from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.train.operations import training_operations
+from tinyrun import essence, forked, recipe, text_file, wait
+from toys import VOCABULARY, FixedRows, bert, gpt2
+
+BUDGET = "tokens=2500"  # 20 steps of 8 rows of 16
+
+
+def recipes(text: Path) -> list[Recipe]:
+    """A narrow model, and the same with a rate that learns nothing."""
+    base = replace(recipe(text, dropout=0.0), name="small", note="the usual rate")
+    optimizer = replace(base.training.optimizer, learning_rate=1e-9)
+    still = replace(base, name="still", training=replace(base.training, optimizer=optimizer))
+    return [base, still]
+
+
+def causal_recipe(text: Path, name: str = "reader") -> Recipe:
+    settings = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32,
+                "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0}  # fmt: skip
+    base = recipe(text)
+    return replace(
+        base, name=name, objective=ObjectiveChoice(name="causal", options={}),
+        model=FamilyModel(family="gpt2", architecture="GPT2LMHeadModel", settings=settings),
+        tokenizer=TokenizerChoice(kind="byte-bpe", vocabulary=300, style="gpt2"),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Recipe], Path, Comparison, str]:
+    folder = tmp_path_factory.mktemp("compared")
+    chosen, said = recipes(text_file(folder)), io.StringIO()
+    found = compare(chosen, folder / "out", budget=BUDGET, seeds=2, stream=said)
+    return chosen, folder / "out", found, said.getvalue()
+
+
+def test_every_run_is_there_and_used_the_same_budget(
+    made: tuple[list[Recipe], Path, Comparison, str],
+) -> None:
+    _, out, found, _ = made
+    assert [c.name for c in found.contenders] == ["small", "still"]
+    for contender in found.contenders:
+        assert [r.seed for r in contender.runs] == [0, 1]
+        assert {r.tokens for r in contender.runs} == {2560}  # whole steps of 128
+        for seed in (0, 1):
+            assert finished(run_folder(out, contender.name, seed))
+    losses = [c.figures("loss") for c in found.contenders]
+    journal = (run_folder(out, "small", 1) / "metrics.jsonl").read_text().splitlines()
+    last = [r for r in map(json.loads, journal) if r["kind"] == "evaluation"][-1]
+    assert losses[0][1] == last["loss"] < losses[1][1] - 0.05
+
+
+def test_the_report_and_the_terminal_say_the_same(
+    made: tuple[list[Recipe], Path, Comparison, str],
+) -> None:
+    _, out, _, said = made
+    page = (out / "report.html").read_text()
+    plain = json.loads((out / "results.json").read_text())
+    (verdict,) = plain["verdicts"]
+    assert "still is worse than small, by more than the spread" in verdict
+    assert verdict in said and verdict in page
+    assert "training.optimizer.learning_rate" in page and "1e-09" in page
+    assert page.count("<svg") == 3 and "<script" not in page and "http-equiv" in page
+    assert not re.search(r"(src|href)=", page)
+    assert "training.seed" not in page
+    assert set(plain["recipes"]["small"]["seeds"]) == {"0", "1"}
+
+
+def test_a_finished_comparison_trains_nothing_and_may_grow(
+    made: tuple[list[Recipe], Path, Comparison, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen, out, found, _ = made
+    again = tmp_path / "out"
+    shutil.copytree(out, again)
+    began: list[Path] = []
+    resume = module.run.resume
+    monkeypatch.setattr(
+        module.run, "resume", lambda f, **k: (began.append(f), resume(f, **k))[1]
+    )  # fmt: skip
+    same = compare(chosen, again, budget=BUDGET, seeds=2, stream=io.StringIO())
+    assert began == [] and same.contenders == found.contenders
+    more = compare(chosen[:1], again, budget=BUDGET, seeds=3, stream=io.StringIO())
+    assert began == [run_folder(again, "small", 2)]
+    assert more.contenders[0].runs[:2] == found.contenders[0].runs
+
+
+def test_a_killed_comparison_goes_on_to_the_same_figures(
+    made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
+) -> None:
+    chosen, out, found, _ = made
+    again = tmp_path / "out"
+
+    def work() -> None:
+        compare(chosen, again, budget=BUDGET, seeds=2)
+
+    kills = 0
+    for target in (run_folder(again, "small", 0), run_folder(again, "still", 1)):
+        pid = forked(work, tmp_path / "log")
+        while not list((target / "checkpoints").glob("step-*/MANIFEST.json")):
+            done, _ = os.waitpid(pid, os.WNOHANG)
+            assert not done, (tmp_path / "log").read_text()[-2000:]
+            time.sleep(0.002)
+        os.kill(pid, signal.SIGKILL)
+        kills += wait(pid) == -signal.SIGKILL
+    assert kills == 2
+    ended = compare(chosen, again, budget=BUDGET, seeds=2, stream=io.StringIO())
+    for ours, theirs in zip(found.contenders, ended.contenders, strict=True):
+        assert ours.figures("loss") == theirs.figures("loss")
+        for seed in (0, 1):
+            pair = [essence(run_folder(f, ours.name, seed)) for f in (out, again)]
+            assert pair[0] == pair[1]
+
+
+def test_a_changed_recipe_does_not_pass_for_the_finished_one(
+    made: tuple[list[Recipe], Path, Comparison, str],
+) -> None:
+    chosen, out, _, _ = made
+    other = replace(chosen[0], rows=replace(chosen[0].rows, length=8))
+    with pytest.raises(IncompatibleError, match=r"rows\.length"):
+        compare([other], out, budget=BUDGET, seeds=1, stream=io.StringIO())
+    with pytest.raises(IncompatibleError, match=r"training\.budget\.tokens"):
+        compare(chosen, out, budget="tokens=5000", seeds=1, stream=io.StringIO())
+
+
+def test_minimal_pairs_compare_what_nothing_else_does(
+    made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
+) -> None:
+    text = text_file(tmp_path)
+    chosen = [replace(recipe(text), name="filler"), causal_recipe(text)]
+    with pytest.raises(IncompatibleError, match="--data") as caught:
+        compare(chosen, tmp_path / "refused", budget="tokens=300", seeds=1, stream=io.StringIO())
+    assert caught.value.where == "tokenizer" and "tokenizer.kind" in str(caught.value.found)
+    assert not list((tmp_path / "refused").glob("runs/*"))  # before anything was trained
+    (tmp_path / "pairs").mkdir()
+    rows = [{"sentence_good": f"The cat sat on the mat {w}.", "sentence_bad": f"Mat {w} cat."}
+            for w in ("red", "old", "big", "tall")]  # fmt: skip
+    (tmp_path / "pairs" / "p.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    said = io.StringIO()
+    found = compare(chosen, tmp_path / "out", budget="tokens=300", seeds=1, stream=said,
+                    data=tmp_path / "pairs")  # fmt: skip
+    titles = [m.title for m in found.measures]
+    assert titles == ["own held-out loss", "bits per byte", "minimal pairs"]
+    assert all(0 <= c.figures("pairs")[0] <= 1 for c in found.contenders)
+    words = said.getvalue()
+    assert "one seed has no spread" in words and "own held-out loss:" not in words
+    assert "Minimal pairs resampled, paired: reader minus filler" in words
+    assert (tmp_path / "out" / "report.html").read_text().count("<svg") == 6
+
+
+def test_other_mask_rates_are_compared_at_the_usual_one(tmp_path: Path) -> None:
+    base = replace(recipe(text_file(tmp_path)), name="few")
+    many = replace(base, name="many", objective=ObjectiveChoice(name="masked",
+                                                                options={"rate": 0.4}))  # fmt: skip
+    found = compare([base, many], tmp_path / "out", budget="tokens=300", seeds=1,
+                    stream=io.StringIO())  # fmt: skip
+    assert [m.name for m in found.measures if m.compares] == ["masked_loss"]
+    values = [c.figures("masked_loss")[0] for c in found.contenders]
+    assert all(np.isfinite(values)) and values[0] != values[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"held_out": 0.2}, "corpus.held_out"),
+        ({"limit_bytes": 5000}, "corpus.limit_bytes"),
+        ({"held_out_text": ("other.txt",)}, "corpus.held_out_text"),
+    ],
+)
+def test_other_held_out_text_is_refused(
+    tmp_path: Path, change: dict[str, object], where: str
+) -> None:
+    one, two = recipes(text_file(tmp_path))
+    two = replace(two, corpus=replace(two.corpus, **change))  # type: ignore[arg-type]
+    with pytest.raises(IncompatibleError, match="hold out the same text") as caught:
+        compare([one, two], tmp_path / "out", budget=BUDGET, stream=io.StringIO())
+    assert where in str(caught.value.where)
+
+
+def test_names_budgets_and_seeds_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, _ = recipes(text_file(tmp_path))
+    with pytest.raises(UsageError, match="told apart by their names"):
+        compare([one, one], tmp_path / "out", budget=BUDGET)
+    with pytest.raises(UsageError, match="nothing to compare"):
+        compare([one], tmp_path / "out", budget=BUDGET, seeds=0)
+    for wrong in ("steps=5", "tokens", "tokens=-1", "tokens=many", "flops=inf", "minutes=nan"):
+        with pytest.raises(ConfigError, match="not a budget"):
+            Equal.parse(wrong)
+    assert cli.main(["compare", "tiny"]) == 64
+    assert "--budget" in capsys.readouterr().err
+    assert cli.main(["compare", "tiny", "tny", "--budget", BUDGET]) == 64
+    assert "'tiny'" in capsys.readouterr().err
+
+
+def test_operations_become_tokens() -> None:
+    assert Equal.parse("flops=1e9").budget(1e4).tokens == 100_000
+    assert Equal.parse("tokens=5e6").budget(1e4).tokens == 5_000_000
+    assert Equal.parse("minutes=0.5").budget(1e4).minutes == 0.5
+
+
+@pytest.mark.parametrize("kind", ["masked", "causal"])
+def test_operations_equal_those_that_run(kind: str) -> None:
+    """PyTorch counts each product as it runs; attention on a CPU is one call that it does not
+    count, so that part is added from the shapes."""
+    objective = (
+        masked.build(bert(), masked.Options(), VOCABULARY) if kind == "masked"
+        else causal.build(gpt2(), causal.Options(), VOCABULARY)
+    )  # fmt: skip
+    batch = objective.corrupt(FixedRows(8, 16).rows(np.arange(8), 0), np.zeros(8, np.int64), 0)
+    with FlopCounterMode(display=False) as counter:
+        objective(batch).scaled(objective.counts(batch)).backward()
+    counted = cost(objective.product, batch.tokens.shape[1])
+    attention = 3 * sum(counted.attention.values()) * batch.tokens.numel()
+    assert training_operations(objective, batch) == counter.get_total_flops() + attention
+
+
+def test_a_teacher_is_counted_without_its_backward() -> None:
+    objective = masked.build(bert(), masked.Options(), VOCABULARY)
+    batch = objective.corrupt(FixedRows(8, 16).rows(np.arange(8), 0), np.zeros(8, np.int64), 0)
+    alone = training_operations(objective, batch)
+    objective.teacher = bert(seed=1).requires_grad_(False)
+    assert training_operations(objective, batch) == pytest.approx(alone * 4 / 3)
+    assert isinstance(objective.teacher, torch.nn.Module)

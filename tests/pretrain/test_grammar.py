@@ -1,0 +1,76 @@
+"""Minimal pairs scored with a small run: the table, the figures, the page."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright import cli
+from maskwright.errors import DataError
+from maskwright.evaluate import minimal_pairs, text_likelihood
+from maskwright.pretrain import grammar, run, use
+from tinyrun import recipe, text_file
+
+PAIRS = [("The cat sat on the mat.", "The cat sat on mat the."), ("One dog ran.", "Dog one ran.")]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run, and a folder of two paradigms."""
+    folder = tmp_path_factory.mktemp("made")
+    run.pretrain(recipe(text_file(folder), steps=4), folder / "run", stream=io.StringIO())
+    (folder / "pairs").mkdir()
+    for name, pairs in (("first", PAIRS), ("second", PAIRS * 10)):
+        rows = [json.dumps({"sentence_good": g, "sentence_bad": b}) + "\n" for g, b in pairs]
+        (folder / "pairs" / f"{name}.jsonl").write_text("".join(rows))
+    return folder / "run", folder / "pairs"
+
+
+def test_the_command_prints_saves_and_shows(
+    made: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, data = made
+    assert cli.main(["evaluate", str(folder), "--data", str(data)]) == 0
+    said = capsys.readouterr().out
+    assert "mean over paradigms" in said and "unigram" in said and "constant" in said
+    plain = json.loads((folder / "minimal-pairs-masked-all.json").read_text())
+    loaded, tokenizer = use.open_model(folder)
+    paradigms = minimal_pairs.read(data)
+    result = grammar.score(loaded.model, tokenizer, paradigms, "masked")
+    assert plain["mean"] == pytest.approx(result.mean)
+    good, bad = text_likelihood.scores(loaded.model, tokenizer, PAIRS[0], "masked")
+    assert plain["paradigms"]["first"]["outcomes"][0] == ("1" if good > bad else "0")
+    assert plain["baselines"]["constant"] == 0.5
+    page = (folder / "report.html").read_text()
+    assert "Minimal pairs, pairs, scored masked" in page and "mean over paradigms" in page
+
+
+def test_saved_outcomes_are_read_back_and_only_for_the_same_pairs(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, data = made
+    result = grammar.evaluate_pairs(
+        folder, data, tmp_path, how="masked-within-word", say=lambda text: None
+    )
+    paradigms = minimal_pairs.read(data)
+    path = grammar.figures_path(tmp_path, "masked-within-word", "all")
+    again = grammar.load(path, paradigms)
+    assert again is not None and again.accuracies == result.accuracies
+    assert grammar.load(path, paradigms[:1]) is None
+    assert grammar.load(tmp_path / "none.json", paradigms) is None
+    path.write_text("{}")
+    with pytest.raises(DataError, match="cannot be read"):
+        grammar.load(path, paradigms)
+
+
+def test_mistakes_are_answered(made: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder, data = (str(p) for p in made)
+    assert cli.main(["evaluate", folder, "--data", data, "--how", "causl"]) == 64
+    assert "'causal'" in capsys.readouterr().err
+    assert cli.main(["evaluate", folder, "--data", "nowhere"]) == 64
+    assert cli.main(["evaluate", folder, "--data", data, "--how", "replaced"]) == 65
+    assert cli.main(["evaluate", folder, "--data", data, "--part", "choosing"]) == 65
+    assert "no pair in this part" in capsys.readouterr().err

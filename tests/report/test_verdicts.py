@@ -1,0 +1,76 @@
+"""What the page of a comparison says, from figures made up for it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from maskwright.report.comparison import (
+    Comparison,
+    Contender,
+    Measure,
+    Run,
+    charts,
+    render,
+    result,
+    verdicts,
+)
+from maskwright.report.curves import draw
+
+LOSS = Measure("loss", "loss")
+RIGHT = Measure("pairs", "pairs", higher_is_better=True)
+
+
+def contender(name: str, values: list[float], measure: str = "loss") -> Contender:
+    runs = [
+        Run(seed, 1000, 1e9, 2.0, {measure: value}, [
+            {"tokens": t, "operations": t * 1e6, "seconds": t / 500, "loss": value + 1 / t}
+            for t in (10, 500, 1000)
+        ])
+        for seed, value in enumerate(values)
+    ]  # fmt: skip
+    return Contender(name, "a <note>", 1234, "same", runs)
+
+
+@pytest.mark.parametrize(
+    ("measure", "ours", "theirs", "says"),
+    [
+        (LOSS, [1.0, 1.01, 0.99], [2.0, 2.01, 1.99], "b is better than a, by more than the spread"),
+        (LOSS, [2.0, 2.01, 1.99], [1.0, 1.01, 0.99], "b is worse than a, by more than the spread"),
+        (RIGHT, [0.7, 0.71, 0.69], [0.6, 0.61, 0.59], "b is better than a"),
+        (LOSS, [1.0, 2.0, 3.0], [1.1, 2.2, 2.9], "b and a are not told apart by these seeds"),
+        (LOSS, [1.0], [2.0], "one seed has no spread"),
+    ],
+)
+def test_the_verdict_in_words(
+    measure: Measure, ours: list[float], theirs: list[float], says: str
+) -> None:
+    pair = [contender("a", theirs, measure.name), contender("b", ours, measure.name)]
+    (said,) = verdicts(Comparison("5 tokens", pair, [measure]))
+    assert says in said
+
+
+def test_several_verdicts_share_the_level_and_some_figures_give_none() -> None:
+    many = [contender(n, [1.0, 1.1]) for n in "abcdef"]
+    said = verdicts(Comparison("5 tokens", many, [LOSS]))
+    assert len(said) == 5 and all("99 % interval" in each for each in said)
+    silent = Measure("loss", "own loss", compares=False)
+    assert verdicts(Comparison("5 tokens", many, [silent])) == []
+    table = result(Comparison("5 tokens", many, [silent, RIGHT]))
+    assert table["rows"][0] == ["a", "1.0500 ± 0.0707 (0.4147 to 1.6853)", "–", "2"]
+
+
+def test_the_page_escapes_and_keeps_the_legend_inside() -> None:
+    names = [f"a rather long recipe name {n} <b>" for n in range(7)]
+    made = Comparison("5 tokens", [contender(n, [1.0, 2.0]) for n in names], [LOSS])
+    page = render(made)
+    assert "<b>" not in page.replace("</b>", "") and "&lt;note&gt;" in page
+    picture = draw(next(iter(charts(made))))
+    places = [(float(x), float(y)) for x, y in
+              re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4"', picture)]  # fmt: skip
+    assert len(places) == 7 and len({y for _, y in places}) > 1
+    assert max(x for x, _ in places) < 760
+    lowest = max(y for _, y in places)
+    assert lowest < min(float(y) for y in re.findall(r'y1="([\d.]+)"', picture))
+    assert picture.count("<polygon") == 7
