@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from maskwright import catalogue, commit, config
+from maskwright import commit, config
 from maskwright.data.pack import PackedDocuments
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.evaluate import likelihood, minimal_pairs, text_likelihood
@@ -233,9 +233,8 @@ def _measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
 # ------------------------------------------------------------------------------ before and during
 def _enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
     """Prepare the text of `recipe` and count what its training costs."""
-    member = catalogue.load("objectives", recipe.objective.name)
-    sentences = build.row_kind(recipe) == "pairs" or getattr(member, "SENTENCES", False)
-    about = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer), sentences]
+    choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
+    about = [*choices, build.needs_sentences(recipe)]
     folder = out / "prepared" / config.fingerprint(about)[:16]
     folder.mkdir(parents=True, exist_ok=True)
     prepared = prepare(recipe, folder, say)
@@ -250,7 +249,7 @@ def _enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
     budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
-    native, shift = text_likelihood.native(network), getattr(objective, "shift", 0)
+    native, shift = text_likelihood.native(network), objective.shift
     return Entrant(
         recipe=replace(
             recipe,

@@ -22,7 +22,7 @@ def training_operations(objective: Objective, batch: Batch) -> float:
 
 def _operations(network: Transformer, batch: Batch, targets: int) -> float:
     trained = any(parameter.requires_grad for parameter in network.parameters())
-    written = getattr(batch, "decoder_tokens", None)
+    written = batch.decoder_tokens
     length = batch.tokens.shape[1]
     total = 0.0
     for stack in network.config.stacks:
