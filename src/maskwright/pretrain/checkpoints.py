@@ -26,7 +26,7 @@ from maskwright.checkpoint.layout import About
 from maskwright.errors import CheckpointError
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.optimizer import AdamWState
+from maskwright.train.optimizer import OptimizerState
 from maskwright.train.state import TrainState
 
 STATE = "training/state.json"
@@ -69,7 +69,7 @@ class Checkpoints:
         self,
         model: Transformer,
         tokenizer: Tokenizer,
-        optimizer: AdamWState,
+        optimizer: OptimizerState,
         state: TrainState,
     ) -> Path:
         """Commit the checkpoint of `state.step`; older ones go only after it is on disk and
@@ -112,7 +112,7 @@ class Checkpoints:
         for folder in old:
             commit.remove_folder(folder)
 
-    def restore(self, optimizer: AdamWState) -> Restored:
+    def restore(self, optimizer: OptimizerState) -> Restored:
         """Load the newest valid checkpoint into `optimizer` and its parameters' masters.
 
         Raises:

@@ -21,7 +21,7 @@ from maskwright.report.panel import Panel
 from maskwright.train.distribute import Processes
 from maskwright.train.loop import StopFlag
 from maskwright.train.machine import Machine
-from maskwright.train.optimizer import AdamWState
+from maskwright.train.optimizer import OptimizerState
 from maskwright.train.state import TrainState
 
 # How often a full disk is waited out before the run stops.
@@ -38,7 +38,7 @@ class Sitting:
     machine: Machine
     processes: Processes
     objective: Objective
-    optimizer: AdamWState
+    optimizer: OptimizerState
     checkpoints: Checkpoints
     state: TrainState
     train_rows: RowSource

@@ -40,7 +40,7 @@ from maskwright.recipes.recipe import FamilyModel, Recipe, frozen_part, read
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.train import distribute, loop, machine
-from maskwright.train.optimizer import AdamWState
+from maskwright.train.optimizer import OptimizerState
 from maskwright.train.parameters import Parameters
 from maskwright.train.signals import listening
 from maskwright.train.state import TrainState
@@ -171,7 +171,7 @@ def _sit_down(
     network = build.model(recipe, point).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     parameters = Parameters(objective, chosen.compute)
-    optimizer = AdamWState(parameters, recipe.training.optimizer)
+    optimizer = recipe.training.optimizer.start(parameters)
     about = {
         "recipe": recipe.fingerprint,
         "tokenizer": prepared.tokenizer.fingerprint,
@@ -227,7 +227,7 @@ def _sit_down(
 
 def _restore(
     checkpoints: Checkpoints,
-    optimizer: AdamWState,
+    optimizer: OptimizerState,
     about: dict[str, Any],
     out: Path,
     say: Any,

@@ -25,7 +25,6 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.report.page import write_report
 from maskwright.train import loop, machine
 from maskwright.train.distribute import Processes
-from maskwright.train.optimizer import AdamWState
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget
 from maskwright.train.state import TrainState
@@ -83,7 +82,7 @@ def _fit_steps(recipe: Recipe, prepared: Prepared, seconds: float) -> int:
     point = build.transformer_config(recipe, prepared.tokenizer)
     network = build.model(recipe, point).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
-    optimizer = AdamWState(Parameters(objective, chosen.compute), training.optimizer)
+    optimizer = training.optimizer.start(Parameters(objective, chosen.compute))
     plan = loop.Plan(seed=0, rows=training.batch, microbatches=1, budget=Budget(steps=100),
                      schedule=training.schedule, device=chosen.device)  # fmt: skip
     machine.keep_memory()

@@ -16,11 +16,15 @@ from maskwright import catalogue, config
 from maskwright.errors import ConfigError, UsageError, near
 from maskwright.nn.config import TransformerConfig
 from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.train.adafactor import Adafactor
+from maskwright.train.lamb import Lamb
 from maskwright.train.machine import Precision
+from maskwright.train.muon import Muon
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 BUDGET = "training.budget."
+OPTIMIZER = "training.optimizer"
 # Settings that may differ when a run is resumed: they do not change what is computed.
 FREE = (
     "training.log_seconds",
@@ -127,7 +131,7 @@ class Training:
     budget: Budget
     batch: int
     microbatches: int = 1
-    optimizer: AdamW
+    optimizer: AdamW | Lamb | Adafactor | Muon
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
     precision: Precision = "auto"
@@ -271,7 +275,8 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
     """`recipe` with each `path=value` applied; all are in place before they are checked.
 
     A setting inside `model.settings` or `objective.options` may be new; all others must exist. A
-    budget given in another unit takes the place of the one that is there.
+    budget given in another unit takes the place of the one that is there, and an optimizer of
+    another kind brings its own settings, all but the learning rate.
     """
     values: dict[str, Any] = {}
     for setting in settings:
@@ -282,7 +287,11 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
                 found=repr(setting),
                 wanted="for example --set training.batch=32",
             )
-        if path.startswith(BUDGET):
+        if path == f"{OPTIMIZER}.kind" and text != recipe.training.optimizer.kind:
+            rate = recipe.training.optimizer.learning_rate
+            fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
+            recipe = config.replace_at(recipe, fresh)
+        elif path.startswith(BUDGET):
             values[BUDGET[:-1]] = {path.removeprefix(BUDGET): config.parse_value(text)}
         else:
             values[path] = config.parse_value(text)

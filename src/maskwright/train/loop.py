@@ -20,7 +20,7 @@ from maskwright.errors import DataError, MaskwrightError
 from maskwright.objectives.objective import Objective
 from maskwright.randomness import key, torch_seed
 from maskwright.train.distribute import Processes
-from maskwright.train.optimizer import AdamWState
+from maskwright.train.optimizer import OptimizerState
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
 
@@ -67,7 +67,7 @@ class Plan:
 def train(
     objective: Objective,
     batches: Batches,
-    optimizer: AdamWState,
+    optimizer: OptimizerState,
     plan: Plan,
     state: TrainState,
     *,
@@ -115,7 +115,7 @@ def _used(plan: Plan, state: TrainState) -> float:
 def step(
     objective: Objective,
     batches: Batches,
-    optimizer: AdamWState,
+    optimizer: OptimizerState,
     plan: Plan,
     state: TrainState,
     processes: Processes,

@@ -48,7 +48,8 @@ class Parameters:
         for name, parameter in self.named.items():
             self.spans[name] = Span(start, start + parameter.numel(), parameter.shape)
             start += parameter.numel()
-        self.boundary = self.spans[self.decayed[-1]].stop if self.decayed else 0
+        boundary = self.spans[self.decayed[-1]].stop if self.decayed else 0
+        self.matrices, self.rest = slice(0, boundary), slice(boundary, start)
         device = next(iter(self.named.values())).device
         self.masters = torch.empty(start, dtype=torch.float32, device=device)
         self.gradient = torch.zeros(start, dtype=torch.float32, device=device)
