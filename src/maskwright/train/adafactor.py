@@ -13,7 +13,7 @@ of 0.01 and the schedule `held-inverse-sqrt` with a warm-up of 10,000 steps (Raf
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ from maskwright.train.parameters import Parameters
 @dataclass(frozen=True, kw_only=True)
 class Adafactor(Optimizer):
     """The published settings; steps are bounded by `threshold`, so gradients are not clipped."""
+
+    bytes_per_parameter: ClassVar[int] = 0
 
     kind: Literal["adafactor"] = "adafactor"
     decay: float = 0.0

@@ -10,7 +10,7 @@ Tensors without decay (biases, norms) take Adam's step as it is, as in the autho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ from maskwright.train.parameters import Parameters
 @dataclass(frozen=True, kw_only=True)
 class Lamb(Adam):
     """Adam's settings with another step; ALBERT was trained without `bias_correction`."""
+
+    bytes_per_parameter: ClassVar[int] = 12
 
     kind: Literal["lamb"] = "lamb"
 

@@ -10,7 +10,7 @@ The momentum of a matrix is made nearly orthogonal by a few Newton-Schulz iterat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,8 @@ from maskwright.train.parameters import Parameters
 class Muon(Adam):
     """AdamW's settings are for what is no matrix of a layer; its learning rate is `adam_rate` times
     `learning_rate`. `decay` is for all matrices."""
+
+    bytes_per_parameter: ClassVar[int] = 4  # and 4 more outside the layers
 
     kind: Literal["muon"] = "muon"
     decay: float = 0.1

@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -31,6 +31,9 @@ _LATE_STEP = 1e8
 class Optimizer(abc.ABC):
     """Settings that every optimizer has; `kind` is its name in a recipe, `decay` decoupled weight
     decay, `clip` the largest gradient norm (0 = none)."""
+
+    # What a parameter costs beside its master and its gradient.
+    bytes_per_parameter: ClassVar[int] = 8
 
     kind: str
     learning_rate: float

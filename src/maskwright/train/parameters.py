@@ -117,6 +117,15 @@ class Parameters:
         """Take over masters by name.
 
         Raises:
+            CheckpointError: see `fill`.
+        """
+        self.fill(self.masters, state)
+        self.publish()
+
+    def fill(self, vector: Tensor, state: dict[str, Tensor]) -> None:
+        """Copy tensors by name into a `vector` as long as the masters.
+
+        Raises:
             CheckpointError: naming the first parameters that are missing or of another shape.
         """
         wrong = [n for n in self.named if n not in state or state[n].shape != self.spans[n].shape]
@@ -127,5 +136,4 @@ class Parameters:
                 wanted=f"{len(self.named)} tensors",
             )
         for name in self.named:
-            self.view(self.masters, name).copy_(state[name])
-        self.publish()
+            self.view(vector, name).copy_(state[name])
