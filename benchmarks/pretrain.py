@@ -223,7 +223,6 @@ def our_worker(a: argparse.Namespace) -> None:
     machine.keep_memory()
     plan = loop.Plan(
         seed=0,
-        rows=a.batch,
         microbatches=1,
         budget=Budget(steps=steps),
         schedule=Schedule(kind="linear"),

@@ -91,6 +91,34 @@ def test_settings_that_only_fit_together_can_be_changed_together() -> None:
         override(tiny.recipe(), ["training.microbatches=3"])
 
 
+@pytest.mark.parametrize("kind", ["lamb", "adafactor", "muon"])
+def test_another_optimizer_brings_its_own_settings(kind: str) -> None:
+    base = tiny.recipe()
+    other = override(base, ["training.optimizer.decay=0.5", f"training.optimizer.kind={kind}"])
+    chosen = other.training.optimizer
+    assert (chosen.kind, chosen.decay) == (kind, 0.5)
+    assert chosen.learning_rate == base.training.optimizer.learning_rate
+    assert config.from_plain(Recipe, tomllib.loads(config.to_toml(other))) == other
+    assert other.fingerprint != base.fingerprint
+    # The same kind changes nothing else.
+    same = ["training.optimizer.kind=adamw", "training.optimizer.learning_rate=0.002"]
+    assert override(base, same) == base
+
+
+def test_a_recipe_from_before_there_were_kinds_is_read() -> None:
+    plain = config.to_plain(tiny.recipe())
+    del plain["training"]["optimizer"]["kind"]
+    assert config.from_plain(Recipe, plain) == tiny.recipe()
+
+
+def test_an_unknown_optimizer_and_a_setting_of_another_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"training\.optimizer\.kind(.|\n)*'muon'"):
+        override(tiny.recipe(), ["training.optimizer.kind=mion"])
+    settings = ["training.optimizer.kind=adafactor", "training.optimizer.beta1=0.5"]
+    with pytest.raises(ConfigError, match=r"training\.optimizer\.beta1"):
+        override(tiny.recipe(), settings)
+
+
 def test_entries_of_lists_have_numbers() -> None:
     path = "model.config.decoder.embeddings.dropout"
     recipe = override(shakespeare_gpt.recipe(), [f"{path}=0.2", "rows.length=24"])

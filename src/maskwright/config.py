@@ -1,8 +1,9 @@
 """Frozen dataclasses to JSON and TOML and back, with errors that name the field.
 
 A config is a frozen dataclass whose fields are numbers, strings, booleans, None, tuples, further
-configs, or one of several configs (`Learned | Sinusoidal | None`; written with a `type` key).
-Reading is strict: an unknown key, a missing one, a wrong type or a value outside a `Literal` is a
+configs, or one of several configs (`Learned | Sinusoidal | None`; written with a `type` key, or
+told apart by a `kind` of their own, of which the first is meant where none is said). Reading is
+strict: an unknown key, a missing one, a wrong type or a value outside a `Literal` is a
 `ConfigError` with the dotted path of the field and the near names.
 """
 
@@ -33,7 +34,7 @@ def to_plain(value: Any) -> Any:
         for field in dataclasses.fields(value):
             item = getattr(value, field.name)
             plain[field.name] = to_plain(item)
-            if len(_alternatives(hints[field.name])) > 1 and dataclasses.is_dataclass(item):
+            if _tag(hints[field.name])[0] == "type" and dataclasses.is_dataclass(item):
                 plain[field.name] = {"type": type(item).__name__, **plain[field.name]}
         return plain
     if isinstance(value, list | tuple):
@@ -110,19 +111,16 @@ def _read_union(hint: Any, plain: Any, path: str) -> Any:
     arms = typing.get_args(hint)
     if plain is None and NONE in arms:
         return None
-    configs: dict[str, type] = {a.__name__: a for a in _alternatives(hint)}
+    tag, configs = _tag(hint)
     if isinstance(plain, dict) and configs:
-        if len(configs) == 1:
-            name = next(iter(configs))
-        else:
-            name = plain.get("type", "")
-            if name not in configs:
-                raise ConfigError(
-                    "which kind is meant",
-                    where=_join(path, "type"),
-                    found=repr(name),
-                    wanted=near(str(name), configs),
-                )
+        name = plain.get(tag, "" if tag == "type" else next(iter(configs)))  # a lone one has no tag
+        if not isinstance(name, str) or name not in configs:
+            raise ConfigError(
+                "which kind is meant",
+                where=_join(path, tag),
+                found=repr(name),
+                wanted=near(str(name), configs),
+            )
         body = {k: v for k, v in plain.items() if k != "type"}
         return from_plain(configs[name], body, path)
     errors = []
@@ -202,9 +200,9 @@ def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
 def _kind_of(owner: Any, name: str, plain: Any) -> Any:
     """The type of a field, the alternative that `plain` names where it is a union."""
     hint = _hints(owner).get(name) if isinstance(owner, type) else None
-    arms = {a.__name__: a for a in _alternatives(hint)}
-    named = plain.get("type") if isinstance(plain, dict) else None
-    return arms.get(named, next(iter(arms.values()))) if arms else hint
+    tag, arms = _tag(hint)
+    named = plain.get(tag) if isinstance(plain, dict) else None
+    return arms.get(str(named), next(iter(arms.values()))) if arms else hint
 
 
 def parse_value(text: str) -> Any:
@@ -291,6 +289,16 @@ def _alternatives(hint: Any) -> list[Any]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return [a for a in typing.get_args(hint) if dataclasses.is_dataclass(a)]
     return []
+
+
+def _tag(hint: Any) -> tuple[str, dict[str, type]]:
+    """The key under which a table says which config of a union it is, and its choices; a lone
+    config needs none."""
+    arms = _alternatives(hint)
+    kinds = [typing.get_args(_hints(a).get("kind")) for a in arms]
+    if len(arms) > 1 and all(len(k) == 1 for k in kinds):
+        return "kind", {k[0]: a for k, a in zip(kinds, arms, strict=True)}
+    return "type" if len(arms) > 1 else "", {a.__name__: a for a in arms}
 
 
 def _join(path: str, name: str) -> str:

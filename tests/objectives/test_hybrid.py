@@ -132,6 +132,19 @@ def test_weights_are_the_shares() -> None:
     assert {n: p.weight for n, p in parts.items()} == {"masked": 0.75, "causal": 0.25}
 
 
+def test_z_loss_is_part_of_both_losses() -> None:
+    rows = framed(16, 16)
+    plain, kept = (hybrid(causal_share=0.25, z_loss=z) for z in (0.0, 0.01))
+    kept.load_state_dict(plain.state_dict())
+    batch = plain.corrupt(rows, epochs(rows), 0)
+    assert batch.targets is not None
+    model = plain.product
+    scores = model.logits(plain.target_states(batch))
+    penalty = 0.01 * scores.logsumexp(-1).square().sum()
+    both = [sum(float(p.total.detach()) for p in m(batch).parts.values()) for m in (plain, kept)]
+    assert both[1] - both[0] == pytest.approx(float(penalty.detach()), rel=1e-3)
+
+
 def test_a_step_without_a_causal_row_is_a_masked_one() -> None:
     made = hybrid(causal_share=1e-9)
     rows = framed(4, 16)
@@ -153,3 +166,5 @@ def test_refusals() -> None:
     assert "encoder.blocks.1" in str(caught.value)
     with pytest.raises(ConfigError, match="causal_share"):
         Options(causal_share=1.0)
+    with pytest.raises(ConfigError, match="z_loss"):
+        Options(z_loss=-1.0)

@@ -65,8 +65,32 @@ def test_it_is_cross_entropy(
         assert errors[0] < 2 * errors[1] + 1e-6
 
 
+@pytest.mark.parametrize("rows", [64, 1000])
+@pytest.mark.parametrize("height", [0.0, 200.0])
+def test_z_loss_is_the_squared_log_sum(
+    monkeypatch: pytest.MonkeyPatch, rows: int, height: float
+) -> None:
+    """In one chunk and in several, near zero and where the scores have to be shifted."""
+    chunked(monkeypatch, rows)
+    hidden, weight, bias, _ = given = inputs()
+    assert bias is not None
+    bias.data += height
+    level = F.linear(hidden, weight, bias).logsumexp(-1)
+    wanted = reference(*given) + 0.3 * level.square().sum()
+    total, each = vocabulary_loss(*given, z_loss=0.3)
+    assert total.item() == pytest.approx(wanted.item(), rel=1e-5)
+    assert each.sum().item() == pytest.approx(reference(*given).item(), rel=1e-4)
+    for ours, theirs in zip(gradients(total, given), gradients(wanted, given), strict=True):
+        assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
+    # The control: without it the gradients are others.
+    plain = gradients(vocabulary_loss(*given)[0], given)[0]
+    again = gradients(vocabulary_loss(*given, z_loss=0.3)[0], given)[0]
+    assert (plain - again).abs().max() > 0.01 * again.abs().max()
+
+
+@pytest.mark.parametrize("z_loss", [0.0, 0.2])
 @pytest.mark.parametrize("bias", [True, False])
-def test_gradcheck(monkeypatch: pytest.MonkeyPatch, bias: bool) -> None:
+def test_gradcheck(monkeypatch: pytest.MonkeyPatch, bias: bool, z_loss: float) -> None:
     monkeypatch.setattr(room, "BUFFER_BYTES", 1)
     hidden, weight, offset, targets = inputs(70, 3, 7, bias=bias)
     doubles = [
@@ -74,9 +98,8 @@ def test_gradcheck(monkeypatch: pytest.MonkeyPatch, bias: bool) -> None:
     ]
 
     def run(*arguments: Tensor) -> Tensor:
-        return vocabulary_loss(arguments[0], arguments[1], arguments[2] if bias else None, targets)[
-            0
-        ]
+        offset = arguments[2] if bias else None
+        return vocabulary_loss(arguments[0], arguments[1], offset, targets, z_loss)[0]
 
     assert torch.autograd.gradcheck(run, doubles)
 

@@ -46,7 +46,7 @@ def run(
     total: int = 100,
 ) -> tuple[list[dict[str, Any]], AdamWState, TrainState]:
     optimizer = AdamWState(Parameters(objective, compute), AdamW(learning_rate=rate))
-    plan = loop.Plan(seed=3, rows=BATCH, microbatches=parts, budget=Budget(steps=total),
+    plan = loop.Plan(seed=3, microbatches=parts, budget=Budget(steps=total),
                      schedule=Schedule(kind="linear", warmup=0.1))  # fmt: skip
     state = state or TrainState()
     records: list[dict[str, Any]] = []
@@ -127,7 +127,7 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened() -> None:
     optimizer.parameters.load({n: t.clone() for n, t in before.parameters.state().items()})
     optimizer.load({n: t.clone() for n, t in before.state().items()}, before.steps)
     state = TrainState.from_json(state.to_json(), "here")
-    plan = loop.Plan(seed=3, rows=BATCH, microbatches=1, budget=Budget(steps=100),
+    plan = loop.Plan(seed=3, microbatches=1, budget=Budget(steps=100),
                      schedule=Schedule(kind="linear", warmup=0.1))  # fmt: skip
     batches = Batches(objective)
     from maskwright.train.distribute import Processes
@@ -149,9 +149,7 @@ def test_what_is_not_a_number_stops_before_the_weights_change() -> None:
         "nan"
     )
     before = optimizer.parameters.masters.clone()
-    plan = loop.Plan(
-        seed=3, rows=BATCH, microbatches=1, budget=Budget(steps=5), schedule=Schedule()
-    )
+    plan = loop.Plan(seed=3, microbatches=1, budget=Budget(steps=5), schedule=Schedule())
     with pytest.raises(loop.DivergedError, match="step 1"):
         loop.train(objective, Batches(objective), optimizer, plan, TrainState())
     assert torch.equal(before.isnan(), optimizer.parameters.masters.isnan())

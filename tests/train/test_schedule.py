@@ -38,14 +38,45 @@ def test_inverse_square_root_and_stable_decay_by_hand() -> None:
     assert stable.factor(100, 100) == 0.0
 
 
-@pytest.mark.parametrize("kind", ["constant", "linear", "cosine", "inverse-sqrt", "stable-decay"])
-@pytest.mark.parametrize("warmup", [0.0, 0.1, 1.0])
-def test_factors_stay_between_zero_and_one(kind: str, warmup: float) -> None:
-    if kind == "inverse-sqrt" and warmup == 0.0:
+def test_T5s_rate_is_a_held_inverse_square_root() -> None:
+    total, held = 2**19, 10_000
+    schedule = Schedule(kind="held-inverse-sqrt", warmup=held / total)
+    for step in (0, 1, 9_999, 10_000, 10_001, 250_000, total):
+        assert 0.01 * schedule.factor(step, total) == pytest.approx(max(step, held) ** -0.5)
+    # The control: one that warms up is another one before it is warm.
+    assert Schedule(kind="inverse-sqrt", warmup=held / total).factor(1, total) < 0.01
+
+
+def test_a_cosine_that_cools_down_by_hand() -> None:
+    """GPT-BERT's: warm-up 1.6 %, cosine to a tenth, the last 1.6 % straight to 0."""
+    schedule = Schedule(kind="cosine", warmup=0.016, floor=0.1, cooldown=0.016)
+    factors = [schedule.factor(s, 1000) for s in (0, 8, 16, 500, 984, 992, 1000)]
+    assert factors == pytest.approx([0.0, 0.5, 1.0, 0.55, 0.1, 0.05, 0.0])
+    plain = Schedule(kind="cosine", warmup=0.016, floor=0.1)
+    assert plain.factor(1000, 1000) == pytest.approx(0.1)
+
+
+def test_every_kind_cools_down_from_where_it_stands() -> None:
+    trapezoid = Schedule(kind="constant", warmup=0.1, cooldown=0.2)
+    assert [trapezoid.factor(s, 100) for s in (5, 10, 80, 90)] == pytest.approx([0.5, 1, 1, 0.5])
+    stable = Schedule(kind="stable-decay", decay=0.2, floor=0.5, cooldown=0.1)
+    factors = [stable.factor(s, 100) for s in (70, 75, 90, 95)]
+    assert factors == pytest.approx([1.0, 0.5 + 0.5 * (1 - math.sqrt(0.25)), 0.5, 0.25])
+    with pytest.raises(ConfigError, match="cooldown"):
+        Schedule(warmup=0.6, cooldown=0.5)
+
+
+KINDS = ["constant", "linear", "cosine", "inverse-sqrt", "held-inverse-sqrt", "stable-decay"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("warmup", "cooldown"), [(0.0, 0.0), (0.1, 0.2), (1.0, 0.0)])
+def test_factors_stay_between_zero_and_one(kind: str, warmup: float, cooldown: float) -> None:
+    if kind.endswith("inverse-sqrt") and warmup == 0.0:
         with pytest.raises(ConfigError):
-            Schedule(kind="inverse-sqrt", warmup=0.0)
+            Schedule(kind=kind, warmup=0.0)  # type: ignore[arg-type]
         return
-    schedule = Schedule(kind=kind, warmup=warmup)  # type: ignore[arg-type]
+    schedule = Schedule(kind=kind, warmup=warmup, cooldown=cooldown)  # type: ignore[arg-type]
     for total in (1, 2, 7, 100):
         assert all(0.0 <= schedule.factor(s, total) <= 1.0 for s in range(total + 1))
 

@@ -5,7 +5,8 @@
     row = permute(key("shuffle", seed, epoch), num_rows, i)
 
 Every row comes once per epoch; a batch may end one epoch and begin the next, so none is dropped.
-The loader's state is one integer, the step, and the trainer owns it. Processes take equal slices of
+The loader's state is one integer, the step or, where batches differ in size, the samples so far;
+the trainer owns it. Processes take equal slices of
 the same batch: how many there are changes nothing that is computed.
 """
 
@@ -48,8 +49,11 @@ class Loader:
             raise UsageError("no such slice of a batch", found=f"{rank} of {world}, step {step}",
                              wanted=f"a divisor of {self.batch_rows} rows")  # fmt: skip
         share = self.batch_rows // world
-        begin = step * self.batch_rows + rank * share
-        epochs, places = np.divmod(np.arange(begin, begin + share), len(self.source))
+        return self.take(step * self.batch_rows + rank * share, share)
+
+    def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row numbers and their epochs, (count,) each, of `count` samples from number `begin`."""
+        epochs, places = np.divmod(np.arange(begin, begin + count), len(self.source))
         keys = key("shuffle", self.seed, epochs)
         return permute(keys, len(self.source), places), epochs
 

@@ -39,9 +39,11 @@ ROWS = "documents"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`causal_share` of the rows is read to the left only; the others are masked."""
+    """`causal_share` of the rows is read to the left only; the others are masked. `z_loss` weighs
+    the squared log-sum-exp of the scores (1e-4 in the published runs)."""
 
     causal_share: float = 1 / 16
+    z_loss: float = 0.0
     masking: Masking = field(default_factory=Masking)
 
     def __post_init__(self) -> None:
@@ -52,6 +54,13 @@ class Options:
                 found=self.causal_share,
                 wanted="0 < causal_share < 1",
                 do="for one kind of row only, choose `masked` or `causal`",
+            )
+        if not 0.0 <= self.z_loss <= 1.0:
+            raise ConfigError(
+                "a weight is out of range",
+                where="objective.z_loss",
+                found=self.z_loss,
+                wanted="0 to 1",
             )
 
 
@@ -102,13 +111,14 @@ class Hybrid(Objective):
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
         states = self.product.head_hidden(self.target_states(batch))
-        causal, share = _is_causal(batch), self.options.causal_share
+        causal, rare = _is_causal(batch), self.options.causal_share
+        weight, bias = self.product.head_weight, self.product.head_bias
         parts = {}
-        for name, mine, weight in (("masked", ~causal, 1 - share), ("causal", causal, share)):
+        for name, mine, share in (("masked", ~causal, 1 - rare), ("causal", causal, rare)):
             total, _ = vocabulary_loss(
-                states[mine], self.product.head_weight, self.product.head_bias, batch.targets[mine]
+                states[mine], weight, bias, batch.targets[mine], self.options.z_loss
             )
-            parts[name] = Part(total, weight)
+            parts[name] = Part(total, share)
         return Loss(parts)
 
     def target_states(self, batch: Batch) -> Tensor:

@@ -15,6 +15,8 @@ together, a chunk of targets at a time, in one buffer of bounded size. What make
   `grad_weight = exp @ (hidden / s)`, less `hidden` at the rows of the targets.
 - The exponentials also serve to draw a token (`vocabulary_sample`), which would otherwise cost the
   scores a second time.
+- z-loss, `z * log(s)²` added to each loss to keep s near 1 (PaLM, Chowdhery et al. 2022, 5), turns
+  each 1 / s above into `(1 + 2 z log s) / s`, and nothing else.
 
 Products and exponentials are in the type of the weights; sums and loss in float32 (float64 for
 float64), because a loss read from bfloat16 sums is wrong in the third digit.
@@ -46,21 +48,24 @@ def vocabulary_loss(
     weight: Float[Tensor, "V E"],
     bias: Float[Tensor, " V"] | None,
     targets: Int[Tensor, " N"],
+    z_loss: float = 0.0,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, " N"]]:
     """Cross-entropy of `hidden @ weight.T + bias` against `targets`.
 
     Args:
         hidden: head-hidden states at the positions that have a target.
         targets: ids, 0 to V-1.
+        z_loss: how much the squared log-sum-exp of the scores adds to a target's loss.
 
     Returns:
-        The sum over targets (a scalar to be scaled and differentiated), and the loss of each
-        target, detached. Both in float32, or float64 when the inputs are. N may be 0.
+        The sum over targets (a scalar to be scaled and differentiated), z-loss included, and the
+        cross-entropy of each target, detached. Both in float32, or float64 when the inputs are. N
+        may be 0.
 
     Raises:
         DataError: a target outside the vocabulary (looked at on the CPU only).
     """
-    total, losses, _ = _fused(hidden, weight, bias, targets, None)
+    total, losses, _ = _fused(hidden, weight, bias, targets, None, z_loss)
     return total, losses
 
 
@@ -81,7 +86,12 @@ def vocabulary_sample(
 
 
 def _fused(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, uniforms: Tensor | None
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    uniforms: Tensor | None,
+    z_loss: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     if targets.device.type == "cpu" and targets.numel():
         low, high = (int(t) for t in targets.aminmax())
@@ -107,6 +117,7 @@ def _fused(
         None if bias is None else bias.to(dtype),
         targets,
         uniforms,
+        z_loss,
     )
     return total, losses, drawn
 
@@ -120,15 +131,16 @@ class _VocabularyLoss(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         uniforms: Tensor | None,
+        z_loss: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
         with torch.autocast(hidden.device.type, enabled=False):
-            losses, drawn, gradients = _chunks(
-                hidden, weight, bias, targets, uniforms, ctx.needs_input_grad
+            total, losses, drawn, gradients = _chunks(
+                hidden, weight, bias, targets, uniforms, z_loss, ctx.needs_input_grad
             )
-        ctx.gradients = gradients
+        ctx.gradients, ctx.z_loss = gradients, z_loss
         ctx.save_for_backward(hidden, weight, bias, targets)
         ctx.mark_non_differentiable(losses, drawn)
-        return losses.sum(), losses, drawn
+        return total, losses, drawn
 
     @staticmethod
     @once_differentiable
@@ -137,8 +149,10 @@ class _VocabularyLoss(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:  # a second backward pass through a graph that was retained
             hidden, weight, bias, targets = ctx.saved_tensors
-            *_, gradients = _chunks(hidden, weight, bias, targets, None, ctx.needs_input_grad)
-        return *(None if g is None else g.mul_(outer[0]) for g in gradients), None, None
+            *_, gradients = _chunks(
+                hidden, weight, bias, targets, None, ctx.z_loss, ctx.needs_input_grad
+            )
+        return *(None if g is None else g.mul_(outer[0]) for g in gradients), None, None, None
 
 
 def _chunks(
@@ -147,15 +161,17 @@ def _chunks(
     bias: Tensor | None,
     targets: Tensor,
     uniforms: Tensor | None,
+    z_loss: float,
     wanted: tuple[bool, ...],
-) -> tuple[Tensor, Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
-    """Losses (N,), drawn ids (N,), none without `uniforms`, and the gradients of the losses' sum
+) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
+    """The total, losses (N,), drawn ids (N,), none without `uniforms`, and the total's gradients
     for those inputs that want one."""
     count, size = targets.numel(), weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
     step = max(1, min(count, max(64, BUFFER_BYTES // (weight.itemsize * size))))
     buffer = weight.new_empty(size * step)
     losses = torch.empty(count, dtype=wide, device=hidden.device)
+    penalties = losses.new_zeros(())
     drawn = targets.new_empty(0 if uniforms is None else count)
     by_hidden = torch.empty_like(hidden) if wanted[0] else None
     # Sums over chunks are kept wide; a single chunk needs no sum.
@@ -169,14 +185,18 @@ def _chunks(
         rows, target = hidden[chunk], targets[chunk]
         scores = buffer[: size * len(rows)].view(size, len(rows))
         _scores(scores, rows, weight, bias)
-        exponentials, total, found = _exponentials(scores, target, wide)
+        exponentials, total, shift, found = _exponentials(scores, target, wide)
         if found is None:
             _scores(scores, rows, weight, bias)
-            exponentials, total, found = _shifted(scores, target, wide)
+            exponentials, total, shift, found = _shifted(scores, target, wide)
         losses[chunk] = found
         if uniforms is not None:
             drawn[chunk] = _draw(exponentials, uniforms[chunk], wide)
         inverse = total.reciprocal()
+        if z_loss:
+            level = total.log() + shift
+            penalties += z_loss * level.square().sum()
+            inverse *= 1.0 + 2.0 * z_loss * level
         if by_hidden is not None:
             mean = torch.mm(exponentials.t(), weight) * inverse[:, None]
             by_hidden[chunk] = mean - weight.index_select(0, target)
@@ -194,7 +214,7 @@ def _chunks(
         by_weight = by_weight.to(weight.dtype)
     if by_bias is not None:
         by_bias = by_bias.to(weight.dtype)
-    return losses, drawn, (by_hidden, by_weight, by_bias)
+    return losses.sum() + penalties, losses, drawn, (by_hidden, by_weight, by_bias)
 
 
 def _scores(scores: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -> None:
@@ -206,9 +226,10 @@ def _scores(scores: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -
 
 def _exponentials(
     scores: Tensor, target: Tensor, wide: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """exp(score) in place of the scores, their sums (n,), and the losses; None for the losses where
-    a sum is out of range, and everything has to be done again with `_shifted`.
+) -> tuple[Tensor, Tensor, Tensor | float, Tensor | None]:
+    """exp(score) in place of the scores, their sums (n,), what was taken off the scores (n,), and
+    the losses; None for the losses where a sum is out of range, and everything has to be done
+    again with `_shifted`.
 
     Looking at the sums would make a GPU wait, so there it is always `_shifted`.
     """
@@ -220,16 +241,18 @@ def _exponentials(
     smallest = min(float(own.min()), float(total.min()))
     safe = _SAFE[0] < smallest and float(total.max()) < _SAFE[1]  # false for NaN, too
     # A narrow `own` that dominates its sum is rounded there alike: the loss is never negative.
-    return exponentials, total, (total / own).log() if safe else None
+    return exponentials, total, 0.0, (total / own).log() if safe else None
 
 
-def _shifted(scores: Tensor, target: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def _shifted(
+    scores: Tensor, target: Tensor, wide: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same with each column's largest score taken off first."""
     own = scores.gather(0, target[None])[0].to(wide)
-    largest = scores.amax(0)
-    exponentials = scores.sub_(largest).exp_()
+    narrow = scores.amax(0)
+    exponentials, largest = scores.sub_(narrow).exp_(), narrow.to(wide)
     total = _sums(exponentials, wide)
-    return exponentials, total, total.log() + (largest.to(wide) - own)
+    return exponentials, total, largest, total.log() + (largest - own)
 
 
 def _sums(exponentials: Tensor, wide: torch.dtype) -> Tensor:

@@ -138,13 +138,13 @@ def needs_sentences(recipe: Recipe) -> bool:
     return paired or getattr(member, "SENTENCES", False)
 
 
-def rows(recipe: Recipe, store: TokenStore) -> RowSource:
-    """The store's tokens as rows of the recipe's length.
+def rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
+    """The store's tokens as rows of `length`, the recipe's own if none is given.
 
     Objectives that predict the next token get one token more per row, and those that shorten a
     block of text get blocks of which so many are left.
     """
-    kind, length = row_kind(recipe), recipe.rows.length
+    kind, length = row_kind(recipe), length or recipe.rows.length
     member = catalogue.load("objectives", recipe.objective.name)
     shifted = member.ROWS == "stream"
     seed = recipe.training.seed
@@ -173,11 +173,12 @@ def check_length(recipe: Recipe, point: TransformerConfig) -> None:
     """
     for name, stack in point.stacks.items():
         limit = getattr(stack.embeddings.positions, "length", None)
-        if limit is not None and recipe.rows.length > limit:
+        longest = max(phase.length for phase in recipe.phases)
+        if limit is not None and longest > limit:
             raise IncompatibleError(
                 "rows are longer than the model has positions for",
                 where="rows.length",
-                found=recipe.rows.length,
+                found=longest,
                 wanted=f"at most {limit} ({name})",
                 do=f"--set rows.length={limit}, or give the model more positions",
             )

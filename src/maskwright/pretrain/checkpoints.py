@@ -4,10 +4,13 @@
         config.json, model.safetensors, tokenizer.json, ...     loads in transformers as it stands
         training/optimizer.safetensors                          moments, by parameter name
         training/objective.safetensors                          what else is trained, if anything
+        training/masters.safetensors                            weights, where an average is saved
         training/state.json                                     a few numbers
         MANIFEST.json                                           sizes and hashes, written last
 
-The saved weights are the float32 masters. The newest folder that verifies is the one that counts.
+The saved weights are the float32 masters, or their average where there is one: then the masters
+lie with the state of training, to go on from. The newest folder that verifies is the one that
+counts.
 """
 
 from __future__ import annotations
@@ -26,12 +29,14 @@ from maskwright.checkpoint.layout import About
 from maskwright.errors import CheckpointError
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.optimizer import AdamWState
+from maskwright.train.average import Average
+from maskwright.train.optimizer import OptimizerState
 from maskwright.train.state import TrainState
 
 STATE = "training/state.json"
 MOMENTS = "training/optimizer.safetensors"
 OTHERS = "training/objective.safetensors"
+MASTERS = "training/masters.safetensors"
 # How an objective names the network that gets saved.
 OWN = "product."
 
@@ -69,8 +74,9 @@ class Checkpoints:
         self,
         model: Transformer,
         tokenizer: Tokenizer,
-        optimizer: AdamWState,
+        optimizer: OptimizerState,
         state: TrainState,
+        average: Average | None = None,
     ) -> Path:
         """Commit the checkpoint of `state.step`; older ones go only after it is on disk and
         verified.
@@ -83,9 +89,10 @@ class Checkpoints:
         if _whole(target, full=True):
             return target
         masters = optimizer.parameters.state()
+        weights = masters if average is None else average.state()
         family = About(family=self.family)
-        content = pretrained.save_files(model, tokenizer, family, state=own_weights(masters))
-        others = {n: t for n, t in masters.items() if not n.startswith(OWN)}
+        content = pretrained.save_files(model, tokenizer, family, state=own_weights(weights))
+        others = {n: t for n, t in weights.items() if not n.startswith(OWN)}
 
         def write(staging: commit.Staging) -> None:
             for name, data in content.items():
@@ -93,9 +100,11 @@ class Checkpoints:
             staging.write_bytes(MOMENTS, files.chunks(optimizer.state()))
             if others:
                 staging.write_bytes(OTHERS, files.chunks(others))
+            if average is not None:
+                staging.write_bytes(MASTERS, files.chunks(masters))
             staging.write_json(STATE, {**state.to_json(), "optimizer_steps": optimizer.steps})
 
-        size = optimizer.parameters.masters.numel() * 12
+        size = optimizer.parameters.masters.numel() * (12 if average is None else 16)
         about = {**self.about, "step": state.step}
         commit.commit(target, write, about=about, expected_bytes=size, replace=True)
         self.retain()
@@ -112,22 +121,24 @@ class Checkpoints:
         for folder in old:
             commit.remove_folder(folder)
 
-    def restore(self, optimizer: AdamWState) -> Restored:
-        """Load the newest valid checkpoint into `optimizer` and its parameters' masters.
+    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> Restored:
+        """Load the newest valid checkpoint into `optimizer`, its parameters' masters and their
+        `average`.
 
         Raises:
             CheckpointError: none is valid; each is listed with its reason.
         """
         path, manifest, skipped = commit.newest(self.folder)
         loaded = pretrained.load(path, dtype=torch.float32)
-        masters = {OWN + n: p.detach() for n, p in loaded.model.named_parameters()}
+        weights = {OWN + n: p.detach() for n, p in loaded.model.named_parameters()}
         if (path / OTHERS).exists():
-            others = files.open_file(path / OTHERS)
-            masters |= {name: others.read(name) for name in others.entries}
-        optimizer.parameters.load(masters)
+            weights |= _tensors(path / OTHERS)
+        if average is not None:
+            average.load(weights)
+            weights = _tensors(path / MASTERS)
+        optimizer.parameters.load(weights)
         state, steps = read_state(path)
-        moments = files.open_file(path / MOMENTS)
-        optimizer.load({name: moments.read(name) for name in moments.entries}, steps)
+        optimizer.load(_tensors(path / MOMENTS), steps)
         return Restored(path, state, manifest.about, skipped)
 
 
@@ -140,6 +151,11 @@ def read_state(checkpoint: Path) -> tuple[TrainState, int]:
     plain = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     steps = int(plain.pop("optimizer_steps", -1))
     return TrainState.from_json(plain, str(checkpoint / STATE)), steps
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    opened = files.open_file(path)
+    return {name: opened.read(name) for name in opened.entries}
 
 
 def _whole(folder: Path, *, full: bool = False) -> bool:

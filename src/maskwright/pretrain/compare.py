@@ -242,10 +242,12 @@ def _enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
     build.check_length(recipe, point)
     network = build.model(recipe, point)
     objective = build.objective(recipe, network, prepared.tokenizer)
-    trial = next(likelihood.questions(
-        objective, build.rows(recipe, prepared.held_out), TRIAL_ROWS, TRIAL_ROWS
-    ))  # fmt: skip
-    operations = training_operations(objective, trial) / trial.tokens.numel()
+    operations, begun = 0.0, 0.0
+    for phase in recipe.phases:
+        rows = build.rows(recipe, prepared.held_out, phase.length)
+        trial = next(likelihood.questions(objective, rows, TRIAL_ROWS, TRIAL_ROWS))
+        share, begun = phase.until - begun, phase.until
+        operations += share * training_operations(objective, trial) / trial.tokens.numel()
     budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,10 +19,11 @@ from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.samples import sample
 from maskwright.recipes.recipe import Recipe
 from maskwright.report.panel import Panel
+from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.loop import StopFlag
 from maskwright.train.machine import Machine
-from maskwright.train.optimizer import AdamWState
+from maskwright.train.optimizer import OptimizerState
 from maskwright.train.state import TrainState
 
 # How often a full disk is waited out before the run stops.
@@ -30,7 +32,8 @@ PATIENCE = 3
 
 @dataclass
 class Sitting:
-    """One sitting of a run: what the hooks and the loop share."""
+    """One sitting of a run: what the hooks and the loop share. Training rows are those of each
+    phase."""
 
     recipe: Recipe
     out: Path
@@ -38,13 +41,14 @@ class Sitting:
     machine: Machine
     processes: Processes
     objective: Objective
-    optimizer: AdamWState
+    optimizer: OptimizerState
     checkpoints: Checkpoints
     state: TrainState
-    train_rows: RowSource
+    train_rows: list[RowSource]
     held_out_rows: RowSource
     run: dict[str, Any]
     stream: TextIO
+    average: Average | None = None
     stop: StopFlag = field(default_factory=StopFlag)
 
 
@@ -94,6 +98,12 @@ class Evaluate:
             self._evaluate(state)
 
     def _evaluate(self, state: TrainState) -> None:
+        average = self.sitting.average
+        with nullcontext() if average is None else average.in_place():
+            self._ask(state)
+        self._done = state.step
+
+    def _ask(self, state: TrainState) -> None:
         s = self.sitting
         figures = likelihood.evaluate(
             s.objective,
@@ -110,7 +120,6 @@ class Evaluate:
         if shown is not None:
             self.journal.write(shown)
             self.panel.sample(shown)
-        self._done = state.step
 
 
 class Save:
@@ -144,6 +153,8 @@ class Save:
     def _save(self, state: TrainState) -> None:
         s = self.sitting
         self.journal.flush()
-        path = s.checkpoints.save(s.objective.product, s.prepared.tokenizer, s.optimizer, state)
+        path = s.checkpoints.save(
+            s.objective.product, s.prepared.tokenizer, s.optimizer, state, s.average
+        )
         self.panel.checkpoint(path.name)
         self._saved = state.step

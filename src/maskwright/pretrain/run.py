@@ -31,16 +31,17 @@ from maskwright.data.loader import Loader
 from maskwright.errors import IncompatibleError, OutputError, ResourceError, UsageError
 from maskwright.evaluate import likelihood
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, journal
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.hooks import Evaluate, Log, Save, Sitting
+from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare
-from maskwright.recipes.recipe import FamilyModel, Recipe, frozen_part, read
+from maskwright.recipes.recipe import FamilyModel, Recipe, Training, frozen_part, read
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.train import distribute, loop, machine
-from maskwright.train.optimizer import AdamWState
+from maskwright.train.average import Average
+from maskwright.train.optimizer import OptimizerState
 from maskwright.train.parameters import Parameters
 from maskwright.train.signals import listening
 from maskwright.train.state import TrainState
@@ -167,11 +168,13 @@ def _sit_down(
     one."""
     point = build.transformer_config(recipe, prepared.tokenizer)
     build.check_length(recipe, point)
-    check_memory(point, chosen)
+    check_memory(point, chosen, recipe.training)
     network = build.model(recipe, point).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     parameters = Parameters(objective, chosen.compute)
-    optimizer = AdamWState(parameters, recipe.training.optimizer)
+    optimizer = recipe.training.optimizer.start(parameters)
+    ema = recipe.training.ema
+    average = Average(parameters, ema) if ema else None
     about = {
         "recipe": recipe.fingerprint,
         "tokenizer": prepared.tokenizer.fingerprint,
@@ -182,7 +185,7 @@ def _sit_down(
     checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, family)
     state = TrainState()
     if checkpoints.folder.is_dir() and any(checkpoints.folder.glob("step-*")):
-        state = _restore(checkpoints, optimizer, about, out, say, processes)
+        state = _restore(checkpoints, optimizer, average, about, out, say, processes)
     elif processes.first:
         journal.cut(out, 0)
     held_out = build.rows(recipe, prepared.held_out)
@@ -218,22 +221,24 @@ def _sit_down(
         optimizer=optimizer,
         checkpoints=checkpoints,
         state=state,
-        train_rows=build.rows(recipe, prepared.train),
+        train_rows=[build.rows(recipe, prepared.train, p.length) for p in recipe.phases],
         held_out_rows=held_out,
         run=run,
         stream=stream or sys.stdout,
+        average=average,
     )
 
 
 def _restore(
     checkpoints: Checkpoints,
-    optimizer: AdamWState,
+    optimizer: OptimizerState,
+    average: Average | None,
     about: dict[str, Any],
     out: Path,
     say: Any,
     processes: distribute.Processes,
 ) -> TrainState:
-    restored = checkpoints.restore(optimizer)
+    restored = checkpoints.restore(optimizer, average)
     for reason in restored.skipped:
         say(f"passed over a damaged checkpoint: {reason.where}: {reason.what}")
     for name, what in (
@@ -266,22 +271,18 @@ def _train(sitting: Sitting) -> None:
         hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
         panel.start()
     machine.keep_memory()
-    loader = Loader(sitting.train_rows, training.batch, training.seed)
-    batches = Microbatches(
-        sitting.objective,
-        loader,
-        training.seed,
-        training.microbatches,
-        lambda: loop.progress(plan, sitting.state),
-    )
     plan = loop.Plan(
         seed=training.seed,
-        rows=training.batch,
         microbatches=training.microbatches,
         budget=training.budget,
         schedule=training.schedule,
         device=sitting.machine.device,
     )
+    phases = [
+        (phase.until, Loader(rows, phase.batch, training.seed))
+        for phase, rows in zip(recipe.phases, sitting.train_rows, strict=True)
+    ]
+    batches = Microbatches(sitting.objective, phases, plan, sitting.state, training.ramp)
     try:
         loop.train(
             sitting.objective,
@@ -292,6 +293,7 @@ def _train(sitting: Sitting) -> None:
             processes=sitting.processes,
             hooks=hooks,
             stop=sitting.stop,
+            average=sitting.average,
         )
     except torch.OutOfMemoryError as error:
         raise _out_of_memory(recipe, error) from error
@@ -302,33 +304,7 @@ def _train(sitting: Sitting) -> None:
             log.close()
 
 
-class Microbatches:
-    """The batches of a step: rows by the loader's order, corrupted by the objective's keys.
-
-    Args:
-        progress: how much of the run is over, 0 to 1, for corruption that changes with it.
-    """
-
-    def __init__(
-        self,
-        objective: Objective,
-        loader: Loader,
-        seed: int,
-        parts: int,
-        progress: Callable[[], float] = lambda: 1.0,
-    ) -> None:
-        self.objective, self.loader, self.seed, self.parts = objective, loader, seed, parts
-        self.progress = progress
-
-    def __call__(self, step: int, number: int) -> Any:
-        indices, epochs = self.loader.batch(step)
-        size = len(indices) // self.parts
-        mine = slice(number * size, (number + 1) * size)
-        rows = self.loader.rows_of(indices[mine], epochs[mine])
-        return self.objective.corrupt(rows, epochs[mine], self.seed, self.progress())
-
-
-def check_memory(point: Any, chosen: machine.Machine) -> None:
+def check_memory(point: Any, chosen: machine.Machine, training: Training) -> None:
     """Refuse a model whose weights, gradients and moments cannot fit, before anything is allocated.
 
     Raises:
@@ -336,7 +312,9 @@ def check_memory(point: Any, chosen: machine.Machine) -> None:
     """
     with torch.device("meta"):
         parameters = Transformer(point).num_parameters()
-    needed = parameters * (18 if chosen.compute != torch.float32 else 16)
+    narrow, average = chosen.compute != torch.float32, training.ema > 0.0
+    each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
+    needed = parameters * each
     there = machine.available_memory() if chosen.device.type == "cpu" else None
     if there is not None and needed > there:
         raise ResourceError(

@@ -18,6 +18,7 @@ import torch
 
 from maskwright.data.loader import Loader
 from maskwright.pretrain import build, run
+from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared
 from maskwright.quickstart.comparison import compare
 from maskwright.recipes import quickstart as member
@@ -25,7 +26,6 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.report.page import write_report
 from maskwright.train import loop, machine
 from maskwright.train.distribute import Processes
-from maskwright.train.optimizer import AdamWState
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget
 from maskwright.train.state import TrainState
@@ -83,14 +83,14 @@ def _fit_steps(recipe: Recipe, prepared: Prepared, seconds: float) -> int:
     point = build.transformer_config(recipe, prepared.tokenizer)
     network = build.model(recipe, point).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
-    optimizer = AdamWState(Parameters(objective, chosen.compute), training.optimizer)
-    plan = loop.Plan(seed=0, rows=training.batch, microbatches=1, budget=Budget(steps=100),
+    optimizer = training.optimizer.start(Parameters(objective, chosen.compute))
+    plan = loop.Plan(seed=0, microbatches=1, budget=Budget(steps=100),
                      schedule=training.schedule, device=chosen.device)  # fmt: skip
     machine.keep_memory()
     loader = Loader(build.rows(recipe, prepared.train), training.batch, 0)
-    batches = run.Microbatches(objective, loader, 0, 1)
-    objective.train()
     state, marks = TrainState(), []
+    batches = Microbatches(objective, [(1.0, loader)], plan, state)
+    objective.train()
     for _ in range(TRIAL_STEPS):
         loop.step(objective, batches, optimizer, plan, state, Processes())
         marks.append(time.perf_counter())

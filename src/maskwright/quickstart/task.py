@@ -216,7 +216,7 @@ def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np
         return objective.corrupt(task.train.rows(index), np.full(BATCH, epoch), seed)
 
     plan = loop.Plan(
-        seed=seed, rows=BATCH, microbatches=1, budget=Budget(steps=EPOCHS * per_epoch),
+        seed=seed, microbatches=1, budget=Budget(steps=EPOCHS * per_epoch),
         schedule=Schedule(kind="linear", warmup=0.1),
     )  # fmt: skip
     loop.train(objective, batches, optimizer, plan, TrainState())

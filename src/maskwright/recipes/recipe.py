@@ -7,6 +7,8 @@ Unknown keys are errors with the near name.
 
 from __future__ import annotations
 
+import itertools
+import math
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +18,16 @@ from maskwright import catalogue, config
 from maskwright.errors import ConfigError, UsageError, near
 from maskwright.nn.config import TransformerConfig
 from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.train.adafactor import Adafactor
+from maskwright.train.lamb import Lamb
 from maskwright.train.machine import Precision
+from maskwright.train.muon import Muon
 from maskwright.train.optimizer import AdamW
+from maskwright.train.phases import Phase, Ramp
 from maskwright.train.schedule import Budget, Schedule
 
 BUDGET = "training.budget."
+OPTIMIZER = "training.optimizer"
 # Settings that may differ when a run is resumed: they do not change what is computed.
 FREE = (
     "training.log_seconds",
@@ -122,13 +129,21 @@ class RowChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """`batch` rows per optimizer step, computed as `microbatches` equal parts."""
+    """`batch` rows per optimizer step, computed as `microbatches` equal parts.
+
+    `phases` come before the one with the recipe's own length and batch, `ramp` lets batches grow;
+    `ema` is the decay of the average of the weights that is evaluated and saved (0: the weights
+    themselves are).
+    """
 
     budget: Budget
     batch: int
     microbatches: int = 1
-    optimizer: AdamW
+    phases: tuple[Phase, ...] = ()
+    ramp: Ramp = field(default_factory=Ramp)
+    optimizer: AdamW | Lamb | Adafactor | Muon
     schedule: Schedule = field(default_factory=Schedule)
+    ema: float = 0.0
     seed: int = 0
     precision: Precision = "auto"
     device: str = "auto"
@@ -136,12 +151,28 @@ class Training:
     log_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.microbatches < 1 or self.batch % self.microbatches:
+        batches = [phase.batch for phase in self.phases] + [self.batch]
+        if min(*batches, self.microbatches) < 1 or math.gcd(*batches) % self.microbatches:
             raise ConfigError(
                 "the batch does not split into equal microbatches",
                 where="training.microbatches",
                 found=self.microbatches,
-                wanted=f"a divisor of training.batch = {self.batch}",
+                wanted=f"a divisor of training.batch = {', '.join(map(str, batches))}",
+            )
+        ends = [0.0, *(phase.until for phase in self.phases), 1.0]
+        if any(one >= next for one, next in itertools.pairwise(ends)):
+            raise ConfigError(
+                "phases do not end one after the other",
+                where="training.phases",
+                found=ends[1:-1],
+                wanted="rising shares between 0 and 1",
+            )
+        if not 0.0 <= self.ema < 1.0:
+            raise ConfigError(
+                "a share is out of range",
+                where="training.ema",
+                found=self.ema,
+                wanted="0 <= ema < 1",
             )
         if not 0 <= self.seed < 1 << 53:
             raise ConfigError(
@@ -193,6 +224,12 @@ class Recipe:
     training: Training
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """All phases of the run; the last has the recipe's own length and batch."""
+        last = Phase(until=1.0, length=self.rows.length, batch=self.training.batch)
+        return (*self.training.phases, last)
 
     @property
     def fingerprint(self) -> str:
@@ -271,7 +308,8 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
     """`recipe` with each `path=value` applied; all are in place before they are checked.
 
     A setting inside `model.settings` or `objective.options` may be new; all others must exist. A
-    budget given in another unit takes the place of the one that is there.
+    budget given in another unit takes the place of the one that is there, and an optimizer of
+    another kind brings its own settings, all but the learning rate.
     """
     values: dict[str, Any] = {}
     for setting in settings:
@@ -282,7 +320,11 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
                 found=repr(setting),
                 wanted="for example --set training.batch=32",
             )
-        if path.startswith(BUDGET):
+        if path == f"{OPTIMIZER}.kind" and text != recipe.training.optimizer.kind:
+            rate = recipe.training.optimizer.learning_rate
+            fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
+            recipe = config.replace_at(recipe, fresh)
+        elif path.startswith(BUDGET):
             values[BUDGET[:-1]] = {path.removeprefix(BUDGET): config.parse_value(text)}
         else:
             values[path] = config.parse_value(text)

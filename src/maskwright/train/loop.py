@@ -19,14 +19,14 @@ from maskwright.data.batch import Batch
 from maskwright.errors import DataError, MaskwrightError
 from maskwright.objectives.objective import Objective
 from maskwright.randomness import key, torch_seed
+from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
-from maskwright.train.optimizer import AdamWState
+from maskwright.train.optimizer import OptimizerState
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
 
 Record = dict[str, Any]
-# microbatch number of a step -> its batch; a pure function of (step, number), and of the run's
-# progress where the corruption changes with it.
+# (step, microbatch number) -> its batch; a pure function of these and of the run's state.
 Batches = Callable[[int, int], Batch]
 
 
@@ -57,7 +57,6 @@ class Plan:
     """How to step: settings that the loop reads and nobody changes."""
 
     seed: int
-    rows: int
     microbatches: int
     budget: Budget
     schedule: Schedule
@@ -67,15 +66,19 @@ class Plan:
 def train(
     objective: Objective,
     batches: Batches,
-    optimizer: AdamWState,
+    optimizer: OptimizerState,
     plan: Plan,
     state: TrainState,
     *,
     processes: Processes = Processes(),  # noqa: B008 - frozen
     hooks: Sequence[Hook] = (),
     stop: StopFlag | None = None,
+    average: Average | None = None,
 ) -> TrainState:
     """Train until the budget is used up or `stop` is raised; returns the state it was given.
+
+    Args:
+        average: follows the weights, if given.
 
     Raises:
         DivergedError: a loss or gradient is not finite. The weights are those of the step before.
@@ -85,7 +88,7 @@ def train(
     stop = stop or StopFlag()
     begun = time.monotonic() - state.seconds
     while not finished(plan, state):
-        record = step(objective, batches, optimizer, plan, state, processes)
+        record = step(objective, batches, optimizer, plan, state, processes, average)
         state.seconds = time.monotonic() - begun
         for hook in hooks:
             hook.after_step(state, record)
@@ -115,15 +118,17 @@ def _used(plan: Plan, state: TrainState) -> float:
 def step(
     objective: Objective,
     batches: Batches,
-    optimizer: AdamWState,
+    optimizer: OptimizerState,
     plan: Plan,
     state: TrainState,
     processes: Processes,
+    average: Average | None = None,
 ) -> Record:
     """One optimizer step; moves `state` on and returns what there is to log."""
     mine = [(n, batches(state.step, n)) for n in processes.share(plan.microbatches)]
     counts = _counts(objective, [b for _, b in mine], processes)
-    tokens = processes.totals([float(sum(b.tokens.numel() for _, b in mine))])[0]
+    sizes = [(len(b.tokens), b.tokens.numel()) for _, b in mine]
+    rows, tokens = processes.totals([float(sum(size)) for size in zip(*sizes, strict=True)])
     parameters = optimizer.parameters
     parameters.clear()
     sums = {name: 0.0 for name in counts}
@@ -145,8 +150,10 @@ def step(
     factor = plan.schedule.factor(_used(plan, state), plan.budget.total)
     rate = optimizer.settings.learning_rate * factor
     optimizer.step(rate)
+    if average is not None:
+        average.update()
     state.step += 1
-    state.samples += plan.rows
+    state.samples += int(rows)
     state.tokens += int(tokens)
     state.targets += sum(counts.values())
     return {

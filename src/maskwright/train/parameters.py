@@ -48,7 +48,8 @@ class Parameters:
         for name, parameter in self.named.items():
             self.spans[name] = Span(start, start + parameter.numel(), parameter.shape)
             start += parameter.numel()
-        self.boundary = self.spans[self.decayed[-1]].stop if self.decayed else 0
+        boundary = self.spans[self.decayed[-1]].stop if self.decayed else 0
+        self.matrices, self.rest = slice(0, boundary), slice(boundary, start)
         device = next(iter(self.named.values())).device
         self.masters = torch.empty(start, dtype=torch.float32, device=device)
         self.gradient = torch.zeros(start, dtype=torch.float32, device=device)
@@ -116,6 +117,15 @@ class Parameters:
         """Take over masters by name.
 
         Raises:
+            CheckpointError: see `fill`.
+        """
+        self.fill(self.masters, state)
+        self.publish()
+
+    def fill(self, vector: Tensor, state: dict[str, Tensor]) -> None:
+        """Copy tensors by name into a `vector` as long as the masters.
+
+        Raises:
             CheckpointError: naming the first parameters that are missing or of another shape.
         """
         wrong = [n for n in self.named if n not in state or state[n].shape != self.spans[n].shape]
@@ -126,5 +136,4 @@ class Parameters:
                 wanted=f"{len(self.named)} tensors",
             )
         for name in self.named:
-            self.view(self.masters, name).copy_(state[name])
-        self.publish()
+            self.view(vector, name).copy_(state[name])

@@ -1,10 +1,14 @@
 """The learning rate as a pure function of progress; nothing to save, nothing to get out of step.
 
-    constant       warm-up, then 1
-    linear         warm-up, then straight down to `floor` at the end
-    cosine         warm-up, then half a cosine down to `floor` at the end
-    inverse-sqrt   warm-up, then sqrt(warmup / position)                (Vaswani et al. 2017, 5.3)
-    stable-decay   warm-up, 1, and 1 - sqrt down to `floor` over the last `decay` share
+    constant           warm-up, then 1
+    linear             warm-up, then straight down to `floor` at the end
+    cosine             warm-up, then half a cosine down to `floor` at the end
+    inverse-sqrt       warm-up, then sqrt(warmup / position)            (Vaswani et al. 2017, 5.3)
+    held-inverse-sqrt  1 instead of a warm-up, then the same            (Raffel et al. 2020, 3.1.2)
+    stable-decay       warm-up, 1, and 1 - sqrt down to `floor` over the last `decay` share
+
+With a `cooldown` each ends that much earlier, and what is left of the run goes straight down to 0
+from there (after a cosine: GPT-BERT; after `constant`: a trapezoid).
 
 Indexing follows the reference library: the update at step 0 uses position 0, so a warm-up begins
 at 0 and `linear` without one begins at 1.
@@ -21,15 +25,18 @@ from maskwright.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """`warmup` and `decay` are shares of the whole run (0 to 1)."""
+    """`warmup`, `decay` and `cooldown` are shares of the whole run (0 to 1)."""
 
-    kind: Literal["constant", "linear", "cosine", "inverse-sqrt", "stable-decay"] = "linear"
+    kind: Literal[
+        "constant", "linear", "cosine", "inverse-sqrt", "held-inverse-sqrt", "stable-decay"
+    ] = "linear"
     warmup: float = 0.0
     floor: float = 0.0
     decay: float = 0.1
+    cooldown: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("warmup", "floor", "decay"):
+        for name in ("warmup", "floor", "decay", "cooldown"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ConfigError(
                     "a share is out of range",
@@ -37,9 +44,16 @@ class Schedule:
                     found=getattr(self, name),
                     wanted="0 to 1",
                 )
-        if self.kind == "inverse-sqrt" and self.warmup == 0.0:
+        if self.warmup + self.cooldown > 1.0:
             raise ConfigError(
-                "inverse-sqrt needs a warm-up",
+                "warm-up and cool-down are longer than the run",
+                where="training.schedule.cooldown",
+                found=self.cooldown,
+                wanted=f"at most {1.0 - self.warmup:g}",
+            )
+        if self.kind.endswith("inverse-sqrt") and self.warmup == 0.0:
+            raise ConfigError(
+                f"{self.kind} needs a warm-up",
                 where="training.schedule.warmup",
                 found=0.0,
                 wanted="a share above 0, such as 0.01",
@@ -47,19 +61,25 @@ class Schedule:
 
     def factor(self, position: float, total: float) -> float:
         """What to multiply the peak rate with at `position` of `total` (same unit, any unit)."""
-        warm = self.warmup * total
+        warm, end = self.warmup * total, (1.0 - self.cooldown) * total
+        if position <= end or not self.cooldown:
+            return self._shape(position, warm, end, self.decay * total)
+        left = max(0.0, (total - position) / (total - end))
+        return left * self._shape(end, warm, end, self.decay * total)
+
+    def _shape(self, position: float, warm: float, total: float, left: float) -> float:
+        """The factor of the kind; `left` is what a last decay takes of `total`."""
         if position < warm:
-            return position / warm
+            return 1.0 if self.kind == "held-inverse-sqrt" else position / warm
         if self.kind == "constant" or total <= warm:
             return 1.0
-        if self.kind == "inverse-sqrt":
+        if self.kind.endswith("inverse-sqrt"):
             return math.sqrt(warm / max(position, warm))
         share = min(1.0, (position - warm) / (total - warm))
         if self.kind == "linear":
             return self.floor + (1 - self.floor) * (1 - share)
         if self.kind == "cosine":
             return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * share))
-        left = total * self.decay
         begin = total - left
         if position < begin or left == 0:
             return 1.0

@@ -1,0 +1,43 @@
+"""The batches of a run: rows in the loader's order, corrupted by the objective's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maskwright.data.batch import Batch
+from maskwright.data.loader import Loader
+from maskwright.objectives.objective import Objective
+from maskwright.train import loop
+from maskwright.train.phases import Ramp
+from maskwright.train.state import TrainState
+
+
+class Microbatches:
+    """The microbatches of the step that `state` is about to make: a function of how many rows it
+    has taken so far and of how much of the budget it has used.
+
+    A step's microbatches have equally many rows. Where the rows' length changes, the count of rows
+    taken goes on in the order of the new rows.
+
+    Args:
+        phases: which loader is used until which share of the budget is; the last one to the end.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        phases: Sequence[tuple[float, Loader]],
+        plan: loop.Plan,
+        state: TrainState,
+        ramp: Ramp | None = None,
+    ) -> None:
+        self.objective, self.phases, self.plan, self.state = objective, phases, plan, state
+        self.ramp = ramp or Ramp()
+
+    def __call__(self, step: int, number: int) -> Batch:
+        progress, last = loop.progress(self.plan, self.state), self.phases[-1][1]
+        loader = next((one for until, one in self.phases if progress < until), last)
+        size = self.ramp.rows(loader.batch_rows // self.plan.microbatches, progress)
+        indices, epochs = loader.take(self.state.samples + number * size, size)
+        rows = loader.rows_of(indices, epochs)
+        return self.objective.corrupt(rows, epochs, self.plan.seed, progress)

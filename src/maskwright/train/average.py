@@ -1,0 +1,52 @@
+"""The exponential moving average of all weights: what is evaluated and saved where it is on.
+
+After each step `average = decay * average + (1 - decay) * masters`, from the weights at the start
+and without a correction, as GPT-BERT does (Charpentier & Samuel 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
+
+from maskwright.train.parameters import Parameters
+
+
+class Average:
+    """One more float32 vector beside the masters of `parameters`."""
+
+    def __init__(self, parameters: Parameters, decay: float) -> None:
+        self.parameters, self.decay = parameters, decay
+        self.vector = parameters.masters.clone()
+
+    def update(self) -> None:
+        """Once after each step of the optimizer."""
+        self.vector.lerp_(self.parameters.masters, 1.0 - self.decay)
+
+    def state(self) -> dict[str, Tensor]:
+        """The average by parameter name (views)."""
+        return {n: self.parameters.view(self.vector, n) for n in self.parameters.named}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take over an average by name.
+
+        Raises:
+            CheckpointError: a tensor is missing or of another shape.
+        """
+        self.parameters.fill(self.vector, state)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """While the block runs, the module computes with the average; then with its own weights,
+        bit for bit."""
+        p = self.parameters
+        own = p.masters.clone()
+        p.masters.copy_(self.vector)
+        p.publish()
+        try:
+            yield
+        finally:
+            p.masters.copy_(own)
+            p.publish()

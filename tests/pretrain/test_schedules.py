@@ -1,0 +1,234 @@
+"""Whole runs with phases, a ramp, an average and each optimizer: what they read, what they save,
+and that a killed one ends as the one that never was."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import random
+import shutil
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.checkpoint import files, pretrained
+from maskwright.data.loader import Loader
+from maskwright.data.rows import Rows
+from maskwright.errors import IncompatibleError
+from maskwright.evaluate import likelihood
+from maskwright.objectives import masked
+from maskwright.pretrain import build, checkpoints, journal, run
+from maskwright.pretrain.microbatches import Microbatches
+from maskwright.pretrain.prepare import prepare
+from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.train import loop
+from maskwright.train.adafactor import Adafactor
+from maskwright.train.lamb import Lamb
+from maskwright.train.muon import Muon
+from maskwright.train.optimizer import AdamW
+from maskwright.train.phases import Phase, Ramp
+from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.state import TrainState
+from tinyrun import essence, forked, recipe, text_file, wait
+from toys import VOCABULARY, FixedRows, bert
+
+PHASES = (Phase(until=0.5, length=8, batch=16), Phase(until=0.75, length=12, batch=8))
+OPTIMIZERS: dict[str, AdamW | Lamb | Adafactor | Muon] = {
+    "adamw": AdamW(learning_rate=2e-3),
+    "lamb": Lamb(learning_rate=1e-2, beta2=0.98, clip=2.0),
+    "adafactor": Adafactor(learning_rate=1e-2),
+    "muon": Muon(learning_rate=2e-3),
+}
+
+
+def scheduled(text: Path, name: str = "adamw", *, steps: int = 16, ema: float = 0.9) -> Recipe:
+    """Everything at once: two phases before the last, a ramp, an average, and dropout."""
+    base = recipe(text, steps=steps)
+    schedule = Schedule(kind="cosine", warmup=0.1, floor=0.1, cooldown=0.1)
+    return replace(base, training=replace(
+        base.training, optimizer=OPTIMIZERS[name], schedule=schedule, ema=ema,
+        phases=PHASES, ramp=Ramp(start=0.25, until=0.5),
+    ))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return text_file(tmp_path_factory.mktemp("text"))
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# ------------------------------------------------------------------------------ what is read
+class Recording(masked.Masked):
+    """Remembers the rows that it is given."""
+
+    seen: list[Rows]
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0):  # type: ignore[no-untyped-def]
+        self.seen.append(rows)
+        return super().corrupt(rows, epochs, seed, progress)
+
+
+def test_each_step_reads_what_its_phase_and_the_ramp_say() -> None:
+    objective = Recording(bert(), masked.Options(), VOCABULARY)
+    objective.seen = []
+    sources = [FixedRows(length=8), FixedRows(length=16)]
+    phases = [(0.5, Loader(sources[0], 16, 0)), (1.0, Loader(sources[1], 8, 0))]
+    plan = loop.Plan(seed=0, microbatches=2, budget=Budget(steps=8), schedule=Schedule())
+    state = TrainState()
+    batches = Microbatches(objective, phases, plan, state, Ramp(start=0.25, until=0.5))
+    shapes, wanted = [], []
+    for step in range(8):
+        state.step = step
+        parts = [batches(step, number).tokens for number in range(2)]
+        assert parts[0].shape == parts[1].shape
+        shapes.append((2 * len(parts[0]), parts[0].shape[1]))
+        loader = phases[step >= 4][1]
+        wanted += loader.take(state.samples, shapes[-1][0])[0].tolist()
+        state.samples += shapes[-1][0]
+    assert shapes == [(4, 8), (8, 8), (10, 8), (12, 8), *4 * [(8, 16)]]
+    # Rows follow each other in the loader's order: none is left out, none comes twice.
+    assert np.concatenate([rows.ids for rows in objective.seen]).tolist() == wanted
+
+
+def test_the_journal_counts_what_was_read(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    made = scheduled(text)
+    run.pretrain(made, out, stream=io.StringIO())
+    assert run.read(out / "recipe.toml") == made
+    tokens = [r["tokens"] for r in journal.read(out) if r["kind"] == "train"]
+    per_step = np.diff([0, *tokens]).tolist()
+    # 2 microbatches of round(8 * (0.25 + 0.75 * step / 8)) rows of 8, of 4 rows of 12, of 16.
+    assert per_step[:4] == [2 * n * 8 for n in (2, 3, 4, 4)]
+    assert per_step[8:] == [8 * 12] * 4 + [8 * 16] * 4
+    state, _ = checkpoints.read_state(checkpoints.newest(out))
+    assert state.tokens == tokens[-1] and state.step == 16
+
+
+def test_phases_longer_than_the_positions_are_refused(text: Path, tmp_path: Path) -> None:
+    made = scheduled(text)
+    long = replace(made.training, phases=(Phase(until=0.5, length=64, batch=8),))
+    with pytest.raises(IncompatibleError, match="64"):
+        run.pretrain(replace(made, training=long), tmp_path / "run", stream=io.StringIO())
+
+
+# ------------------------------------------------------------------------------ what is saved
+def test_the_average_is_the_model_and_the_masters_go_on(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    made = scheduled(text, ema=0.9)
+    folder = run.pretrain(made, out, stream=io.StringIO())
+    opened = files.open_file(folder / checkpoints.MASTERS)
+    masters = {n.removeprefix(checkpoints.OWN): opened.read(n) for n in opened.entries}
+    loaded = pretrained.load(folder, dtype=torch.float32)
+    weights = dict(loaded.model.named_parameters())
+    assert weights.keys() == masters.keys()
+    assert any(not torch.equal(weights[n], masters[n]) for n in masters)
+    # What was evaluated is what was saved.
+    prepared = prepare(made, out, lambda text: None)
+    objective = build.objective(made, loaded.model, prepared.tokenizer)
+    held_out = build.rows(made, prepared.held_out)
+    logged = [r for r in journal.read(out) if r["kind"] == "evaluation"][-1]
+    size = {"rows": made.evaluation.rows, "batch_rows": made.evaluation.batch}
+    assert likelihood.evaluate(objective, held_out, **size).loss == pytest.approx(logged["loss"])
+    # The control: the masters answer otherwise.
+    for name, weight in weights.items():
+        weight.data.copy_(masters[name])
+    assert likelihood.evaluate(objective, held_out, **size).loss != pytest.approx(logged["loss"])
+
+
+def test_an_average_changes_nothing_of_the_training(text: Path, tmp_path: Path) -> None:
+    losses = []
+    for ema in (0.0, 0.9):
+        out = tmp_path / str(ema)
+        folder = run.pretrain(scheduled(text, ema=ema), out, stream=io.StringIO())
+        losses.append([r["loss"] for r in journal.read(out) if r["kind"] == "train"])
+        assert (folder / checkpoints.MASTERS).exists() is (ema > 0)
+    assert losses[0] == losses[1]
+
+
+# ------------------------------------------------------------------------------ to go on
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_resumed_run_is_the_run(name: str, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    last = run.pretrain(scheduled(text, name), out, stream=io.StringIO())
+    whole, masters = essence(out), digest(last / checkpoints.MASTERS)
+    losses = [r["loss"] for r in journal.read(out) if r["kind"] == "train"]
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+    shutil.rmtree(last)  # as if it had been stopped after step 12
+    assert checkpoints.newest(out).name == "step-00000012"
+    run.resume(out, stream=io.StringIO())
+    assert essence(out) == whole and digest(last / checkpoints.MASTERS) == masters
+
+
+@pytest.mark.parametrize("forgotten", ["average", "samples", "optimizer"])
+def test_the_comparison_sees_what_was_forgotten(
+    forgotten: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: a resume that restores all but one thing ends elsewhere."""
+    out = tmp_path / "run"
+    last = run.pretrain(scheduled(text, "lamb"), out, stream=io.StringIO())
+    whole = essence(out)
+    shutil.rmtree(last)
+    if forgotten == "average":
+        monkeypatch.setattr("maskwright.train.average.Average.load", lambda self, state: None)
+    elif forgotten == "samples":
+        read = checkpoints.read_state
+
+        def forget(folder: Path) -> tuple[TrainState, int]:
+            state, steps = read(folder)
+            return replace(state, samples=0), steps
+
+        monkeypatch.setattr(checkpoints, "read_state", forget)
+    else:
+        monkeypatch.setattr("maskwright.train.lamb.LambState.load",
+                            lambda self, state, steps: setattr(self, "steps", steps))  # fmt: skip
+    run.resume(out, stream=io.StringIO())
+    assert essence(out)["weights"] != whole["weights"]
+
+
+@pytest.mark.parametrize("name", ["lamb", "adafactor", "muon"])
+def test_F01_killed_runs_with_everything_on_change_not_a_byte(
+    name: str, text: Path, tmp_path: Path
+) -> None:
+    made, out, reference = scheduled(text, name), tmp_path / "run", tmp_path / "reference"
+    begun = time.monotonic()
+    run.pretrain(made, reference, stream=io.StringIO())
+    seconds = time.monotonic() - begun
+    generator, kills = random.Random(name), 0
+    while kills < 2:
+        pid = forked(
+            lambda: run.resume(out) if (out / run.RECIPE).is_file() else run.pretrain(made, out),
+            tmp_path / "log",
+        )
+        time.sleep(generator.uniform(0.2, 0.8) * seconds)
+        os.kill(pid, signal.SIGKILL)
+        if wait(pid) != -signal.SIGKILL:
+            shutil.rmtree(out)  # it was faster
+            continue
+        kills += 1
+        if not (out / run.RECIPE).is_file():
+            shutil.rmtree(out, ignore_errors=True)
+    if (out / run.RECIPE).is_file():
+        run.resume(out, stream=io.StringIO())
+    else:
+        run.pretrain(made, out, stream=io.StringIO())
+    assert essence(out) == essence(reference)
+    masters = [digest(checkpoints.newest(f) / checkpoints.MASTERS) for f in (out, reference)]
+    assert masters[0] == masters[1]
+
+
+def test_a_run_in_bfloat16_keeps_its_average_in_float32(text: Path, tmp_path: Path) -> None:
+    made = scheduled(text, "muon", steps=8)
+    assert isinstance(made.model, FamilyModel)
+    narrow = replace(made, training=replace(made.training, precision="bfloat16"))
+    folder = run.pretrain(narrow, tmp_path / "run", stream=io.StringIO())
+    weights = dict(pretrained.load(folder, dtype=torch.float32).model.named_parameters())
+    assert any(not torch.equal(w, w.bfloat16().float()) for w in weights.values())

@@ -1,0 +1,283 @@
+"""LAMB, Adafactor and Muon: against a plain reference, other libraries' own, and by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from maskwright.errors import CheckpointError, ConfigError, IncompatibleError
+from maskwright.train.adafactor import Adafactor
+from maskwright.train.lamb import Lamb
+from maskwright.train.muon import Muon
+from maskwright.train.optimizer import AdamW, Optimizer
+from maskwright.train.parameters import Parameters
+
+STEPS = 6
+# rate of a step, counted from 1
+RATES = [0.01 * min(1.0, t / 3) for t in range(1, STEPS + 1)]
+KINDS: list[Optimizer] = [
+    AdamW(learning_rate=0.01),
+    Lamb(learning_rate=0.01),
+    Adafactor(learning_rate=0.01),
+    Muon(learning_rate=0.01),
+]
+
+
+class Toy(nn.Module):
+    """Named as a Transformer's parameters are: a table, a layer, a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens = nn.Embedding(11, 8)
+        self.blocks = nn.ModuleList([nn.Linear(8, 12), nn.Linear(12, 8)])
+        self.norm = nn.LayerNorm(8)
+
+
+def gradients(step: int, scale: float = 1.0) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    return {
+        n: scale * torch.randn(p.shape, generator=generator) for n, p in Toy().named_parameters()
+    }
+
+
+def ours(settings: Optimizer, compute: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """The masters after all steps."""
+    state = settings.start(Parameters(Toy(), compute))
+    for step, rate in enumerate(RATES):
+        feed(state.parameters, step)
+        state.step(rate)
+    return state.parameters.state()
+
+
+def feed(parameters: Parameters, step: int) -> None:
+    for name, gradient in gradients(step).items():
+        parameters.view(parameters.gradient, name).copy_(gradient)
+
+
+def theirs(
+    make: Callable[[list[nn.Parameter], list[nn.Parameter]], list[torch.optim.Optimizer]],
+    rates: list[float] = RATES,
+) -> dict[str, Tensor]:
+    """The same with other optimizers, given the parameters that decay and those that do not."""
+    module = Toy()
+    matrices = [p for p in module.parameters() if p.dim() > 1]
+    rest = [p for p in module.parameters() if p.dim() <= 1]
+    optimizers = make(matrices, rest)
+    for step, rate in enumerate(rates):
+        for name, parameter in module.named_parameters():
+            parameter.grad = gradients(step)[name]
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * group.get("factor", 1.0)
+            optimizer.step()
+    return {n: p.detach() for n, p in module.named_parameters()}
+
+
+def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
+    """The largest difference, relative to a tensor's largest value."""
+    assert first.keys() == second.keys()
+    return max(float((first[n] - second[n]).abs().max() / second[n].abs().max()) for n in second)
+
+
+# ------------------------------------------------------------------------------ LAMB
+def lamb(correction: bool, ratio: bool = True) -> dict[str, Tensor]:
+    """LAMB written down tensor by tensor, in float64."""
+    decay, beta1, beta2, epsilon = 0.1, 0.9, 0.98, 1e-8
+    weights = {n: p.detach().double() for n, p in Toy().named_parameters()}
+    first = {n: torch.zeros_like(w) for n, w in weights.items()}
+    second = {n: torch.zeros_like(w) for n, w in weights.items()}
+    for step, rate in enumerate(RATES):
+        for name, gradient in gradients(step).items():
+            g, w = gradient.double(), weights[name]
+            m = first[name] = beta1 * first[name] + (1 - beta1) * g
+            v = second[name] = beta2 * second[name] + (1 - beta2) * g * g
+            if correction:
+                m, v = m / (1 - beta1 ** (step + 1)), v / (1 - beta2 ** (step + 1))
+            u = m / (v.sqrt() + epsilon)
+            if w.dim() > 1:
+                u = u + decay * w
+                u = u * (w.norm() / u.norm() if ratio else 1.0)
+            weights[name] = w - rate * u
+    return {n: w.float() for n, w in weights.items()}
+
+
+@pytest.mark.parametrize("correction", [True, False])
+def test_lamb_is_the_plain_reference(correction: bool) -> None:
+    settings = Lamb(learning_rate=0.01, decay=0.1, beta2=0.98, epsilon=1e-8,
+                    bias_correction=correction)  # fmt: skip
+    assert distance(ours(settings), lamb(correction)) < 1e-6
+    # The controls: without the ratio, and with the other correction, it is another optimizer.
+    assert distance(ours(settings), lamb(correction, ratio=False)) > 1e-3
+    assert distance(ours(settings), lamb(not correction)) > 1e-5
+
+
+def test_lambs_first_step_is_as_long_as_its_share_of_the_weight() -> None:
+    state = Lamb(learning_rate=0.25, decay=0.0).start(Parameters(Toy()))
+    before = {n: t.clone() for n, t in state.parameters.state().items()}
+    feed(state.parameters, 0)
+    state.step(0.25)
+    moved = {n: float((t - before[n]).norm()) for n, t in state.parameters.state().items()}
+    for name in state.parameters.decayed:
+        assert moved[name] == pytest.approx(0.25 * float(before[name].norm()), rel=1e-5)
+    # A vector takes Adam's step, whose first is the rate times a sign, even from zeros.
+    assert moved["norm.bias"] == pytest.approx(0.25 * math.sqrt(8), rel=1e-5)
+
+
+def test_lamb_moves_a_matrix_of_zeros() -> None:
+    module = nn.Linear(3, 2, bias=False)
+    nn.init.zeros_(module.weight)
+    state = Lamb(learning_rate=0.1).start(Parameters(module))
+    state.parameters.gradient.fill_(2.0)
+    state.step(0.1)
+    assert torch.allclose(module.weight, torch.tensor(-0.1), rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------ Adafactor
+def test_adafactor_is_torchs() -> None:
+    # torch bounds the rate by t^-½, which these rates stay below.
+    reference = theirs(
+        lambda matrices, rest: [
+            torch.optim.Adafactor(matrices, eps=(1e-30, 1e-3), weight_decay=0.1),
+            torch.optim.Adafactor(rest, eps=(1e-30, 1e-3), weight_decay=0.0),
+        ]
+    )
+    mine = ours(Adafactor(learning_rate=0.01, decay=0.1))
+    assert distance(mine, reference) < 1e-6
+    assert distance(ours(Adafactor(learning_rate=0.01)), reference) > 1e-4
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_adafactor_is_the_reference_librarys(relative: bool) -> None:
+    pytest.importorskip("transformers", reason="the reference library is not installed")
+    from transformers.optimization import Adafactor as Reference
+
+    options = {"lr": 1.0, "scale_parameter": relative, "relative_step": False}
+    reference = theirs(lambda matrices, rest: [Reference(matrices + rest, **options)])
+    mine = ours(Adafactor(learning_rate=0.01, relative=relative))
+    assert distance(mine, reference) < 1e-6
+    assert distance(ours(Adafactor(learning_rate=0.01, relative=not relative)), reference) > 1e-4
+
+
+def test_adafactors_first_step_by_hand() -> None:
+    module = nn.Linear(2, 2, bias=False)
+    module.weight.data = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    state = Adafactor(learning_rate=0.1).start(Parameters(module))
+    state.parameters.gradient.copy_(torch.tensor([1.0, 2.0, 2.0, 4.0]))
+    state.step(0.1)
+    # R = (5, 20) / 2, C = (5, 20) / 2, mean(R) = 25 / 4: R C / mean(R) is gradient² and u all ones;
+    # rms(w) = sqrt(25 / 4).
+    expected = torch.tensor([[3.0, 4.0], [0.0, 0.0]]) - 0.1 * 2.5
+    assert torch.allclose(module.weight, expected, rtol=1e-6)
+    assert {n: list(t.shape) for n, t in state.state().items()} == {
+        "row.weight": [2],
+        "column.weight": [2],
+    }
+
+
+def test_adafactor_leaves_rows_without_a_gradient_where_they_are() -> None:
+    module = nn.Embedding(3, 4)
+    state = Adafactor(learning_rate=0.1).start(Parameters(module))
+    before = module.weight.detach().clone()
+    state.parameters.view(state.parameters.gradient, "weight")[1] = 1e-3
+    for _ in range(3):
+        state.step(0.1)
+    assert torch.isfinite(module.weight).all()
+    assert torch.equal(module.weight[0], before[0]) and not torch.equal(module.weight[1], before[1])
+
+
+# ------------------------------------------------------------------------------ Muon
+@pytest.mark.parametrize("adjust", ["original", "match_rms_adamw"])
+def test_muon_is_torchs_two(adjust: str) -> None:
+    def make(matrices: list[nn.Parameter], rest: list[nn.Parameter]) -> list[torch.optim.Optimizer]:
+        table, *layers = matrices
+        groups = [{"params": [table], "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+        others = torch.optim.AdamW([{**g, "factor": 0.3} for g in groups], eps=1e-6)
+        return [torch.optim.Muon(layers, weight_decay=0.1, adjust_lr_fn=adjust), others]
+
+    mine = Muon(learning_rate=0.01, adjust=adjust, adam_rate=0.3)  # type: ignore[arg-type]
+    assert distance(ours(mine), theirs(make)) < 1e-6
+    assert distance(ours(AdamW(learning_rate=0.01)), theirs(make)) > 1e-3
+
+
+def test_muons_step_is_nearly_orthogonal() -> None:
+    state = Muon(learning_rate=1.0, decay=0.0, adjust="original").start(Parameters(Toy()))
+    name = "blocks.1.weight"
+    before = state.parameters.state()[name].clone()
+    feed(state.parameters, 0)
+    state.step(1.0)
+    step = state.parameters.state()[name] - before
+    values = torch.linalg.svdvals(step)
+    assert 0.4 < float(values.min()) <= float(values.max()) < 1.4
+    assert float(torch.linalg.cond(gradients(0)[name])) > float(values.max() / values.min())
+
+
+def test_muon_needs_layers() -> None:
+    with pytest.raises(IncompatibleError, match="adamw"):
+        Muon(learning_rate=0.01).start(Parameters(nn.Linear(3, 2)))
+
+
+# ------------------------------------------------------------------------------ all of them
+@pytest.mark.parametrize("settings", KINDS, ids=lambda s: s.kind)
+@pytest.mark.parametrize("compute", [torch.float32, torch.bfloat16])
+def test_what_an_optimizer_remembers_returns_bit_for_bit(
+    settings: Optimizer, compute: torch.dtype
+) -> None:
+    whole = settings.start(Parameters(Toy(), compute))
+    for step in range(STEPS):
+        if step == 3:
+            saved = {n: t.clone() for n, t in whole.state().items()}
+            masters = {n: t.clone() for n, t in whole.parameters.state().items()}
+        feed(whole.parameters, step)
+        whole.step(0.01)
+    other = settings.start(Parameters(Toy(), compute))
+    other.parameters.load(masters)
+    other.load(saved, 3)
+    forgetful = settings.start(Parameters(Toy(), compute))
+    forgetful.parameters.load(masters)
+    for step in range(3, STEPS):
+        for state in (other, forgetful):
+            feed(state.parameters, step)
+            state.step(0.01)
+    assert torch.equal(other.parameters.masters, whole.parameters.masters)
+    assert all(torch.equal(t, other.state()[n]) for n, t in whole.state().items())
+    # The control: with the weights alone it is another run.
+    assert not torch.equal(forgetful.parameters.masters, whole.parameters.masters)
+    with pytest.raises(CheckpointError, match="does not fit"):
+        other.load(dict(list(saved.items())[1:]), 3)
+
+
+@pytest.mark.parametrize("settings", KINDS, ids=lambda s: s.kind)
+def test_a_step_goes_down(settings: Optimizer) -> None:
+    module = Toy()
+    state = settings.start(Parameters(module))
+    losses = []
+    for _ in range(40):
+        state.parameters.clear()
+        hidden = module.tokens(torch.arange(11))
+        loss = (module.norm(module.blocks[1](module.blocks[0](hidden).relu())) - 1.0).square().sum()
+        loss.backward()
+        state.parameters.settle()
+        state.step(0.01)
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (AdamW, "learning_rate", -1.0),
+        (Lamb, "beta2", 1.0),
+        (Adafactor, "exponent", 0.5),
+        (Adafactor, "epsilon", 0.0),
+        (Muon, "iterations", 0),
+        (Muon, "momentum", 1.0),
+    ],
+)
+def test_settings_out_of_range_are_named(kind: type[Optimizer], name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"training\.optimizer\.{name}"):
+        kind(**{"learning_rate": 0.1, name: value})
