@@ -21,7 +21,7 @@ CONTRACTS = {
         *("objective", "corruption", "encoder_decoder", "sequences"),
         *("vocabulary_divergence", "vocabulary_loss"),
     },
-    "recipes": {"recipe"},
+    "recipes": {"recipe", "mini"},
 }
 
 

@@ -111,6 +111,29 @@ def load(
     )  # fmt: skip
 
 
+def described(folder: Path | str, architecture: str | None = None) -> Layout:
+    """What the config in `folder` means, read as `architecture` of its family if given.
+
+    Raises:
+        UsageError: no such folder.  ConfigError, CheckpointError: a file in it is wrong.
+        IncompatibleError: an architecture is given, and the model lies in no family.
+    """
+    folder = model_folder(folder)
+    hf = read_json(folder, CONFIG)
+    if architecture is not None:
+        hf["architectures"] = [architecture]
+    form = _located(folder / CONFIG, lambda: layout.of_hf(hf))
+    if architecture is not None and form.family is None:
+        raise IncompatibleError(
+            "a model of no family has no other architectures",
+            where=folder / CONFIG,
+            found=form.model_type,
+            wanted=f"a family that has {architecture}",
+            do="leave the architecture out",
+        )
+    return layout.of_hf(form.switched(hf, files.open_folder(folder).entries))
+
+
 def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
     """Refuse a tokenizer that is not the one the weights were trained with (reliability F30).
 

@@ -35,7 +35,6 @@ class Transfer:
         return f"loaded {share:.1%}, new: {new}, left: {left}"
 
 
-@torch.no_grad()
 def transfer(
     source: Transformer, config: TransformerConfig, generator: torch.Generator | None = None
 ) -> Transfer:
@@ -44,7 +43,16 @@ def transfer(
     Raises:
         IncompatibleError: the two differ in their bodies; the message has the first tensors.
     """
-    model = initialise.build(config, generator, dtype=source.tokens.weight.dtype)
+    return carry(source, initialise.build(config, generator, dtype=source.tokens.weight.dtype))
+
+
+@torch.no_grad()
+def carry(source: Transformer, model: Transformer) -> Transfer:
+    """`model` with the weights of `source` in the place of its own, where they fit.
+
+    Raises:
+        IncompatibleError: as `transfer`.
+    """
     ours = dict(model.named_parameters())
     theirs = dict(source.named_parameters())
     taken = [name for name in ours if name in theirs and ours[name].shape == theirs[name].shape]

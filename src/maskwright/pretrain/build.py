@@ -5,6 +5,7 @@ The only place where the names in a recipe become things.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,15 @@ from maskwright.nn.config import TransformerConfig
 from maskwright.nn.initialise import build as build_transformer
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective, Vocabulary
-from maskwright.pretrain import checkpoints
+from maskwright.pretrain import checkpoints, start
 from maskwright.randomness import key, torch_seed
-from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.recipes.recipe import FamilyModel, Folder, Point, Recipe
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
 def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
-    """The point of the recipe's model; its vocabulary is the tokenizer's unless the recipe sets
-    one.
+    """The point of the recipe's model; its vocabulary is the tokenizer's unless the recipe or its
+    folder sets one.
 
     Raises:
         ConfigError: a setting the family does not know, or a vocabulary smaller than the
@@ -51,7 +52,7 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
         else:
             point = member.size(model.size, model.architecture, **keys)
     else:
-        point = model.config
+        point = model.config if isinstance(model, Point) else start.layout(model).config
     if point.tokens.vocabulary < tokenizer.vocabulary_size:
         raise IncompatibleError(
             "the tokenizer has more tokens than the model has rows for them",
@@ -63,17 +64,32 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
     return point
 
 
-def model(recipe: Recipe, point: TransformerConfig) -> Transformer:
-    """A fresh model; its weights are a function of the recipe's seed."""
+def family_name(recipe: Recipe) -> str | None:
+    """The family under whose names the recipe's model is saved; None: the first it lies in."""
+    if isinstance(recipe.model, Folder):
+        member = start.layout(recipe.model).family
+        return None if member is None else member.name
+    return recipe.model.family if isinstance(recipe.model, FamilyModel) else None
+
+
+def model(
+    recipe: Recipe, point: TransformerConfig, say: Callable[[str], None] = lambda text: None
+) -> Transformer:
+    """A fresh model, whose weights are a function of the recipe's seed, or that of its folder.
+
+    Args:
+        say: is told what was taken from a folder, and what was not there.
+    """
     generator = torch.Generator().manual_seed(torch_seed(key("init", recipe.training.seed)))
     choice = recipe.initialisation
-    return build_transformer(
+    fresh = build_transformer(
         point,
         generator,
         distribution=choice.distribution,
         deviation=choice.deviation,
         scaled_residual=choice.scaled_residual,
     )
+    return start.begin(recipe.model, fresh, say) if isinstance(recipe.model, Folder) else fresh
 
 
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
@@ -87,9 +103,53 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
     }
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
-        built = member.build(network, options, vocabulary(tokenizer), **others)
+        try:
+            built = member.build(network, options, vocabulary(tokenizer), **others)
+        except IncompatibleError as error:
+            raise _remedied(error, recipe) from error
     assert isinstance(built, Objective)
     return built
+
+
+def _remedied(error: IncompatibleError, recipe: Recipe) -> IncompatibleError:
+    """What an objective says that lacks a part of a folder's model: the part can be drawn."""
+    if not isinstance(recipe.model, Folder) or not str(error.where).startswith("model"):
+        return error
+    member = start.layout(recipe.model).family
+    if member is None:
+        return error
+    names = ", ".join(member.architectures)
+    remedy = f"draw it anew: --set model.architecture=NAME, of {names}"
+    return IncompatibleError(
+        error.what, where=error.where, found=error.found, wanted=error.wanted, do=remedy
+    )
+
+
+def resolved(recipe: Recipe) -> Recipe:
+    """`recipe` with the folders it starts from pinned; what can be refused before any work is.
+
+    Raises:
+        ConfigError: an option that the objective does not take, or a network that none names.
+        UsageError, CheckpointError and others: there is no model where the recipe says.
+    """
+    _require_options(recipe)
+    return start.pinned(recipe)
+
+
+def _require_options(recipe: Recipe) -> None:
+    member = catalogue.load("objectives", recipe.objective.name)
+    for name in getattr(member, "NETWORKS", ()):
+        if not recipe.objective.options.get(name):
+            raise ConfigError(
+                f"`{recipe.objective.name}` needs a {name}",
+                where=f"objective.options.{name}",
+                found="nothing",
+                wanted="the folder of a model or of a run, with the tokenizer of this recipe",
+                do=f"train one, and name it: --set objective.options.{name}=FOLDER",
+            )
+    options = _options(recipe)
+    for name in getattr(member, "NETWORKS", ()):
+        pretrained.described(checkpoints.model_folder(Path(getattr(options, name))))
 
 
 def _options(recipe: Recipe) -> Any:
@@ -103,9 +163,7 @@ def _finished(folder: Path, tokenizer: Tokenizer) -> Transformer:
     Raises:
         IncompatibleError: its tokenizer is not `tokenizer`.
     """
-    if (folder / "checkpoints").is_dir():
-        folder = checkpoints.newest(folder)
-    loaded = pretrained.load(folder)
+    loaded = pretrained.load(checkpoints.model_folder(folder))
     if loaded.tokenizer is not None:
         pretrained.require_tokenizer(loaded.tokenizer.fingerprint, tokenizer)
     return loaded.model

@@ -179,3 +179,12 @@ def newest(run: Path) -> Path:
         CheckpointError: there is none.
     """
     return commit.newest(run / "checkpoints")[0]
+
+
+def model_folder(folder: Path) -> Path:
+    """`folder`, or the newest valid checkpoint where it is a run.
+
+    Raises:
+        CheckpointError: it is a run, and none of its checkpoints is valid.
+    """
+    return newest(folder) if (folder / "checkpoints").is_dir() else folder

@@ -134,6 +134,7 @@ def compare(
     equal, say = Equal.parse(budget), run.said(stream)
     _refuse_names(recipes, seeds)
     _refuse_other_text(recipes)
+    recipes = [build.resolved(recipe) for recipe in recipes]
     commit.probe_writable(out)
     paradigms = None if data is None else minimal_pairs.read(data)
     entrants = [_enter(recipe, out, equal, say) for recipe in recipes]

@@ -26,7 +26,7 @@ from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError
 from maskwright.pretrain.build import needs_sentences
-from maskwright.recipes.recipe import Corpus, Recipe
+from maskwright.recipes.recipe import Corpus, Recipe, TokenizerFolder
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train as train_tokenizer
 
@@ -59,10 +59,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     text = Text(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():
-        say("training the tokenizer")
-        trained = train_tokenizer(text.for_tokenizer(), recipe.tokenizer)
-        trained.save(tokenizer_folder)
-        say(f"tokenizer: {trained.kind}, {trained.vocabulary_size:,} tokens")
+        _tokenizer(recipe, text, say).save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
     stores = {}
     for part, documents in (("train", text.training), ("held-out", text.held_out)):
@@ -91,6 +88,16 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         provenance_file.write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
     provenance = json.loads(provenance_file.read_text(encoding="utf-8"))
     return Prepared(tokenizer, stores["train"], stores["held-out"], provenance)
+
+
+def _tokenizer(recipe: Recipe, text: Text, say: Say) -> Tokenizer:
+    if isinstance(recipe.tokenizer, TokenizerFolder):
+        made, origin = Tokenizer.load(recipe.tokenizer.path), f", from {recipe.tokenizer.path}"
+    else:
+        say("training the tokenizer")
+        made, origin = train_tokenizer(text.for_tokenizer(), recipe.tokenizer), ""
+    say(f"tokenizer: {made.kind}, {made.vocabulary_size:,} tokens{origin}")
+    return made
 
 
 class Text:

@@ -31,12 +31,12 @@ from maskwright.data.loader import Loader
 from maskwright.errors import IncompatibleError, OutputError, ResourceError, UsageError
 from maskwright.evaluate import likelihood
 from maskwright.nn.transformer import Transformer
-from maskwright.pretrain import build, journal
+from maskwright.pretrain import build, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.hooks import Evaluate, Log, Save, Sitting
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare
-from maskwright.recipes.recipe import FamilyModel, Recipe, Training, frozen_part, read
+from maskwright.recipes.recipe import Recipe, Training, frozen_part, read
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.train import distribute, loop, machine
@@ -68,6 +68,7 @@ def pretrain(
         OutputError: `out` holds something already, or cannot be written.
         MaskwrightError: whatever the recipe's text, sizes or machine make impossible.
     """
+    recipe = build.resolved(recipe)
     processes = distribute.join()
     if processes.first:
         _claim(recipe, out)
@@ -137,11 +138,11 @@ def _run(
         if processes.first:
             held.enter_context(commit.Lock(out / "run.lock"))
             commit.sweep(out)
-        say = said(stream) if processes.first else (lambda text: None)
+        say = said(stream) if processes.first else quiet
         if processes.first:
             prepare(recipe, out, say)
         processes.wait()
-        prepared = prepare(recipe, out, lambda text: None)
+        prepared = prepare(recipe, out, quiet)
         flag = held.enter_context(listening())
         sitting = _sit_down(recipe, out, prepared, chosen, processes, say, stream)
         sitting.stop = flag
@@ -166,10 +167,12 @@ def _sit_down(
 ) -> Sitting:
     """Everything a sitting of the run holds, restored from the newest checkpoint if there is
     one."""
-    point = build.transformer_config(recipe, prepared.tokenizer)
+    saved = any((out / "checkpoints").glob("step-*"))
+    begun = start.resumed(recipe, out) if saved else recipe
+    point = build.transformer_config(begun, prepared.tokenizer)
     build.check_length(recipe, point)
     check_memory(point, chosen, recipe.training)
-    network = build.model(recipe, point).to(chosen.device)
+    network = build.model(begun, point, quiet if saved else say).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     parameters = Parameters(objective, chosen.compute)
     optimizer = recipe.training.optimizer.start(parameters)
@@ -181,10 +184,9 @@ def _sit_down(
         "data": prepared.train.fingerprint,
         "machine": machine.describe(chosen),
     }
-    family = recipe.model.family if isinstance(recipe.model, FamilyModel) else None
-    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, family)
+    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, build.family_name(begun))
     state = TrainState()
-    if checkpoints.folder.is_dir() and any(checkpoints.folder.glob("step-*")):
+    if saved:
         state = _restore(checkpoints, optimizer, average, about, out, say, processes)
     elif processes.first:
         journal.cut(out, 0)
@@ -343,6 +345,10 @@ def said(stream: TextIO | None) -> Callable[[str], None]:
         print(text, file=stream or sys.stdout, flush=True)
 
     return say
+
+
+def quiet(text: str) -> None:
+    """Say nothing."""
 
 
 def with_text(recipe: Recipe, paths: list[str]) -> Recipe:

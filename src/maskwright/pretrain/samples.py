@@ -30,7 +30,9 @@ def sample(
         rows: of the held-out text, for objectives over two stacks.
     """
     model, tokenizer = objective.scorer, prepared.tokenizer
-    ids = [int(i) for i in prepared.held_out.document(0)[: 2 * PROMPT_TOKENS]]
+    # No more than half a row, so that the model has room for it however it is written again.
+    length = min(2 * PROMPT_TOKENS, rows.length // 2)
+    ids = [int(i) for i in prepared.held_out.document(0)[:length]]
     if not ids:
         return None
     if isinstance(objective, EncoderDecoder):
@@ -88,4 +90,4 @@ def _word(ids: list[int], starts_word: np.ndarray) -> tuple[int, int]:
     ends = [*starts[1:], len(ids)]
     whole = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
     words = whole or list(zip(starts, ends, strict=True))
-    return min(words, key=lambda word: abs(word[0] - PROMPT_TOKENS))
+    return min(words, key=lambda word: abs(word[0] - len(ids) // 2))

@@ -35,8 +35,7 @@ def open_model(folder: Path) -> tuple[Pretrained, Tokenizer]:
     Raises:
         IncompatibleError: the folder has no tokenizer.  CheckpointError and others: it is no model.
     """
-    if (folder / "checkpoints").is_dir():
-        folder = checkpoints.newest(folder)
+    folder = checkpoints.model_folder(folder)
     loaded = pretrained.load(folder)
     if loaded.tokenizer is None:
         raise IncompatibleError(

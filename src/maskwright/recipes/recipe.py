@@ -28,6 +28,7 @@ from maskwright.train.schedule import Budget, Schedule
 
 BUDGET = "training.budget."
 OPTIMIZER = "training.optimizer"
+FOLDERS = ("model.folder", "tokenizer.folder")
 # Settings that may differ when a run is resumed: they do not change what is computed.
 FREE = (
     "training.log_seconds",
@@ -89,6 +90,25 @@ class Point:
     """Any point of the configuration space, written out."""
 
     config: TransformerConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """What a model folder of any origin holds, or a run: its weights and its tokenizer are trained
+    further. With an `architecture` of its family the heads are that one's; those that the folder
+    lacks are drawn. `sha256`, of its files, is filled in when the run begins."""
+
+    path: str
+    architecture: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerFolder:
+    """The tokenizer in a folder, as it is; `fingerprint` is filled in when the run begins."""
+
+    path: str
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +236,8 @@ class Recipe:
     name: str
     note: str = ""
     corpus: Corpus = Corpus()
-    tokenizer: TokenizerChoice
-    model: FamilyModel | Point
+    tokenizer: TokenizerChoice | TokenizerFolder
+    model: FamilyModel | Point | Folder
     initialisation: Initialisation = Initialisation()
     objective: ObjectiveChoice
     rows: RowChoice
@@ -309,10 +329,12 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
 
     A setting inside `model.settings` or `objective.options` may be new; all others must exist. A
     budget given in another unit takes the place of the one that is there, and an optimizer of
-    another kind brings its own settings, all but the learning rate.
+    another kind brings its own settings, all but the learning rate. `model.folder=PATH` and
+    `tokenizer.folder=PATH` put what lies there in the place of what the recipe would make; of a
+    family's model the architecture stays.
     """
     values: dict[str, Any] = {}
-    for setting in settings:
+    for setting in sorted(settings, key=lambda setting: not setting.startswith(FOLDERS)):
         path, sign, text = setting.partition("=")
         if not sign:
             raise UsageError(
@@ -326,6 +348,18 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
             recipe = config.replace_at(recipe, fresh)
         elif path.startswith(BUDGET):
             values[BUDGET[:-1]] = {path.removeprefix(BUDGET): config.parse_value(text)}
+        elif path in FOLDERS:
+            values |= _from_folder(recipe, path.split(".")[0], text)
         else:
             values[path] = config.parse_value(text)
     return config.replace_at(recipe, values)
+
+
+def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:
+    """The plain value of `table` that takes what lies at `path`."""
+    made: Folder | TokenizerFolder = TokenizerFolder(path=path)
+    if table == "model":
+        model = recipe.model
+        architecture = model.architecture if isinstance(model, FamilyModel) else None
+        made = Folder(path=path, architecture=architecture)
+    return {table: {"type": type(made).__name__, **config.to_plain(made)}}

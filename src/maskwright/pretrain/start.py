@@ -1,0 +1,111 @@
+"""What a run starts from where it is not nothing: a model folder, or a tokenizer.
+
+    recipe --pinned--> the same, with full paths and hashes of what lies there
+    model.folder --begin--> its weights in a fresh model, and a word on what of it is new
+
+The tokenizer of a model folder is the run's as it stands; none is learned. A resumed run needs the
+folder no more: it goes on from its own checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from maskwright import config
+from maskwright.checkpoint import files, pretrained
+from maskwright.checkpoint.guarded import model_folder
+from maskwright.checkpoint.layout import Layout
+from maskwright.checkpoint.transfer import carry
+from maskwright.errors import IncompatibleError
+from maskwright.nn.transformer import Transformer
+from maskwright.pretrain import checkpoints
+from maskwright.recipes.recipe import Folder, Recipe, TokenizerFolder
+from maskwright.tokenizer import folder as tokenizer_folder
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+def pinned(recipe: Recipe) -> Recipe:
+    """`recipe` with the folders it starts from by full paths and hashes; a run stands for its
+    newest checkpoint, and a model folder brings its tokenizer.
+
+    Raises:
+        UsageError: there is no such folder.
+        ConfigError, CheckpointError, TokenizerError: a file in it is wrong.
+        IncompatibleError: it is not what the recipe was made with, or the tokenizer is not the
+            model's.
+    """
+    model, tokenizer = recipe.model, recipe.tokenizer
+    if isinstance(model, Folder):
+        path = _full(model.path)
+        model = replace(model, path=str(path))
+        layout(model)
+        model = replace(model, sha256=_same(path, sha256(path), model.sha256))
+        own = TokenizerFolder(path=str(path))
+        tokenizer = tokenizer if isinstance(tokenizer, TokenizerFolder) else own
+    if isinstance(tokenizer, TokenizerFolder):
+        path = _full(tokenizer.path)
+        loaded = Tokenizer.load(path)
+        fingerprint = _same(path, loaded.fingerprint, tokenizer.fingerprint)
+        tokenizer = TokenizerFolder(path=str(path), fingerprint=fingerprint)
+        if isinstance(model, Folder):
+            pretrained.require_tokenizer(Tokenizer.load(model.path).fingerprint, loaded)
+    return replace(recipe, model=model, tokenizer=tokenizer)
+
+
+def resumed(recipe: Recipe, out: Path) -> Recipe:
+    """`recipe` for the run `out`: what began with a folder goes on from its newest checkpoint."""
+    if not isinstance(recipe.model, Folder):
+        return recipe
+    return replace(recipe, model=Folder(path=str(checkpoints.newest(out))))
+
+
+def layout(model: Folder) -> Layout:
+    """The config of the folder's model with the heads that are wanted, and its family."""
+    return pretrained.described(model.path, model.architecture)
+
+
+def begin(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Transformer:
+    """`fresh` with the folder's weights; says what was taken, drawn and left behind.
+
+    Raises:
+        IncompatibleError: the folder is not the one that the recipe was pinned to.
+        CheckpointError and others: it is no model.
+    """
+    if model.sha256 is not None:
+        _same(Path(model.path), sha256(Path(model.path)), model.sha256)
+    transfer = carry(pretrained.load(model.path, dtype=torch.float32).model, fresh)
+    say(f"model: from {model.path}: {transfer.render()}")
+    return transfer.model
+
+
+def sha256(folder: Path) -> str:
+    """The hash of a model folder's config, weights and tokenizer, whatever else lies there."""
+    weights = [file.name for file in files.open_folder(folder).files]
+    names = [pretrained.CONFIG, *weights, *tokenizer_folder.NAMES]
+    found = {}
+    for path in (folder / name for name in names):
+        if path.is_file():
+            with open(path, "rb") as file:
+                found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return config.fingerprint(found)
+
+
+def _full(path: str) -> Path:
+    return checkpoints.model_folder(model_folder(Path(path).expanduser())).resolve()
+
+
+def _same(where: Path, found: str, wanted: str | None) -> str:
+    if wanted is not None and found != wanted:
+        raise IncompatibleError(
+            "the folder is not the one the recipe was made with",
+            where=where,
+            found=found,
+            wanted=wanted,
+            do="restore it; or take the hash out of the recipe, to start from what is there now",
+        )
+    return found

@@ -1,0 +1,28 @@
+"""RoBERTa at mini size: byte-level BPE, `<s>` and `</s>`, masks drawn anew every time."""
+
+from __future__ import annotations
+
+from maskwright.recipes.mini import NO_DROPOUT, SHAPE, VOCABULARY, mini
+from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.tokenizer.train import TokenizerChoice
+
+
+def recipe() -> Recipe:
+    return mini(
+        "roberta-mini",
+        "RoBERTa at mini size: masked modelling on byte-level BPE",
+        tokenizer=TokenizerChoice(kind="byte-bpe", vocabulary=VOCABULARY, style="roberta"),
+        model=FamilyModel(
+            family="roberta",
+            architecture="RobertaForMaskedLM",
+            # 512 positions, counted from the one after the padding token's id.
+            settings={
+                **SHAPE,
+                **NO_DROPOUT,
+                "max_position_embeddings": 514,
+                "type_vocab_size": 1,
+                "layer_norm_eps": 1e-5,
+            },
+        ),
+        objective=ObjectiveChoice(name="masked", options={}),
+    )
