@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError
+from maskwright.nn.transformer import Transformer
 from maskwright.train.adafactor import Adafactor
 from maskwright.train.lamb import Lamb
 from maskwright.train.muon import Muon
 from maskwright.train.optimizer import AdamW, Optimizer
 from maskwright.train.parameters import Parameters
+from toys import bert, gpt2
 
 STEPS = 6
 # rate of a step, counted from 1
@@ -214,6 +216,20 @@ def test_muons_step_is_nearly_orthogonal() -> None:
     values = torch.linalg.svdvals(step)
     assert 0.4 < float(values.min()) <= float(values.max()) < 1.4
     assert float(torch.linalg.cond(gradients(0)[name])) > float(values.max() / values.min())
+
+
+@pytest.mark.parametrize("make", [bert, gpt2])
+def test_muon_takes_the_matrices_of_layers_and_nothing_else(
+    make: Callable[[], Transformer],
+) -> None:
+    state = Muon(learning_rate=0.01).start(Parameters(make()))
+    moments = {n.removeprefix("second.") for n in state.state() if n.startswith("second.")}
+    linear = ("query", "key", "value", "output", "up", "down")
+    by_muon = state.parameters.spans.keys() - moments
+    assert by_muon == {
+        n for n in state.parameters.spans if n.split(".")[-2] in linear and n.endswith(".weight")
+    }
+    assert "tokens.weight" in moments and len(by_muon) == 6 * 2
 
 
 def test_muon_needs_layers() -> None:
