@@ -35,6 +35,7 @@ from maskwright.objectives.vocabulary_loss import vocabulary_loss
 from maskwright.randomness import key, uniforms
 
 ROWS = "documents"
+SHIFT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class Options:
 class Hybrid(Objective):
     """Two ways to read, one stack: a batch's `prefix` is 0 in causal rows and T in masked ones."""
 
-    shift = 1
+    shift = SHIFT
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -189,6 +189,11 @@ def row_kind(recipe: Recipe) -> str:
     return str(catalogue.load("objectives", recipe.objective.name).ROWS)
 
 
+def shift(recipe: Recipe) -> int:
+    """How many places before a hole the recipe's model is read off."""
+    return int(getattr(catalogue.load("objectives", recipe.objective.name), "SHIFT", 0))
+
+
 def needs_sentences(recipe: Recipe) -> bool:
     """Whether the store has to say where sentences start."""
     member = catalogue.load("objectives", recipe.objective.name)

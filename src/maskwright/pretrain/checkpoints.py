@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskwright import commit
 from maskwright.checkpoint import files, pretrained
@@ -140,6 +140,19 @@ class Checkpoints:
         state, steps = read_state(path)
         optimizer.load(_tensors(path / MOMENTS), steps)
         return Restored(path, state, manifest.about, skipped)
+
+
+@torch.no_grad()
+def take_others(objective: nn.Module, checkpoint: Path) -> None:
+    """Give `objective` the weights beside its product's that were trained with it, if there are
+    any."""
+    if (checkpoint / OTHERS).exists():
+        parameters, others = (
+            dict(objective.named_parameters()),
+            files.open_file(checkpoint / OTHERS),
+        )
+        for name in others.entries:
+            parameters[name].copy_(others.read(name))
 
 
 def read_state(checkpoint: Path) -> tuple[TrainState, int]:

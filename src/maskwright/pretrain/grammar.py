@@ -21,8 +21,10 @@ from maskwright.evaluate import minimal_pairs, text_likelihood
 from maskwright.evaluate.likelihood import token_counts
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.nn.transformer import Transformer
+from maskwright.pretrain import build
+from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.use import open_model
-from maskwright.recipes.recipe import is_run
+from maskwright.recipes.recipe import is_run, read
 from maskwright.report import document, tables
 from maskwright.report.page import write_report
 from maskwright.report.wording import percent
@@ -53,7 +55,8 @@ def evaluate_pairs(
     """
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
     loaded, tokenizer = open_model(model)
-    how = how or text_likelihood.native(loaded.model)
+    shifted = is_run(model) and build.shift(read(model / RECIPE))
+    how = how or ("masked-next" if shifted else text_likelihood.native(loaded.model))
     result = score(loaded.model, tokenizer, paradigms, how)
     train = model / "data" / "train"
     counts = token_counts(TokenStore.open(train)) if train.is_dir() else None

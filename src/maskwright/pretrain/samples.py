@@ -42,7 +42,7 @@ def sample(
         glue = "" if tokenizer.kind == "character" else " "
         first, after = _word(ids, tokenizer.starts_word)
         left, right = tokenizer.decode(ids[:first]), tokenizer.decode(ids[after:])
-        prompt = f"{left}{glue}{sign}{glue}{right}"
+        prompt = f"{left}{glue}{sign}{glue}{right.removeprefix(glue)}"
         found = fill(model, tokenizer, [prompt], top=5, shift=objective.shift)[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in found[0].candidates)
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
@@ -78,9 +78,10 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
 
 
 def _sampling(prepared: Prepared, model: Transformer, temperature: float) -> Sampling:
-    """The model's table may have rows for which the tokenizer has no text."""
+    """Padding is never wanted, and the model's table may have rows for which there is no text."""
     known, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
-    return Sampling(temperature=temperature, forbidden=tuple(range(known, rows)))
+    padding = [] if prepared.tokenizer.pad is None else [prepared.tokenizer.pad]
+    return Sampling(temperature=temperature, forbidden=(*padding, *range(known, rows)))
 
 
 def _word(ids: list[int], starts_word: np.ndarray) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from maskwright import catalogue, config
 from maskwright.checkpoint import layout
 from maskwright.checkpoint.guarded import read_json
 from maskwright.errors import UsageError, near
-from maskwright.families.family import family_of
+from maskwright.families.family import Family, family
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import journal, run
@@ -47,7 +47,10 @@ def _show_run(path: Path) -> str:
     steps = [r for r in journal.read(path) if r["kind"] == "train"]
     evaluations = [r for r in journal.read(path) if r["kind"] == "evaluation"]
     if steps:
-        lines.append(f"  step {steps[-1]['step']:,}, loss {steps[-1]['loss']:.4f}")
+        parts = steps[-1].get("parts", {})
+        said = ", ".join(f"{name} {loss:.4f}" for name, loss in parts.items())
+        beside = f" ({said})" if len(parts) > 1 else ""
+        lines.append(f"  step {steps[-1]['step']:,}, loss {steps[-1]['loss']:.4f}{beside}")
     if evaluations:
         last = evaluations[-1]
         lines.append(
@@ -61,18 +64,21 @@ def _show_run(path: Path) -> str:
 
 
 def _show_model(path: Path) -> str:
-    point = layout.of_hf(read_json(path, "config.json")).config
-    return describe(point, str(path))
+    form = layout.of_hf(read_json(path, "config.json"))
+    return describe(form.config, str(path), form.family)
 
 
-def describe(point: TransformerConfig, name: str) -> str:
-    """Sizes, parameters and family of a point of the configuration space."""
+def describe(point: TransformerConfig, name: str, member: Family | None) -> str:
+    """Sizes, parameters and family of a point of the configuration space; a point may lie in
+    several families, and `member` is the one it is saved as."""
     with torch.device("meta"):
         count = Transformer(point).num_parameters()
-    member = family_of(point)
+    others = [other for other in catalogue.names("families") if family(other).belongs(point)]
+    also = [other for other in others if member is None or other != member.name]
     lines = [
         f"model {name}",
-        f"  family      {member.name if member else 'none (maskwright)'}",
+        f"  family      {member.name if member else 'none (maskwright)'}"
+        + (f"; its config is that of {' and '.join(also)} too" if also else ""),
         f"  parameters  {count:,}",
         f"  vocabulary  {point.tokens.vocabulary:,}",
     ]

@@ -25,7 +25,7 @@ from maskwright.objectives import causal, masked
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
 from maskwright.pretrain.run import RECIPE
-from maskwright.recipes.recipe import read
+from maskwright.recipes.recipe import is_run, read
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -48,7 +48,8 @@ def fill_mask(folder: Path, text: str, *, top: int = 5) -> str:
     """The likeliest tokens for every mask in `text`, one line each."""
     loaded, tokenizer = open_model(folder)
     lines = []
-    holes = fill(loaded.model, tokenizer, [text], top=top)[0]
+    shift = build.shift(read(folder / RECIPE)) if is_run(folder) else 0
+    holes = fill(loaded.model, tokenizer, [text], top=top, shift=shift)[0]
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:
             lines.append(f"mask {number}")
@@ -109,7 +110,8 @@ def evaluate_folder(folder: Path, texts: list[str], *, rows: int = 4096) -> str:
     """Language-model figures of a folder on text files, or on its run's held-out text.
 
     The measure is the model's own: masked accuracy for encoders, next-token loss and bits per
-    byte for decoders. Beside it stand the uniform and, for a run, the unigram lines of its
+    byte for decoders; for what reads two stacks, one place ahead or another network's text, that
+    of its run. Beside it stand the uniform and, for a run, the unigram lines of its
     training text.
     """
     loaded, tokenizer = open_model(folder)
@@ -172,18 +174,25 @@ def render(figures: likelihood.Figures, lines: likelihood.Lines, *, own_counts: 
 def _measure(
     folder: Path, loaded: Pretrained, tokenizer: Tokenizer, store: TokenStore
 ) -> tuple[Objective, RowSource]:
-    """The objective that measures the model, and its rows; of two stacks only the run knows it."""
-    if len(loaded.config.stacks) == 1:
+    """The objective that measures the model, and its rows: masks for an encoder and next tokens for
+    a decoder, and that of the run where these would not do."""
+    config = loaded.config
+    recipe = read(folder / RECIPE) if is_run(folder) else None
+    simple = len(config.stacks) == 1 and config.vocabulary_head is not None
+    if simple and (recipe is None or not build.shift(recipe)):
         objective = _objective(loaded, tokenizer)
         return objective, _rows(loaded, objective, store)
-    if not (folder / RECIPE).is_file():
+    if recipe is None:
+        kind = "of two stacks" if len(config.stacks) == 2 else "without a vocabulary head"
         raise IncompatibleError(
-            "how a model of two stacks is to be measured is written in its run alone",
+            f"how a model {kind} is to be measured is written in its run alone",
             where=folder,
             wanted=f"a run folder with {RECIPE}",
+            do="name the run, or score minimal pairs: --data FOLDER",
         )
-    recipe = read(folder / RECIPE)
-    return build.objective(recipe, loaded.model, tokenizer), build.rows(recipe, store)
+    objective = build.objective(recipe, loaded.model, tokenizer)
+    checkpoints.take_others(objective, checkpoints.model_folder(folder))
+    return objective, build.rows(recipe, store)
 
 
 def _objective(loaded: Pretrained, tokenizer: Tokenizer) -> Objective:

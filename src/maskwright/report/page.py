@@ -30,6 +30,7 @@ from maskwright.report.wording import (
 NAME = "report.html"
 PROMPTS, STAGES = 6, 5
 TWO_STACKS = ("denoising", "sequence-to-sequence", "span-corruption")
+JUDGES = ("replaced-token",)
 MASK = re.compile(r"\[MASK\]|<mask>", re.IGNORECASE)
 MEASURES = ("loss", "top1", "top5", "bits_per_byte")
 
@@ -236,8 +237,9 @@ def _next_steps(folder: RunFolder) -> str:
     where = shlex.quote(str(folder.path))
     objective = folder.run.get("objective")
     causal, two_stacks = objective in ("causal", "prefix-lm"), objective in TWO_STACKS
+    judges = objective in JUDGES
     steps = []
-    if folder.checkpoints and not two_stacks:
+    if folder.checkpoints and not two_stacks and not judges:
         prompt = shlex.quote(_prompt(folder, causal))
         verb = "generate" if causal else "fill-mask"
         steps.append(("Ask it", f"maskwright {verb} {where} {prompt}"))
@@ -247,8 +249,8 @@ def _next_steps(folder: RunFolder) -> str:
         command = f"maskwright pretrain {where}/recipe.toml --text your-texts/ --out runs/mine"
         steps.append(("The same recipe on your own text", command))
     if folder.checkpoints:
-        task = "Seq2Seq" if two_stacks else "Causal" if causal else "Masked"
-        kind = f"AutoModelFor{task}LM"
+        task = "Seq2SeqLM" if two_stacks else "CausalLM" if causal else "MaskedLM"
+        kind = f"AutoModelFor{'PreTraining' if judges else task}"
         place = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
         code = f"from transformers import {kind}\nmodel = {kind}.from_pretrained({place!r})"
         steps.append(("In Python, with transformers", code))

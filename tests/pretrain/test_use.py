@@ -1,0 +1,117 @@
+"""What the commands say of a finished run whose model is not asked as others are."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.errors import IncompatibleError
+from maskwright.generate.fill import fill
+from maskwright.pretrain import checkpoints, journal, run, use
+from maskwright.pretrain.show import show
+from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
+from tinyrun import recipe, text_file
+
+ELECTRA = {"embedding_size": 16, "summary_last_dropout": 0.0}
+PROMPT = "The big [MASK] sat."
+
+
+def chosen(text: Path, name: str, **options: Any) -> Recipe:
+    base = recipe(text, steps=6)
+    assert isinstance(base.model, FamilyModel)
+    model = base.model
+    if name == "replaced-token":
+        model = FamilyModel(family="electra", architecture="ElectraForPreTraining",
+                            settings={**model.settings, **ELECTRA})  # fmt: skip
+    return replace(
+        base,
+        model=model,
+        objective=ObjectiveChoice(name=name, options=options),
+        evaluation=Evaluation(every=0, rows=4096, batch=16),
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    text = text_file(folder)
+    for name in ("hybrid", "replaced-token"):
+        run.pretrain(chosen(text, name), folder / name, stream=io.StringIO())
+    return {name: folder / name for name in ("hybrid", "replaced-token")}
+
+
+def held_out_loss(out: Path) -> float:
+    return float(next(r["loss"] for r in journal.read(out) if r["kind"] == "evaluation"))
+
+
+@pytest.mark.parametrize("name", ["hybrid", "replaced-token"])
+def test_a_run_is_measured_as_it_was_trained(name: str, runs: dict[str, Path]) -> None:
+    said = use.evaluate_folder(runs[name], [])
+    assert float(said.splitlines()[1].split()[2]) == pytest.approx(
+        held_out_loss(runs[name]), abs=1e-4
+    )
+
+
+def test_a_lost_generator_would_be_seen(runs: dict[str, Path], tmp_path: Path) -> None:
+    """Control: the same figures need the generator's trained weights."""
+    run_folder = runs["replaced-token"]
+    kept = checkpoints.OTHERS
+    checkpoints.OTHERS = "elsewhere"
+    try:
+        said = use.evaluate_folder(run_folder, [])
+    finally:
+        checkpoints.OTHERS = kept
+    loss = float(said.splitlines()[1].split()[2])
+    assert loss != pytest.approx(held_out_loss(run_folder), abs=1e-4)
+
+
+def test_holes_of_a_hybrid_model_are_read_one_place_ahead(runs: dict[str, Path]) -> None:
+    said = use.fill_mask(runs["hybrid"], PROMPT)
+    loaded, tokenizer = use.open_model(runs["hybrid"])
+    right, wrong = (fill(loaded.model, tokenizer, [PROMPT], shift=shift)[0][0] for shift in (1, 0))
+    first = said.splitlines()[0].split()[0]
+    assert first == f"{right.candidates[0].probability:.1%}"
+    assert [c.probability for c in right.candidates] != [c.probability for c in wrong.candidates]
+
+
+def test_a_discriminator_alone_cannot_be_measured(runs: dict[str, Path]) -> None:
+    folder = checkpoints.newest(runs["replaced-token"])
+    with pytest.raises(IncompatibleError, match="without a vocabulary head") as caught:
+        use.evaluate_folder(folder, [str(runs["hybrid"].parent / "text.txt")])
+    assert "--data" in str(caught.value)
+
+
+def test_the_page_of_a_discriminator_says_how_it_loads(runs: dict[str, Path]) -> None:
+    page = (runs["replaced-token"] / "report.html").read_text(encoding="utf-8")
+    assert "AutoModelForPreTraining" in page and "fill-mask" not in page
+    page = (runs["hybrid"] / "report.html").read_text(encoding="utf-8")
+    assert "AutoModelForMaskedLM" in page and "fill-mask" in page
+
+
+def test_a_config_in_two_families_is_shown_as_what_it_is_saved_as(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    base = chosen(runs["hybrid"].parent / "text.txt", "masked")
+    assert isinstance(base.model, FamilyModel)
+    model = FamilyModel(family="electra", architecture="ElectraForMaskedLM",
+                        settings={**base.model.settings, **ELECTRA})  # fmt: skip
+    training = replace(base.training, budget=replace(base.training.budget, steps=0))
+    last = run.pretrain(
+        replace(base, model=model, training=training), tmp_path / "run", stream=io.StringIO()
+    )
+    assert "family      electra; its config is that of bert too" in show(str(last), [])
+    lines = show(str(runs["replaced-token"]), []).splitlines()
+    assert "(masked " in lines[2] and "replaced " in lines[2]
+
+
+def test_a_prompt_has_one_space_on_each_side_of_its_hole(tmp_path: Path) -> None:
+    base = chosen(text_file(tmp_path), "masked")
+    tokenizer = replace(base.tokenizer, kind="byte-bpe", vocabulary=330)  # type: ignore[type-var]
+    out = tmp_path / "run"
+    run.pretrain(replace(base, tokenizer=tokenizer), out, stream=io.StringIO())
+    prompt = next(r["prompt"] for r in journal.read(out) if r["kind"] == "sample")
+    assert " [MASK] " in prompt and "  " not in prompt
