@@ -22,8 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.checkpoint.guarded import parse_json, plain, read_json, regular_file, write_json
+from maskwright.checkpoint.guarded import plain, read_json, regular_file, write_json
 from maskwright.errors import CheckpointError, StorageError
+from maskwright.strict_json import parse_object
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -103,7 +104,8 @@ def open_file(path: Path) -> Tensors:
         length = int.from_bytes(start, "little")
         if len(start) < 8 or not 2 <= length <= min(LARGEST_HEADER, size - 8):
             raise _damaged(path, "the header's length", f"{length} of {size} bytes in the file")
-        header = parse_json(file.read(length), f"{path}: header")
+        header = parse_object(file.read(length), f"{path}: header", error=CheckpointError,
+                              largest=LARGEST_HEADER)  # fmt: skip
     about = header.pop("__metadata__", {})
     if not isinstance(about, dict) or not all(isinstance(v, str) for v in about.values()):
         raise _damaged(path, "the header's __metadata__", repr(about))

@@ -2,19 +2,19 @@
 
 A folder may come from anywhere. A name that arrives from a file or a user is a plain base name or
 is refused; what stands there must be a regular file of a bearable size, and a link may lead only to
-where a download cache keeps its blobs. JSON is read without duplicate keys and without NaN.
+where a download cache keeps its blobs. JSON is read by `strict_json`.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import stat
 from pathlib import Path
 from typing import Any
 
 from maskwright.errors import CheckpointError, StorageError, UsageError
+from maskwright.strict_json import parse_object
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 LARGEST_JSON = 16 << 20
@@ -78,34 +78,14 @@ def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str,
     """The JSON object in the file `name` of `folder`.
 
     Raises:
-        CheckpointError: not there, not JSON, or not an object.
+        CheckpointError: not there, too large, or not strict JSON (`strict_json`).
     """
     path = regular_file(folder, name, largest)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise StorageError("reading failed", where=path, found=error.strerror) from error
-    return parse_json(data, path)
-
-
-def parse_json(data: bytes | bytearray, where: object) -> dict[str, Any]:
-    """Strict JSON object: UTF-8, no key twice, finite numbers, bounded depth.
-
-    Raises:
-        CheckpointError: naming `where` and the line.
-    """
-    try:
-        value = json.loads(
-            bytes(data).decode("utf-8"),
-            object_pairs_hook=_without_repeats,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-        )
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError("not valid JSON", where=where, found=error) from error
-    if not isinstance(value, dict):
-        raise CheckpointError("not a JSON object", where=where, found=type(value).__name__)
-    return value
+    return parse_object(data, path, error=CheckpointError, largest=largest)
 
 
 def write_json(value: dict[str, Any]) -> bytes:
@@ -120,22 +100,3 @@ def _within(target: Path, folder: Path) -> bool:
     if home.parent.name == "snapshots":
         places.append(home.parent.parent / "blobs")
     return any(target.is_relative_to(place) for place in places)
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r} stands twice")
-    return table
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number JSON knows")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is too large for a number")
-    return value

@@ -14,8 +14,8 @@ from maskwright.corpus.document import Document
 from maskwright.corpus.files import Source
 from maskwright.corpus.ledger import Ledger, at
 from maskwright.corpus.lines import NOT_STRIPPED, OR_SKIP, Block, strip_controls
-from maskwright.corpus.strict_json import parse
 from maskwright.errors import DataError, near
+from maskwright.strict_json import parse
 
 LONE = re.compile("[\ud800-\udfff]")
 KINDS = {

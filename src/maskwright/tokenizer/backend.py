@@ -9,6 +9,7 @@ are no `Exception`, so they would pass every handler on their way out; here they
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import itertools
 import json
@@ -26,7 +27,6 @@ from maskwright.tokenizer.sample import not_unicode
 Plain = dict[str, Any]
 
 CHARACTERS_AT_ONCE = 4 << 20  # the library's answers are many times as large as the text
-FEW_PLACES = 256  # up to here a search for each is cheaper than all offsets
 
 
 @contextlib.contextmanager
@@ -148,16 +148,12 @@ def spans_of(encoding: Any) -> np.ndarray:
     return np.array(encoding.offsets, np.int32).reshape(-1, 2)
 
 
-def first_tokens(encoding: Any, length: int, places: Sequence[int]) -> np.ndarray:
+def first_tokens(encoding: Any, places: Sequence[int]) -> np.ndarray:
     """For each character (rising places), the first token that holds it or stands behind it."""
-    if len(places) > FEW_PLACES:
-        # A normaliser may reorder characters, and the search needs rising ends.
-        ends = np.maximum.accumulate(spans_of(encoding)[:, 1])
-        return np.searchsorted(ends, places, "right").astype(np.uint32)
-    found = []
+    tokens, first, found = range(len(encoding)), 0, []
     for place in places:
-        index = None
-        while index is None and place < length:
-            index, place = encoding.char_to_token(place), place + 1
-        found.append(len(encoding) if index is None else index)
+        first = bisect.bisect_right(
+            tokens, place, first, key=lambda i: encoding.token_to_chars(i)[1]
+        )
+        found.append(first)
     return np.array(found, np.uint32)

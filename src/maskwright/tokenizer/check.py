@@ -7,13 +7,13 @@ that a step names exists. What passes can be handed to the library, which trusts
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from maskwright.errors import TokenizerError, shorten
+from maskwright.strict_json import parse_object
 from maskwright.tokenizer.schema import (
     Check,
     a_bool,
@@ -52,35 +52,12 @@ class Checked:
 
 
 def read_json(data: bytes, where: str) -> dict[str, Any]:
-    """A JSON object: no doubled keys, no NaN, bounded in size and depth.
+    """The JSON object in a file of a tokenizer.
 
     Raises:
-        TokenizerError: anything else.
+        TokenizerError: too large, or not strict JSON (`strict_json`).
     """
-    if len(data) > MOST_BYTES:
-        raise refuse("too large a file", where, len(data), f"at most {MOST_BYTES} bytes")
-    try:
-        value = json.loads(data, object_pairs_hook=_pairs, parse_constant=_constant)
-    except RecursionError:
-        raise TokenizerError("nested too deeply", where=where) from None
-    except (ValueError, UnicodeDecodeError) as error:
-        raise TokenizerError("not a JSON file", where=where, found=str(error)) from None
-    if not isinstance(value, dict):
-        raise refuse("not a table", where, value)
-    return value
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        seen: set[str] = set()
-        double = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {double[:64]!r} stands twice")
-    return table
-
-
-def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")
+    return parse_object(data, where, error=TokenizerError, largest=MOST_BYTES)
 
 
 def check(plain: dict[str, Any]) -> Checked:

@@ -122,8 +122,8 @@ class Tokenizer:
             IncompatibleError: a character outside a vocabulary that has no unknown token.
         """
         self._require_known([text])
-        with backend.sound([text]), backend.guard("the text could not be tokenized"):
-            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        ((answer,),) = backend.answers(self._backend, [text], False)
+        ids: list[int] = answer.ids
         return ids
 
     @overload
@@ -164,11 +164,10 @@ class Tokenizer:
         """
         self._require_known(texts)
         found: list[tuple[Ids, Ids]] = []
-        rest = iter(list(zip(texts, marks, strict=True)))
+        rest = iter(marks)
         for part in backend.answers(self._backend, texts, True):
             for ids, answer in zip(backend.ids_of(part), part, strict=True):
-                text, places = next(rest)
-                found.append((ids, backend.first_tokens(answer, len(text), places)))
+                found.append((ids, backend.first_tokens(answer, next(rest))))
         return found
 
     def words(self, text: str) -> list[str]:

@@ -20,6 +20,7 @@ from maskwright.errors import DataError
 from maskwright.tokenizer import pipeline
 from maskwright.tokenizer.backend import guard
 from maskwright.tokenizer.bpe import train_bpe
+from maskwright.tokenizer.check import LONGEST_TOKEN
 from maskwright.tokenizer.choice import TokenizerChoice
 from maskwright.tokenizer.frame import framing
 from maskwright.tokenizer.kinds import Kind
@@ -204,6 +205,7 @@ def _learn_bytes(sample: Iterable[str], choice: TokenizerChoice) -> dict[str, An
         vocab_size=choice.room,
         min_frequency=choice.floor,
         initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
+        max_token_length=LONGEST_TOKEN,  # a run such as ======== would give tokens without end
         show_progress=False,
     )
     with guard("the byte-level vocabulary could not be learned"):
