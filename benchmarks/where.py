@@ -11,6 +11,7 @@ shares of its own total.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from typing import Any
@@ -18,7 +19,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.pretrain import BATCH, LENGTH, SHAPES, VOCABULARY, our_loop
+from benchmarks.pretrain import BATCH, LENGTH, SHAPES, VOCABULARY, our_worker
+from benchmarks.turns import Turn
 from maskwright.nn.cost import cost
 from maskwright.train import machine
 
@@ -74,25 +76,29 @@ def main() -> None:
     a.batch, a.lengths, a.steps = BATCH[a.model], "full", WARM_UP + 2 * COUNTED
     chosen = machine.choose(a.precision)
     before = peak(chosen.compute, chosen.device)
-    seconds: list[float] = []
     profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
 
-    def after_step(number: int) -> None:
-        seconds.append(time.perf_counter())
-        if number == WARM_UP + COUNTED:
-            profiler.start()
+    class Watched(Turn):
+        """Nobody to take turns with; the second half of the steps is profiled."""
 
-    network = our_loop(a, after_step).product
+        def __init__(self) -> None:
+            super().__init__()
+            self.ends: list[float] = []
+
+        def begin(self) -> None:
+            pass
+
+        def end(self, loss: float) -> None:
+            self.ends.append(time.perf_counter())
+            if len(self.ends) == WARM_UP + COUNTED:
+                profiler.start()
+
+    turn = Watched()
+    network = our_worker(a, turn).product
     profiler.stop()
     best = max(before, peak(chosen.compute, chosen.device))
-    median = statistics.median(
-        later - earlier
-        for earlier, later in zip(
-            seconds[WARM_UP : WARM_UP + COUNTED],
-            seconds[WARM_UP + 1 : WARM_UP + COUNTED + 1],
-            strict=True,
-        )
-    )
+    ends = turn.ends[WARM_UP - 1 : WARM_UP + COUNTED]
+    median = statistics.median(later - earlier for earlier, later in itertools.pairwise(ends))
     tokens = a.batch * LENGTH
     operations = tokens * cost(network, LENGTH).training("encoder", 0.15)
     print(
