@@ -154,6 +154,13 @@ def _chunks(
     count, size = targets.numel(), weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
     step = max(1, min(count, max(64, BUFFER_BYTES // (weight.itemsize * size))))
+    step = -(-count // max(1, -(-count // step))) or 1  # chunks as even as they can be
+    table, read, added = weight, hidden, bias
+    if bias is not None and hidden.device.type == "cpu":
+        # One column more in the product is cheaper than the bias spread over all scores.
+        table = torch.cat([weight, bias[:, None]], 1)
+        read, added = torch.cat([hidden, hidden.new_ones(count, 1)], 1), None
+    across = weight.t().contiguous() if wanted[0] else None
     buffer = weight.new_empty(size * step)
     losses = torch.empty(count, dtype=wide, device=hidden.device)
     drawn = targets.new_empty(0 if uniforms is None else count)
@@ -168,18 +175,18 @@ def _chunks(
         chunk = slice(first, first + step)
         rows, target = hidden[chunk], targets[chunk]
         scores = buffer[: size * len(rows)].view(size, len(rows))
-        _scores(scores, rows, weight, bias)
+        _scores(scores, read[chunk], table, added)
         exponentials, total, found = _exponentials(scores, target, wide)
         if found is None:
-            _scores(scores, rows, weight, bias)
+            _scores(scores, read[chunk], table, added)
             exponentials, total, found = _shifted(scores, target, wide)
         losses[chunk] = found
         if uniforms is not None:
             drawn[chunk] = _draw(exponentials, uniforms[chunk], wide)
         inverse = total.reciprocal()
-        if by_hidden is not None:
-            mean = torch.mm(exponentials.t(), weight) * inverse[:, None]
-            by_hidden[chunk] = mean - weight.index_select(0, target)
+        if by_hidden is not None and across is not None:
+            mean = torch.mm(across, exponentials) * inverse
+            by_hidden[chunk] = mean.t() - weight.index_select(0, target)
         if by_weight is not None:
             scaled = (rows * inverse[:, None]).to(weight.dtype)
             if count <= step:
