@@ -215,8 +215,10 @@ def in_their_form(batch: Any, causal: bool) -> dict[str, Any]:
     target per row; it is told that they are shifted."""
     import torch
 
-    keep = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents != 0
-    wanted = batch.tokens if batch.decoder_tokens is None else batch.decoder_tokens
+    tokens = batch.tokens
+    keep = torch.ones_like(tokens) if batch.documents is None else batch.documents != 0
+    width = int(keep.any(0).nonzero()[-1]) + 1  # as a collator pads: to the longest row
+    wanted = tokens if batch.decoder_tokens is None else batch.decoder_tokens
     labels = torch.full_like(wanted, -100).view(-1)
     if batch.index is None:
         labels.copy_(batch.targets)
@@ -224,7 +226,12 @@ def in_their_form(batch: Any, causal: bool) -> dict[str, Any]:
         labels[batch.index] = batch.targets
     labels = labels.view(wanted.shape)
     shifted = {"shift_labels": labels} if causal else {}
-    return {"input_ids": batch.tokens, "attention_mask": keep.long(), "labels": labels, **shifted}
+    return {
+        "input_ids": tokens[:, :width],
+        "attention_mask": keep[:, :width].long(),
+        "labels": labels,
+        **shifted,
+    }
 
 
 # ---------------------------------------------------------------------------- one worker each
@@ -279,22 +286,21 @@ def save(work: Work, folder: Path, dropout: float | None) -> Any:
     )
     pretrained.save(network, None, folder, About(family=work.family))
     path = folder / "config.json"
-    hf = json.loads(path.read_text())
-    own = {k: v for k, v in work.config.items() if k not in hf or k.endswith("_id")}
-    path.write_text(json.dumps({**hf, **own}))
+    ids = {key: value for key, value in work.config.items() if key.endswith("_id")}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **ids}))
     (folder / "MANIFEST.json").unlink()
     return network
 
 
-def operations(work: Work, network: Any, objective: Any) -> float:
-    """FLOPs per position of a training step of a single encoder, nn/cost.py."""
+def operations(work: Work, objective: Any) -> float:
+    """FLOPs per position of a training step over encoders alone, by nn/cost.py."""
     from maskwright.nn.cost import cost
 
     masked = getattr(objective, "masked", objective)
     share = masked.options.rate * (work.length - 2) / work.length
     total = cost(masked.product, work.length).training("encoder", share)
     if masked is not objective:
-        total += cost(network, work.length).training("encoder", 0.0)
+        total += cost(objective.product, work.length).training("encoder", 0.0)
     return total
 
 
@@ -309,10 +315,8 @@ def compare(name: str, a: argparse.Namespace) -> dict[str, Any]:
             place = Path(folder) / other
             if not place.exists():
                 network = save(WORKS[other], place, a.dropout)
-                if WORKS[other].rivals != work.rivals or work.rivals != loops.TRAINER:
-                    flops[side] = operations(
-                        WORKS[other], network, objective_of(WORKS[other], network)
-                    )
+                if work.rivals != loops.TRAINER:
+                    flops[side] = operations(WORKS[other], objective_of(WORKS[other], network))
             options = {"work": other, "model": place, "steps": a.steps, "batch": batch,
                        "precision": a.precision}  # fmt: skip
             sides.append(Side(side, "benchmarks.families", options))

@@ -123,7 +123,7 @@ def _explicit(
     ).view(rows, heads, queries, keys)
     bias = sight.bias(scores.dtype)
     if bias is not None:
-        scores = scores.add_(bias)
+        scores = scores + bias  # adding in place to a view costs three copies of the gradient
     weights = torch.softmax(scores, -1)  # B, H, Q, K
     if sight.weights is not None:
         sight.weights.append(weights)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from maskwright.nn.config import Relative, Rotary
 
@@ -47,10 +49,31 @@ def rotate(
     table: tuple[Float[Tensor, "#B 1 T W"], Float[Tensor, "#B 1 T W"]],
 ) -> Float[Tensor, "B H T W"]:
     """Rotate pairs (i, i + W/2) by their angle; computed in float32."""
-    cosine, sine = table
+    return _Rotate.apply(x, *table)
+
+
+class _Rotate(torch.autograd.Function):
+    """The gradient of a rotation is the rotation back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        ctx.save_for_backward(cosine, sine)
+        return _rotated(x, cosine, sine)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        cosine, sine = ctx.saved_tensors
+        return _rotated(gradients[0], cosine, -sine), None, None
+
+
+def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     wide = x.float()
-    swapped = wide.roll(x.shape[-1] // 2, -1)
-    return torch.addcmul(wide * cosine, swapped, sine).to(x.dtype)
+    out = wide * cosine
+    near, far = (slice(None, x.shape[-1] // 2), slice(x.shape[-1] // 2, None))
+    for half, other in ((near, far), (far, near)):
+        out[..., half].addcmul_(wide[..., other], sine[..., half])
+    return out.to(x.dtype)
 
 
 def relative_buckets(

@@ -146,4 +146,5 @@ class Stack(nn.Module):
         buckets = relative_buckets(
             attention.positions, count, start + count, start, both_ways, device
         )
-        return self.relative(buckets).permute(2, 0, 1)[None]
+        # Adding a tensor that is laid out otherwise than the scores is several times slower.
+        return self.relative(buckets).permute(2, 0, 1).contiguous()[None]

@@ -39,6 +39,8 @@ BUFFER_BYTES = 96 << 20
 _SAFE = (1e-25, 1e30)
 # Rows of the vocabulary whose exponentials are added up in one go; see `_sums`.
 _GROUP = 64
+# Targets per unit of width from which on the table is turned round (docs/log.md).
+_MANY = 3
 # Rows of the vocabulary whose exponentials are added up before one of them is drawn.
 _BLOCK = 128
 
@@ -169,6 +171,15 @@ def _chunks(
     count, size = targets.numel(), weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
     step = max(1, min(count, max(64, BUFFER_BYTES // (weight.itemsize * size))))
+    step = -(-count // max(1, -(-count // step))) or 1  # chunks as even as they can be
+    table, read, added = weight, hidden, bias
+    if bias is not None and hidden.device.type == "cpu":
+        # One column more in the product is cheaper than the bias spread over all scores.
+        table = torch.cat([weight, bias[:, None]], 1)
+        read, added = torch.cat([hidden, hidden.new_ones(count, 1)], 1), None
+    # The product with the exponentials laid across is slow; turning the table round pays for many.
+    turn = wanted[0] and weight.itemsize < 4 and count > _MANY * weight.shape[1]
+    across = weight.t().contiguous() if turn else None
     buffer = weight.new_empty(size * step)
     losses = torch.empty(count, dtype=wide, device=hidden.device)
     penalties = losses.new_zeros(())
@@ -184,10 +195,10 @@ def _chunks(
         chunk = slice(first, first + step)
         rows, target = hidden[chunk], targets[chunk]
         scores = buffer[: size * len(rows)].view(size, len(rows))
-        _scores(scores, rows, weight, bias)
+        _scores(scores, read[chunk], table, added)
         exponentials, total, shift, found = _exponentials(scores, target, wide)
         if found is None:
-            _scores(scores, rows, weight, bias)
+            _scores(scores, read[chunk], table, added)
             exponentials, total, shift, found = _shifted(scores, target, wide)
         losses[chunk] = found
         if uniforms is not None:
@@ -198,8 +209,11 @@ def _chunks(
             penalties += z_loss * level.square().sum()
             inverse *= 1.0 + 2.0 * z_loss * level
         if by_hidden is not None:
-            mean = torch.mm(exponentials.t(), weight) * inverse[:, None]
-            by_hidden[chunk] = mean - weight.index_select(0, target)
+            if across is None:
+                mean = torch.mm(exponentials.t(), weight)
+            else:
+                mean = torch.mm(across, exponentials).t()
+            by_hidden[chunk] = mean * inverse[:, None] - weight.index_select(0, target)
         if by_weight is not None:
             scaled = (rows * inverse[:, None]).to(weight.dtype)
             if count <= step:
