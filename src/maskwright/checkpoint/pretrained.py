@@ -25,7 +25,13 @@ from maskwright import commit
 from maskwright.checkpoint import files, layout, matching, shapes
 from maskwright.checkpoint.guarded import model_folder, read_json, regular_file
 from maskwright.checkpoint.layout import About, Layout
-from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, ResourceError
+from maskwright.errors import (
+    CheckpointError,
+    IncompatibleError,
+    MaskwrightError,
+    ResourceError,
+    near,
+)
 from maskwright.families import weights
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
@@ -116,21 +122,23 @@ def described(folder: Path | str, architecture: str | None = None) -> Layout:
 
     Raises:
         UsageError: no such folder.  ConfigError, CheckpointError: a file in it is wrong.
-        IncompatibleError: an architecture is given, and the model lies in no family.
+        IncompatibleError: the model's family has no such architecture.
     """
     folder = model_folder(folder)
     hf = read_json(folder, CONFIG)
-    if architecture is not None:
-        hf["architectures"] = [architecture]
     form = _located(folder / CONFIG, lambda: layout.of_hf(hf))
-    if architecture is not None and form.family is None:
-        raise IncompatibleError(
-            "a model of no family has no other architectures",
-            where=folder / CONFIG,
-            found=form.model_type,
-            wanted=f"a family that has {architecture}",
-            do="leave the architecture out",
-        )
+    if architecture is not None:
+        known = {} if form.family is None else form.family.architectures
+        if architecture not in known:
+            raise IncompatibleError(
+                "the model in the folder has no such architecture",
+                where=folder / CONFIG,
+                found=f"{architecture} asked for, model type {form.model_type}",
+                wanted=near(architecture, known),
+                do="name one of its family, or none at all",
+            )
+        hf["architectures"] = [architecture]
+        form = layout.of_hf(hf)
     return layout.of_hf(form.switched(hf, files.open_folder(folder).entries))
 
 

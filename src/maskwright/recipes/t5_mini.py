@@ -1,10 +1,15 @@
-"""T5, version 1.0, at mini size: span corruption; Unigram with a hundred sentinels."""
+"""T5, version 1.0, at mini size: span corruption; Unigram with a hundred sentinels.
+
+Its tokens are drawn with deviation 1, as published, and want a higher rate than others': after 100
+steps of 2,048 tokens the held-out loss was 6.02 at 1e-3, 5.58 at 3e-3 and 5.53 at 1e-2.
+"""
 
 from __future__ import annotations
 
 from maskwright.recipes.mini import VOCABULARY, mini
 from maskwright.recipes.recipe import FamilyModel, Initialisation, ObjectiveChoice, Recipe
 from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.train.optimizer import AdamW
 
 
 def recipe() -> Recipe:
@@ -26,4 +31,5 @@ def recipe() -> Recipe:
         ),
         initialisation=Initialisation(distribution="fan_in"),
         objective=ObjectiveChoice(name="span-corruption", options={}),
+        optimizer=AdamW(learning_rate=3e-3, beta2=0.98),
     )
