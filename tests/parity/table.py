@@ -100,9 +100,9 @@ tests/conformance and tests/parity; do not edit. transformers {transformers.__ve
 
 Differences are the largest over all classes of the family, in both directions (we load what they
 saved, they load what we saved), relative to the largest value of each tensor; the bound is
-{parity.TOLERANCE:g}. Gradients are those of all parameters but the biases of keys, which the softmax
-does not feel. Classes are `ARCHITECTURES` in the
-family's file, sizes are its `SIZES`; the config of each size comes back in every class.
+{parity.TOLERANCE:g}. Gradients are those of all parameters but the biases of keys, which the
+softmax does not feel. Classes are `ARCHITECTURES` in the family's file, sizes are its `SIZES`; the
+config of each size comes back in every class.
 The last column is from `make interop`, which makes an environment of its own.
 
 {table}
