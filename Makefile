@@ -20,7 +20,7 @@ ready := $(VENV)/.ready
 run := $(VENV)/bin/python
 pip := $(run) -m pip --disable-pip-version-check install --quiet
 
-.PHONY: quickstart test check format interop proof bench setup clean
+.PHONY: quickstart test check format interop parity proof bench setup clean
 
 quickstart: $(ready)
 	$(VENV)/bin/maskwright quickstart
@@ -42,6 +42,9 @@ format: $(ready)
 interop: $(ready)
 	$(run) -m pytest -n 2 -m interop tests
 	$(run) tests/interop/run.py
+
+parity: $(ready)
+	PYTHONPATH=tests $(run) -m parity.table
 
 proof: $(ready)
 	$(run) -m pytest -m proof tests

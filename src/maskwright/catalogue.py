@@ -16,7 +16,7 @@ from maskwright.errors import UsageError, near
 
 # The modules of a room that carry its contract instead of being a member of it.
 CONTRACTS = {
-    "families": {"family", "weights", "post_norm"},
+    "families": {"family", "fields", "weights", "post_norm"},
     "objectives": {
         *("objective", "corruption", "encoder_decoder", "sequences"),
         *("vocabulary_divergence", "vocabulary_loss"),

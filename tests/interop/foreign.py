@@ -70,6 +70,7 @@ KINDS = {
     "ModernBertForSequenceClassification": {"num_labels": 3},
     "ModernBertForTokenClassification": {"num_labels": 5},
     "ModernBertForQuestionAnswering": {},
+    "ModernBertForMultipleChoice": {},
     "ModernBertForMaskedLM-biases": {"norm_bias": True, "classifier_bias": True, "mlp_bias": True},
     "T5Model": {},
     "T5EncoderModel": {},

@@ -7,7 +7,7 @@ saved and loaded by them through the classes a user would call.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -135,20 +135,25 @@ def outputs(model: Transformer, hidden: Tensor, names: Collection[str]) -> dict[
 
 def compare(theirs: Any, ours: Transformer, member: Family) -> float:
     """The largest relative difference over hidden states, scores and gradients."""
+    return max(differences(theirs, ours, member).values())
+
+
+def differences(theirs: Any, ours: Transformer, member: Family) -> dict[str, float]:
+    """The largest relative difference of each kind."""
     their_inputs, our_inputs = inputs(ours.config)
     if ours.decoder is not None:
         theirs.config.eos_token_id, theirs.config.pad_token_id = END, NO_IDS["pad_token_id"]
     reference = theirs(**their_inputs, output_hidden_states=True)
-    worst, states, found = [], [], states_of(ours, our_inputs)
-    for name, states in found.items():
-        worst += [apart(a, b) for a, b in zip(states, reference[name], strict=True)]
+    found = states_of(ours, our_inputs)
+    pairs = [pair for n, states in found.items() for pair in zip(states, reference[n], strict=True)]
+    states, worst = [*found.values()][-1], {"hidden states": max(apart(*pair) for pair in pairs)}
     results = outputs(ours, states[-1], reference.keys())
     assert results.keys() == reference.keys() - found.keys() - ELSEWHERE
     # One number from all scores, so that every parameter gets a gradient.
     draw = torch.Generator().manual_seed(2)
     total, their_total = torch.zeros(()), torch.zeros(())
     for name, scores in results.items():
-        worst.append(apart(scores, reference[name]))
+        worst["scores"] = max(worst.get("scores", 0.0), apart(scores, reference[name]))
         mix = torch.randn(scores.shape, generator=draw)
         total = total + (scores * mix).sum()
         their_total = their_total + (reference[name] * mix).sum()
@@ -164,37 +169,50 @@ def compare(theirs: Any, ours: Transformer, member: Family) -> float:
             assert named[name].abs().max() < 1e-4
             unfelt += 1
             continue
-        worst.append(apart(named[name], parameter.grad))
+        gradient = apart(named[name], parameter.grad)
+        worst["gradients"] = max(worst.get("gradients", 0.0), gradient)
         compared += 1
     assert compared + unfelt >= len(list(theirs.parameters())) - 2
-    return max(worst)
+    return worst
 
 
 # ------------------------------------------------------------------------------ both directions
-@pytest.mark.parametrize(("name", "kind"), KINDS)
-def test_we_load_theirs(name: str, kind: str, tmp_path: Path) -> None:
+def we_load_theirs(name: str, kind: str, folder: Path) -> dict[str, float]:
+    """Their model, saved by them and read by us."""
     member = family(name)
     theirs = theirs_of(member, kind)
-    theirs.save_pretrained(tmp_path)
-    loaded = pretrained.load(tmp_path)
+    theirs.save_pretrained(folder)
+    loaded = pretrained.load(folder)
     assert loaded.unused == () and member.architecture(loaded.config) == kind
     assert loaded.model.num_parameters() == theirs.num_parameters()
-    assert compare(theirs, loaded.model, member) < TOLERANCE
+    return differences(theirs, loaded.model, member)
 
 
-@pytest.mark.parametrize(("name", "kind"), KINDS)
-def test_they_load_ours(name: str, kind: str, tmp_path: Path) -> None:
+def they_load_ours(name: str, kind: str, folder: Path) -> dict[str, float]:
+    """Our model, saved by us and read by their class and by the one that finds it."""
     member = family(name)
     ours = model_of(small(member, kind))
-    pretrained.save(ours, None, tmp_path / "m")
+    pretrained.save(ours, None, folder)
+    found: list[dict[str, float]] = []
     for name_of_class in (kind, entrance(kind)):
         theirs, report = getattr(transformers, name_of_class).from_pretrained(
-            tmp_path / "m", output_loading_info=True
+            folder, output_loading_info=True
         )
         assert type(theirs).__name__ == kind and theirs.dtype == torch.float32
         assert not any(report.values()), report
         ours.zero_grad()
-        assert compare(theirs.eval(), ours, member) < TOLERANCE
+        found.append(differences(theirs.eval(), ours, member))
+    return {measure: max(each[measure] for each in found) for measure in found[0]}
+
+
+@pytest.mark.parametrize("direction", [we_load_theirs, they_load_ours])
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_both_compute_the_same(
+    name: str, kind: str, direction: Callable[..., dict[str, float]], tmp_path: Path
+) -> None:
+    found = direction(name, kind, tmp_path / "model")
+    assert set(found) == {"hidden states", "scores", "gradients"}
+    assert max(found.values()) < TOLERANCE, found
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS)

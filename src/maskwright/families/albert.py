@@ -13,7 +13,8 @@ from typing import Any
 
 from maskwright.errors import ConfigError
 from maskwright.families import post_norm
-from maskwright.families.family import Coordinate, Fields, Kit, head_field, head_rules, heads
+from maskwright.families.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.fields import Fields
 from maskwright.families.weights import Rule
 from maskwright.nn.config import Tokens, TransformerConfig
 

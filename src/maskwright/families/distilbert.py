@@ -10,15 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.families import post_norm
-from maskwright.families.family import (
-    ACTIVATIONS,
-    Coordinate,
-    Fields,
-    Kit,
-    head_field,
-    head_rules,
-    heads,
-)
+from maskwright.families.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.fields import ACTIVATIONS, Fields
 from maskwright.families.weights import Rule
 from maskwright.nn.config import FeedForward, Learned, Norm, Tokens, TransformerConfig
 

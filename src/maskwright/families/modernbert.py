@@ -16,16 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families.family import (
-    ACTIVATIONS,
-    Coordinate,
-    Fields,
-    Kit,
-    bare,
-    head_field,
-    head_rules,
-    heads,
-)
+from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads
+from maskwright.families.fields import ACTIVATIONS, Fields
 from maskwright.families.weights import Fuse, Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     LARGEST,

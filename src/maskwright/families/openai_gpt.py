@@ -11,15 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families.family import (
-    Coordinate,
-    Fields,
-    Kit,
-    bare,
-    head_field,
-    head_rules,
-    heads,
-)
+from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads
+from maskwright.families.fields import Fields
 from maskwright.families.weights import Fuse, Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     Attention,

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families.family import ACTIVATIONS, Coordinate, Fields, Kit, bare, head_field
+from maskwright.families.family import Coordinate, Kit, bare, head_field
+from maskwright.families.fields import ACTIVATIONS, Fields
 from maskwright.families.weights import Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     Activation,

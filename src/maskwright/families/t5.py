@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from maskwright.families.family import ACTIVATIONS, Coordinate, Fields, Kit
+from maskwright.families.family import Coordinate, Kit
+from maskwright.families.fields import ACTIVATIONS, Fields
 from maskwright.families.weights import Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     Attention,
