@@ -1,0 +1,163 @@
+"""A toy family and a toy objective, each one new file, go through what all others go through.
+
+The files are those shown in docs/extending.md. They join as another package would, by entry points.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint.small import SMALL
+from conformance import test_families as families
+from conformance import test_objectives as objectives
+from maskwright import catalogue, cli
+from maskwright.checkpoint import pretrained
+from maskwright.errors import UsageError
+from maskwright.families.family import family
+from maskwright.pretrain import journal, run
+from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice
+from tinyrun import recipe, text_file
+from toys import bert
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+DIFFS = re.findall(r"```diff\n--- /dev/null\n\+\+\+ b/(\S+)\n@@ -0,0 \+1,(\d+) @@\n(.*?)```",
+                   PAGE.read_text(encoding="utf-8"), re.S)  # fmt: skip
+FAMILY, OBJECTIVE = "sinusoidal-encoder", "shuffled"
+MEMBERS = {"families": FAMILY, "objectives": OBJECTIVE}
+
+
+def install(folder: Path, members: dict[str, str], package: str = "tidepool") -> None:
+    """A package in `folder` with the files of the page, and entry points for `members`."""
+    (folder / package).mkdir()
+    (folder / package / "__init__.py").touch()
+    for path, _, diff in DIFFS:
+        lines = [line.removeprefix("+") for line in diff.splitlines()]
+        (folder / package / Path(path).name).write_text("\n".join(lines) + "\n")
+    about = folder / f"{package}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    points = [
+        f"[maskwright.{room}]\n{name} = {package}.{MEMBERS[room].replace('-', '_')}\n"
+        for room, name in members.items()
+    ]
+    (about / "entry_points.txt").write_text("\n".join(points))
+
+
+@pytest.fixture
+def arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Installs the two members under these names, and forgets them after the test."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def arriving(**members: str) -> None:
+        install(tmp_path, members)
+        catalogue._modules.cache_clear()
+        importlib.invalidate_caches()
+
+    yield arriving
+    catalogue._modules.cache_clear()
+    for name in [name for name in sys.modules if name.split(".")[0] == "tidepool"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def joined(arrive: Callable[..., None]) -> None:
+    arrive(**MEMBERS)
+
+
+def test_each_is_one_new_file() -> None:
+    """The page shows two new files of the two rooms, whole: so many lines, all of them added."""
+    assert [path for path, _, _ in DIFFS] == [
+        f"src/maskwright/{room}/{name.replace('-', '_')}.py" for room, name in MEMBERS.items()
+    ]
+    for path, count, diff in DIFFS:
+        assert not (PAGE.parents[1] / path).exists()
+        assert all(line.startswith("+") for line in diff.splitlines())
+        assert len(diff.splitlines()) == int(count) <= 110
+
+
+@pytest.mark.usefixtures("joined")
+def test_they_are_listed_beside_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    listed = capsys.readouterr().out
+    for room, name in MEMBERS.items():
+        assert name in catalogue.names(room) and name in listed
+        assert catalogue.load(room, name).__name__.startswith("tidepool.")
+        assert len(catalogue.names(room)) > 10
+    with pytest.raises(UsageError, match="did you mean 'sinusoidal-encoder'"):
+        family("sinusoidal-encode")
+
+
+def test_without_the_package_they_are_unknown() -> None:
+    for room, name in MEMBERS.items():
+        with pytest.raises(UsageError, match="of that name"):
+            catalogue.load(room, name)
+
+
+def test_a_name_that_is_taken_is_refused(arrive: Callable[..., None]) -> None:
+    arrive(families="bert")
+    with pytest.raises(UsageError, match=r"maskwright\.families\.bert") as refused:
+        catalogue.names("families")
+    assert "tidepool.sinusoidal_encoder" in refused.value.found
+
+
+# ------------------------------------------------------------------------------ the same tests
+ONCE = ("a_file_is_its_registration", "every_coordinate_is_said_by_some_architecture", "mask_law")
+OF_A_CLASS = ("config_with_odd_values_comes_back", "every_key_of_the_coordinates_moves_the_config",
+              "every_tensor_is_named_once", "rules_run_both_ways",
+              "forward_and_backward")  # fmt: skip
+OF_A_SIZE = ("published_config_comes_back", "shapes_are_those_of_the_model")
+
+
+@pytest.mark.usefixtures("joined")
+def test_the_family_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = family(FAMILY)
+    shape = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4}
+    small = {"vocab_size": 61, "intermediate_size": 40, "max_position_embeddings": 32, **shape}
+    monkeypatch.setitem(SMALL, FAMILY, small)
+    monkeypatch.setitem(families.FAMILIES, FAMILY, member)
+    for name in ONCE:
+        getattr(families, f"test_{name}")(FAMILY)
+    for size in member.sizes:
+        for name in OF_A_SIZE:
+            getattr(families, f"test_{name}")(FAMILY, size)
+    for kind in member.architectures:
+        for name in OF_A_CLASS:
+            getattr(families, f"test_{name}")(FAMILY, kind)
+        families.test_saved_and_loaded_is_the_same(FAMILY, kind, tmp_path / kind)
+    others = [n for n, other in families.FAMILIES.items() if other.belongs(member.point(small))]
+    assert others == [FAMILY]
+
+
+@pytest.mark.usefixtures("joined")
+def test_the_objective_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(objectives.MODELS, OBJECTIVE, bert)
+    monkeypatch.setattr(objectives, "MASKING", (*objectives.MASKING, OBJECTIVE))
+    options: dict[str, Any] = {"rate": 0.4}
+    objectives.test_corruption_is_a_function_of_its_keys(OBJECTIVE, options)
+    objectives.test_special_tokens_and_unchosen_ones_are_not_touched(OBJECTIVE, options)
+    objectives.test_a_loss_adds_up_over_the_parts_of_a_batch(OBJECTIVE, options)
+
+
+@pytest.mark.usefixtures("joined")
+def test_they_train_together_and_the_folder_loads(tmp_path: Path) -> None:
+    base = recipe(text_file(tmp_path), steps=24)
+    assert isinstance(base.model, FamilyModel)
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = FamilyModel(family=FAMILY, architecture="SinusoidalEncoderForMaskedLM", settings={
+        **shape, "intermediate_size": 32, "max_position_embeddings": 32,
+    })  # fmt: skip
+    objective = ObjectiveChoice(name=OBJECTIVE, options={"rate": 0.3})
+    chosen = replace(base, model=model, objective=objective)
+    last = run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    losses = [row["loss"] for row in journal.read(tmp_path / "run") if row["kind"] == "train"]
+    assert len(losses) == 24 and losses[-1] < losses[0]
+    assert pretrained.load(last).model_type == FAMILY
