@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.toy import Toy, corpus, documents, store_of
 
-from maskwright.data.pack import PackedDocuments, best_fit
+from maskwright.data.pack import PackedDocuments, PackedSentences, best_fit
 from maskwright.data.rows import Rows
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store
@@ -180,3 +180,21 @@ def test_rows_say_where_sentences_start(tmp_path: Path) -> None:
     assert (rows.starts_sentence <= (opens | (before == 57))).all()  # 57 is the full stop
     plain = build_store(documents(texts), Toy(), tmp_path / "plain", sentences=False)
     assert PackedDocuments(plain, 48).rows(np.array([0]), 0).starts_sentence is None
+
+
+def test_every_sentence_comes_once_and_alone(tmp_path: Path) -> None:
+    texts = corpus(6, 30)
+    store = store_of(tmp_path, texts)
+    source = PackedSentences(store, 64, seed=3)
+    found = pieces(source.rows(np.arange(len(source)), 0))
+    wanted = [
+        tuple(store.tokens[start:stop].tolist())
+        for n in range(store.num_documents)
+        for start, stop in store.sentence_ranges(n)
+    ]
+    assert len(wanted) > store.num_documents and sorted(found) == sorted(wanted)
+    whole = PackedDocuments(store, 64, seed=3)
+    assert source.fingerprint != whole.fingerprint and "sentences" in source.description
+    plain = build_store(documents(texts), Toy(), tmp_path / "plain", sentences=False)
+    with pytest.raises(IncompatibleError, match="does not say where sentences start"):
+        PackedSentences(plain, 64)

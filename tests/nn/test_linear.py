@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.nn import linear as room
-from maskwright.nn.linear import Linear, linear
+from maskwright.nn.linear import Linear, linear, spare_rows
 
 
 def given(*shape: int, dtype: torch.dtype = torch.bfloat16) -> list[torch.Tensor]:
@@ -64,3 +64,13 @@ def test_the_module_has_the_parameters_of_a_linear() -> None:
     ours.load_state_dict(theirs.state_dict())
     x = torch.randn(5, 16)
     assert torch.equal(ours(x), theirs(x))
+
+
+def test_spare_rows_leave_few_sizes() -> None:
+    def size(count: int) -> int:
+        return count + spare_rows(torch.empty(count, 1, dtype=torch.bfloat16))
+
+    assert size(0) == 0 and size(1) == 32 and size(1024) == 1024
+    assert {size(count) for count in range(1100, 1200)} == {1152, 1216}
+    assert all(size(n) - n < max(32, n / 15) for n in range(1, 5000))
+    assert spare_rows(torch.empty(5, 1)) == 0  # nothing is compiled for float32

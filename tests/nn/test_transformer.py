@@ -28,6 +28,7 @@ from maskwright.nn.config import (
     layers,
 )
 from maskwright.nn.cost import cost, num_parameters
+from maskwright.nn.linear import spare_rows
 from maskwright.nn.mask import real, same_document
 from maskwright.nn.stack import Trace
 from maskwright.nn.transformer import Transformer
@@ -184,6 +185,17 @@ def test_scores_are_computed_where_asked() -> None:
     by_parts = model.head_hidden(picked) @ model.head_weight.T + model.head_bias
     torch.testing.assert_close(by_parts, scores)
     assert model.head_weight is model.tokens.weight
+
+
+def test_rows_added_for_the_product_are_taken_off() -> None:
+    """One head, with rows added (two dimensions of a narrow type) and without (three)."""
+    head = model_of("post-norm encoder").to(torch.bfloat16).vocabulary_head
+    rows = torch.randn(70, WIDTH, dtype=torch.bfloat16, requires_grad=True)
+    assert spare_rows(rows) == 26
+    ours, plain = head(rows), head(rows[None])[0]
+    torch.testing.assert_close(ours, plain)
+    by_rows = [torch.autograd.grad(out.float().square().sum(), rows)[0] for out in (ours, plain)]
+    torch.testing.assert_close(*by_rows)
 
 
 def test_a_sequence_head_pools() -> None:

@@ -277,3 +277,26 @@ def test_drawing_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPat
     assert torch.equal(total, plain) and torch.equal(losses, each) and not ids.requires_grad
     for ours, theirs in zip(gradients(total, given), gradients(plain, given), strict=True):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("spare", [1, 37, 300])
+@pytest.mark.parametrize("z_loss", [0.0, 0.3])
+def test_rows_that_stand_for_nothing_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, spare: int, z_loss: float
+) -> None:
+    chunked(monkeypatch, 77)
+    given = inputs()
+    uniforms = torch.rand(200, generator=torch.Generator().manual_seed(0))
+    total, each = vocabulary_loss(*given, z_loss=z_loss)
+    *_, ids = room.vocabulary_sample(*given, uniforms)
+    wanted = gradients(total, given)
+    monkeypatch.setattr(room, "spare_rows", lambda rows: spare)
+    again, others = vocabulary_loss(*given, z_loss=z_loss)
+    torch.testing.assert_close((again, others), (total, each))
+    torch.testing.assert_close(gradients(again, given), wanted)
+    assert torch.equal(room.vocabulary_sample(*given, uniforms)[2], ids)
+    # The control: rows that count would be seen in the gradient of the bias.
+    more = (*given[:3], F.pad(given[3], (0, 1)))
+    more = (F.pad(given[0], (0, 0, 0, 1)), *more[1:])
+    counted = torch.autograd.grad(vocabulary_loss(*more, z_loss=z_loss)[0], given[2])[0]
+    assert not torch.allclose(counted, wanted[2])

@@ -24,7 +24,7 @@ RIGHT = Measure("pairs", "pairs", higher_is_better=True)
 
 def contender(name: str, values: list[float], measure: str = "loss") -> Contender:
     runs = [
-        Run(seed, 1000, 1e9, 2.0, {measure: value}, [
+        Run(seed, 1000, 1e9, 2.0, 64 << 20, {measure: value}, [
             {"tokens": t, "operations": t * 1e6, "seconds": t / 500, "loss": value + 1 / t}
             for t in (10, 500, 1000)
         ])

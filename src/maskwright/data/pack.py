@@ -7,12 +7,14 @@
 Documents longer than a row are cut into pieces that fill one; the rests and the short documents are
 packed by best-fit decreasing: from the largest piece down, each goes where the least space stays
 free. That is done in windows of a keyed shuffle of the pieces, so that a row's neighbours are drawn
-from the whole store and nothing but the store, the length and the seed decides.
+from the whole store and nothing but the store, the length and the seed decides. Sentences are packed in the
+same way, where each is to stand alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,15 @@ from maskwright.data.stream import Stream, Windows
 from maskwright.errors import IncompatibleError
 from maskwright.randomness import key, permute
 
-__all__ = ["PackedDocuments", "RowSource", "SentencePairs", "Stream", "Windows", "best_fit"]
+__all__ = [
+    "PackedDocuments",
+    "PackedSentences",
+    "RowSource",
+    "SentencePairs",
+    "Stream",
+    "Windows",
+    "best_fit",
+]
 
 WINDOW = 1 << 16
 
@@ -36,6 +46,9 @@ class PackedDocuments:
     Attributes:
         fill: the share of all positions that are not padding.
     """
+
+    kind: ClassVar[str] = "packed"
+    pieces: ClassVar[str] = "documents"
 
     def __init__(self, store: TokenStore, length: int, *, seed: int = 0) -> None:
         self.store, self.length = store, length
@@ -49,14 +62,19 @@ class PackedDocuments:
         if length <= self._frame:
             raise IncompatibleError("a row has no room for text", found=f"length {length}",
                                     wanted=f"more than {self._frame}")  # fmt: skip
-        self._rows = _arrange(store.offsets, length, self._frame, seed)
+        bounds = self._bounds()
+        self._rows = _arrange(bounds, length, self._frame, seed)
         used = int(self._rows.lengths.sum()) + self._frame * len(self._rows.lengths)
         self.fill = used / max(1, len(self) * length)
-        self.fingerprint = fingerprint(["packed", 1, store.fingerprint, length, seed])
+        self.fingerprint = fingerprint([self.kind, 1, store.fingerprint, length, seed])
         self.description = (
-            f"{store.num_documents:,} documents in {len(self):,} packed rows of {length}, "
+            f"{len(bounds) - 1:,} {self.pieces} in {len(self):,} packed rows of {length}, "
             f"{self.fill:.1%} filled"
         )
+
+    def _bounds(self) -> NDArray[np.int64]:
+        """Where the pieces begin in the store's tokens, and where the last one stops."""
+        return np.asarray(self.store.offsets)
 
     def __len__(self) -> int:
         return len(self._rows.bounds) - 1
@@ -100,6 +118,25 @@ class PackedDocuments:
         return Rows(tokens=tokens, positions=positions, documents=documents, special=special,
                     starts_word=starts_word, starts_sentence=starts_sentence,
                     ids=numbers)  # fmt: skip
+
+
+class PackedSentences(PackedDocuments):
+    """Sentences of `store`, each framed as a document of its own: a model that reads them knows how
+    a sentence begins without anything before it.
+
+    Raises:
+        IncompatibleError: the store does not say where sentences start.
+    """
+
+    kind = "packed-sentences"
+    pieces = "sentences"
+
+    def _bounds(self) -> NDArray[np.int64]:
+        store = self.store
+        if not len(store.sentences):
+            raise IncompatibleError("the store does not say where sentences start",
+                                    where=store.path, do="build it with sentences")  # fmt: skip
+        return np.unique(np.concatenate([store.offsets, store.sentences]))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from maskwright.nn.config import TransformerConfig
 from maskwright.nn.config import VocabularyHead as VocabularyHeadConfig
 from maskwright.nn.dropout import dropout
 from maskwright.nn.feed_forward import ACTIVATIONS
-from maskwright.nn.linear import Linear
+from maskwright.nn.linear import Linear, spare_rows
 from maskwright.nn.norm import Norm
 
 
@@ -56,10 +56,14 @@ class VocabularyHead(nn.Module):
         self.register_parameter("bias", bias)
 
     def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any E"]:
+        count = len(hidden)
         if self.transform is not None and self.config.transform is not None:
+            if hidden.dim() == 2 and (spare := spare_rows(hidden)):
+                hidden = F.pad(hidden, (0, 0, 0, spare))
             hidden = ACTIVATIONS[self.config.transform](self.transform(hidden))
         if self.norm is not None:
             hidden = self.norm(hidden)
+        hidden = hidden if len(hidden) == count else hidden[:count]
         return hidden if self.scale == 1.0 else hidden * self.scale
 
 

@@ -15,6 +15,8 @@ together, a chunk of targets at a time, in one buffer of bounded size. What make
   `grad_weight = exp @ (hidden / s)`, less `hidden` at the rows of the targets.
 - The exponentials also serve to draw a token (`vocabulary_sample`), which would otherwise cost the
   scores a second time.
+- Rows of zeros are put under the hidden states to keep the sizes of products few (nn/linear.py);
+  their 1 / s is set to 0.
 - z-loss, `z * log(s)²` added to each loss to keep s near 1 (PaLM, Chowdhery et al. 2022, 5), turns
   each 1 / s above into `(1 + 2 z log s) / s`, and nothing else.
 
@@ -27,11 +29,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from maskwright.errors import DataError
+from maskwright.nn.linear import spare_rows
 
 # Bytes of scores that exist at a time.
 BUFFER_BYTES = 96 << 20
@@ -113,13 +117,18 @@ def _fused(
             weight.detach(),
             None if bias is None else bias.detach(),
         )
+    hidden, count = hidden.to(dtype), targets.numel()
+    if spare := spare_rows(hidden):
+        hidden, targets = F.pad(hidden, (0, 0, 0, spare)), F.pad(targets, (0, spare))
+        uniforms = None if uniforms is None else F.pad(uniforms, (0, spare))
     total, losses, drawn = _VocabularyLoss.apply(
-        hidden.to(dtype),
+        hidden,
         weight.to(dtype),
         None if bias is None else bias.to(dtype),
         targets,
         uniforms,
         z_loss,
+        count,
     )
     return total, losses, drawn
 
@@ -134,12 +143,13 @@ class _VocabularyLoss(torch.autograd.Function):
         targets: Tensor,
         uniforms: Tensor | None,
         z_loss: float,
+        count: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
         with torch.autocast(hidden.device.type, enabled=False):
             total, losses, drawn, gradients = _chunks(
-                hidden, weight, bias, targets, uniforms, z_loss, ctx.needs_input_grad
+                hidden, weight, bias, targets, uniforms, z_loss, count, ctx.needs_input_grad
             )
-        ctx.gradients, ctx.z_loss = gradients, z_loss
+        ctx.gradients, ctx.z_loss, ctx.count = gradients, z_loss, count
         ctx.save_for_backward(hidden, weight, bias, targets)
         ctx.mark_non_differentiable(losses, drawn)
         return total, losses, drawn
@@ -152,9 +162,9 @@ class _VocabularyLoss(torch.autograd.Function):
         if gradients is None:  # a second backward pass through a graph that was retained
             hidden, weight, bias, targets = ctx.saved_tensors
             *_, gradients = _chunks(
-                hidden, weight, bias, targets, None, ctx.z_loss, ctx.needs_input_grad
+                hidden, weight, bias, targets, None, ctx.z_loss, ctx.count, ctx.needs_input_grad
             )
-        return *(None if g is None else g.mul_(outer[0]) for g in gradients), None, None, None
+        return *(None if g is None else g.mul_(outer[0]) for g in gradients), *[None] * 4
 
 
 def _chunks(
@@ -164,10 +174,11 @@ def _chunks(
     targets: Tensor,
     uniforms: Tensor | None,
     z_loss: float,
+    real: int,
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
-    """The total, losses (N,), drawn ids (N,), none without `uniforms`, and the total's gradients
-    for those inputs that want one."""
+    """The total of the first `real` targets, their losses (N,), drawn ids (N,), none without
+    `uniforms`, and the total's gradients for those inputs that want one."""
     count, size = targets.numel(), weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
     step = max(1, min(count, max(64, BUFFER_BYTES // (weight.itemsize * size))))
@@ -204,9 +215,11 @@ def _chunks(
         if uniforms is not None:
             drawn[chunk] = _draw(exponentials, uniforms[chunk], wide)
         inverse = total.reciprocal()
+        mine = max(0, min(len(rows), real - first))
+        inverse[mine:] = 0.0
         if z_loss:
             level = total.log() + shift
-            penalties += z_loss * level.square().sum()
+            penalties += z_loss * level[:mine].square().sum()
             inverse *= 1.0 + 2.0 * z_loss * level
         if by_hidden is not None:
             if across is None:
@@ -220,14 +233,17 @@ def _chunks(
                 torch.mm(exponentials, scaled, out=by_weight)
             else:
                 by_weight += torch.mm(exponentials, scaled)
-            by_weight.index_add_(0, target, -rows.to(kept))
+            by_weight.index_add_(0, target[:mine], -rows[:mine].to(kept))
         if by_bias is not None:
             by_bias += torch.mv(exponentials, inverse.to(weight.dtype))
-            by_bias -= target.bincount(minlength=size)
+            by_bias -= target[:mine].bincount(minlength=size)
+    if by_hidden is not None:
+        by_hidden[real:] = 0.0
     if by_weight is not None:
         by_weight = by_weight.to(weight.dtype)
     if by_bias is not None:
         by_bias = by_bias.to(weight.dtype)
+    losses, drawn = losses[:real], drawn[:real]
     return losses.sum() + penalties, losses, drawn, (by_hidden, by_weight, by_bias)
 
 

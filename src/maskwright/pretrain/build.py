@@ -13,7 +13,7 @@ import torch
 
 from maskwright import catalogue, config
 from maskwright.checkpoint import pretrained
-from maskwright.data.pack import PackedDocuments
+from maskwright.data.pack import PackedDocuments, PackedSentences
 from maskwright.data.pairs import SentencePairs
 from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
@@ -197,8 +197,8 @@ def shift(recipe: Recipe) -> int:
 def needs_sentences(recipe: Recipe) -> bool:
     """Whether the store has to say where sentences start."""
     member = catalogue.load("objectives", recipe.objective.name)
-    paired = row_kind(recipe) in ("pairs", "swapped-pairs")
-    return paired or getattr(member, "SENTENCES", False)
+    asked = row_kind(recipe) in ("sentences", "pairs", "swapped-pairs")
+    return asked or getattr(member, "SENTENCES", False)
 
 
 def rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
@@ -213,6 +213,8 @@ def rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSou
     seed = recipe.training.seed
     if kind == "documents":
         return PackedDocuments(store, length, seed=seed)
+    if kind == "sentences":
+        return PackedSentences(store, length + 1 if shifted else length, seed=seed)
     if kind == "stream":
         return Stream(store, length)
     if kind == "windows":

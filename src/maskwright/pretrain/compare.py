@@ -369,7 +369,8 @@ def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
     final = {"loss": evaluations[-1]["loss"]}
     if entrant.codes_text:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
-    return comparison.Run(seed, state.tokens, state.tokens * each, state.seconds, final, curve)
+    peak = max((t.get("peak_memory", 0) for t in times), default=0)
+    return comparison.Run(seed, state.tokens, state.tokens * each, state.seconds, peak, final, curve)
 
 
 def _masked_loss(entrant: Entrant, folder: Path, length: int) -> float:

@@ -22,7 +22,7 @@ from maskwright.report.panel import Panel
 from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.loop import StopFlag
-from maskwright.train.machine import Machine
+from maskwright.train.machine import Machine, peak_memory
 from maskwright.train.optimizer import OptimizerState
 from maskwright.train.state import TrainState
 
@@ -57,6 +57,7 @@ class Log:
 
     def __init__(self, sitting: Sitting, journal: Journal, panel: Panel) -> None:
         self.journal, self.panel = journal, panel
+        self.device = sitting.machine.device
         self._last = (sitting.state.seconds, sitting.state.tokens)
         self._written = time.monotonic()
         self._every = sitting.recipe.training.log_seconds
@@ -74,7 +75,8 @@ class Log:
         seconds, tokens = self._last
         if state.seconds > seconds:
             pace = (state.tokens - tokens) / (state.seconds - seconds)
-            self.journal.time(state.step, state.seconds, pace)
+            peak = peak_memory(self.device)
+            self.journal.time(state.step, state.seconds, pace, peak)
         self._last = (state.seconds, state.tokens)
         self._written = time.monotonic()
 

@@ -1,7 +1,7 @@
 """What a run writes down as it goes, in two files.
 
 `metrics.jsonl` holds only what a repeated run would write again, byte for byte: losses, rates,
-evaluations, samples. `timings.jsonl` holds the rest: seconds and tokens per second. A checkpoint
+evaluations, samples. `timings.jsonl` holds the rest: seconds, tokens per second, memory. A checkpoint
 never gets ahead of the journal (it is flushed first), and resuming cuts the journal back to the
 checkpoint.
 """
@@ -30,14 +30,15 @@ class Journal:
         """One line of `metrics.jsonl`; it must hold nothing that depends on time or place."""
         self._append(METRICS, record)
 
-    def time(self, step: int, seconds: float, tokens_per_second: float) -> None:
-        """One line of `timings.jsonl`."""
+    def time(self, step: int, seconds: float, tokens_per_second: float, peak_memory: int) -> None:
+        """One line of `timings.jsonl`; memory in bytes."""
         self._append(
             TIMINGS,
             {
                 "step": step,
                 "seconds": round(seconds, 3),
                 "tokens_per_second": round(tokens_per_second, 1),
+                "peak_memory": peak_memory,
             },
         )
 

@@ -4,7 +4,7 @@
       recipe.toml         the resolved recipe, runnable as it stands
       run.json            what is trained, on what, where; the reference lines
       metrics.jsonl       one line per step, evaluation and sample; equal for equal runs
-      timings.jsonl       seconds and tokens per second
+      timings.jsonl       seconds, tokens per second, memory
       tokenizer/  data/   made from the recipe's text
       checkpoints/        Hugging Face folders with the training state beside them
       report.html         written at the end
@@ -272,6 +272,7 @@ def _train(sitting: Sitting) -> None:
     if panel is not None and log is not None:
         hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
         panel.start()
+    machine.forget_peak(sitting.machine.device)
     machine.keep_memory()
     plan = loop.Plan(
         seed=training.seed,

@@ -1,8 +1,8 @@
 """ALBERT-base, first version: one layer's weights for all, n-gram masks and the order of sentences.
 
 Batches of 4,096 pairs of 512 tokens, 125,000 steps, warm-up of 3,125, then linear, dropout 0.1
-(Lan et al. 2019, A; the second version, without dropout, does not say its batch). As published
-but for one thing: it was trained by LAMB at 1.76e-3. Here it is AdamW, at RoBERTa's rate.
+(Lan et al. 2019, A; the second version, without dropout, does not say its batch), by LAMB at
+1.76e-3 without bias correction (google-research/albert, lamb_optimizer.py). As published.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from maskwright.recipes import bert_base
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
 from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.optimizer import AdamW
+from maskwright.train.lamb import Lamb
 from maskwright.train.schedule import Budget, Schedule
 
 
@@ -21,7 +21,7 @@ def recipe() -> Recipe:
     return replace(
         base,
         name="albert-base",
-        note="ALBERT-base: n-gram masks and sentence order (AdamW in place of LAMB)",
+        note="ALBERT-base: n-gram masks and sentence order, trained by LAMB",
         tokenizer=TokenizerChoice(kind="unigram", vocabulary=30_000, lowercase=True),
         model=FamilyModel(
             family="albert", architecture="AlbertForPreTraining", size="base-v1", settings={}
@@ -33,7 +33,7 @@ def recipe() -> Recipe:
             budget=Budget(steps=125_000),
             batch=4_096,
             microbatches=512,
-            optimizer=AdamW(learning_rate=6e-4, beta2=0.98),
+            optimizer=Lamb(learning_rate=1.76e-3, bias_correction=False),
             schedule=Schedule(kind="linear", warmup=3_125 / 125_000),
         ),
     )

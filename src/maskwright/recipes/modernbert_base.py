@@ -1,11 +1,11 @@
 """ModernBERT-base, the first and longest of its three phases: 1.72 trillion tokens, rows of 1,024.
 
-4,608 rows a step, 30 % masked, rate 8e-4, constant after a warm-up of 3 billion tokens; rotary
-theta 10,000 everywhere (Warner et al. 2024; AnswerDotAI/ModernBERT, modernbert-base-pretrain.yaml).
+Batches grow from 96 to 4,608 rows over the first 50 billion tokens; 30 % masked, rate 8e-4,
+constant after a warm-up of 3 billion tokens; rotary theta 10,000 everywhere (Warner et al. 2024; AnswerDotAI/ModernBERT, modernbert-base-pretrain.yaml).
 The phases of long rows begin with what this leaves: `--set model.folder=RUN`, and their thetas. As
-published but for three things: it was trained by StableAdamW, which bounds each tensor's update
-where AdamW here clips the gradient; its batch grew from 96 rows over the first 50 billion tokens;
-and what attention gives had dropout 0.1, which the family's config cannot say alone.
+published but for two things: it was trained by StableAdamW, which bounds each tensor's update where
+AdamW here clips the gradient; and what attention gives had dropout 0.1, which the family's config
+cannot say alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from maskwright.recipes.recipe import (
 )
 from maskwright.tokenizer.train import TokenizerChoice
 from maskwright.train.optimizer import AdamW
+from maskwright.train.phases import Ramp
 from maskwright.train.schedule import Budget, Schedule
 
 
@@ -45,7 +46,8 @@ def recipe() -> Recipe:
             base.training,
             budget=Budget(tokens=1_719_000_000_000),
             batch=4_608,
-            microbatches=1_152,
+            microbatches=96,
+            ramp=Ramp(start=96 / 4_608, until=50 / 1_719),
             optimizer=AdamW(learning_rate=8e-4, beta2=0.98, decay=1e-5),
             schedule=Schedule(kind="constant", warmup=3 / 1_719),
         ),

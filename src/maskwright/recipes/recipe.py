@@ -133,9 +133,9 @@ class RowChoice:
     """How tokens become rows of `length`; `kind` "auto" is what the objective eats."""
 
     length: int
-    kind: Literal["auto", "documents", "stream", "blocks", "windows", "pairs", "swapped-pairs"] = (
-        "auto"
-    )
+    kind: Literal[
+        "auto", "documents", "sentences", "stream", "blocks", "windows", "pairs", "swapped-pairs"
+    ] = "auto"
 
     def __post_init__(self) -> None:
         if not 4 <= self.length <= 1 << 20:

@@ -14,6 +14,6 @@ def recipe() -> Recipe:
     return replace(
         other,
         name="t5-v1-1-base",
-        note="T5-base v1.1: span corruption (AdamW in place of Adafactor)",
+        note="T5-base v1.1: span corruption, trained by Adafactor",
         model=replace(other.model, size="v1.1-base"),
     )

@@ -1,6 +1,5 @@
 """T5-small, version 1.1: gated, nothing tied, no dropout, and no tasks among the text (Shazeer
-2020; google-research/text-to-text-transfer-transformer, released_checkpoints.md). AdamW stands in
-for Adafactor as in `t5-small`.
+2020; google-research/text-to-text-transfer-transformer, released_checkpoints.md).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ def recipe() -> Recipe:
     return replace(
         other,
         name="t5-v1-1-small",
-        note="T5-small v1.1: span corruption (AdamW in place of Adafactor)",
+        note="T5-small v1.1: span corruption, trained by Adafactor",
         model=replace(
             other.model, size="v1.1-small", settings={**other.model.settings, "dropout_rate": 0.0}
         ),

@@ -33,6 +33,7 @@ class Run:
     """One seed of a recipe.
 
     Attributes:
+        memory: the most bytes the process took.
         final: figures by measure.
         curve: held-out loss as it fell: {"tokens", "operations", "seconds", "loss"} each.
     """
@@ -41,6 +42,7 @@ class Run:
     tokens: int
     operations: float
     seconds: float
+    memory: int
     final: dict[str, float]
     curve: Sequence[dict[str, float]]
 
@@ -105,14 +107,16 @@ def cost(made: Comparison) -> Table:
         tokens, seconds = _mean([r.tokens for r in c.runs]), _mean([r.seconds for r in c.runs])
         operations = count(_mean([r.operations for r in c.runs]))
         rows.append([c.name, count(c.parameters), count(tokens), operations, duration(seconds),
-                     count(tokens / max(seconds, 1e-9))])  # fmt: skip
+                     count(tokens / max(seconds, 1e-9)),
+                     count(max(r.memory for r in c.runs) / 2**20)])  # fmt: skip
     return {
         "title": "What a run cost",
-        "head": ["", "parameters", "tokens", "operations", "time", "tokens/s"],
+        "head": ["", "parameters", "tokens", "operations", "time", "tokens/s",
+                 "peak memory, MiB"],
         "rows": rows,
         "note": "Operations are those of matrix products, forward and backward; time is training "
-        "time, without evaluation.",
-    }
+        "time, without evaluation; memory is the largest of the seeds'.",
+    }  # fmt: skip
 
 
 def _cell(contender: Contender, measure: Measure) -> str:
@@ -263,7 +267,7 @@ def to_json(made: Comparison) -> dict[str, Any]:
                 "parameters": c.parameters,
                 "seeds": {
                     str(r.seed): {"tokens": r.tokens, "operations": r.operations,
-                                  "seconds": r.seconds, **r.final}
+                                  "seconds": r.seconds, "memory": r.memory, **r.final}
                     for r in c.runs
                 },
             }

@@ -8,7 +8,9 @@ again), so only the training entry points call `keep_memory`, never an import.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
 import os
 import platform
 import resource
@@ -105,10 +107,27 @@ def describe(machine: Machine) -> dict[str, Any]:
     }
 
 
-def peak_memory() -> int:
-    """Largest resident size of this process so far, in bytes."""
+def peak_memory(device: torch.device | None = None) -> int:
+    """Largest resident size of this process, in bytes, since it began or `forget_peak`; on a GPU,
+    the most that its tensors have taken there."""
+    if device is not None and device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def forget_peak(device: torch.device) -> None:
+    """Give free memory back and let `peak_memory` start anew, where the system can: several runs of
+    one process are then told apart."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
 
 
 def available_memory() -> int | None:
