@@ -193,6 +193,10 @@ RATES = {
         ("DistilBertForTokenClassification", 0.0, 0.2),
         ("DistilBertForQuestionAnswering", 0.0, 0.4),
         ("DistilBertForMultipleChoice", 0.0, 0.3),
+        ("GPT2ForSequenceClassification", 0.0, 0.0),
+        ("GPT2ForTokenClassification", 0.0, 0.3),
+        ("T5ForSequenceClassification", 0.3, 0.3),
+        ("T5ForTokenClassification", 0.0, 0.3),
     ],
 )
 def test_where_each_head_has_its_dropout(kind: str, before: float, after: float) -> None:

@@ -222,3 +222,8 @@ def test_a_student_takes_the_tokenizer_of_a_teacher_from_elsewhere(
     chosen = override(chosen, [f"tokenizer.folder={teacher}"])
     last = run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
     assert Tokenizer.load(last).fingerprint == Tokenizer.load(teacher).fingerprint
+    run.resume(tmp_path / "run", stream=io.StringIO())
+    with (teacher / "config.json").open("a") as file:
+        file.write(" ")
+    with pytest.raises(IncompatibleError, match="not the one the recipe was made with"):
+        run.resume(tmp_path / "run", stream=io.StringIO())

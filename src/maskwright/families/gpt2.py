@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families.family import Coordinate, Kit
+from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads
 from maskwright.families.fields import ACTIVATIONS, Fields
 from maskwright.families.weights import Fuse, Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
@@ -38,7 +38,14 @@ PREFIX = "transformer."
 IGNORED = (".attn.bias", ".attn.masked_bias")
 SWITCHES: dict[str, str] = {}
 
-ARCHITECTURES = {"GPT2Model": Kit(), "GPT2LMHeadModel": Kit(vocabulary=True, generates=True)}
+ARCHITECTURES = {
+    "GPT2Model": Kit(),
+    "GPT2LMHeadModel": Kit(vocabulary=True, generates=True),
+    "GPT2ForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
+    "GPT2ForTokenClassification": Kit(heads=(("classifier", "token"),)),
+    "GPT2ForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
+}
+HEADS = {"sequence": ("score",), "token": ("classifier",), "span": ("qa_outputs",)}
 
 COORDINATES: dict[str, Coordinate] = {
     "vocab_size": "tokens.vocabulary",
@@ -54,6 +61,7 @@ COORDINATES: dict[str, Coordinate] = {
     "layer_norm_epsilon": "decoder.blocks.0.norm.eps",
     "scale_attn_weights": "decoder.blocks.0.attention.scaled",
     "tie_word_embeddings": lambda c: c.vocabulary_head is None or c.vocabulary_head.tied,
+    "classifier_dropout": head_field("dropout", "token"),
 }
 CONSTANTS = {
     "initializer_range": 0.02,
@@ -125,17 +133,20 @@ def point(fields: Fields) -> TransformerConfig:
         dropout=fields.rate("embd_pdrop", 0.1),
     )
     head = VocabularyHead(tied=fields.flag("tie_word_embeddings", True))
+    dropout = fields.rate("classifier_dropout", 0.1)
+    options = {"sequence": {"bias": False}, "token": {"dropout": dropout}}
     return TransformerConfig(
         width=width,
         tokens=Tokens(vocabulary=fields.whole("vocab_size", 50257), width=width),
         decoder=Stack(embeddings=embeddings, blocks=blocks, weights_of=weights_of, final_norm=True),
         vocabulary_head=head if kit.vocabulary else None,
+        heads=heads(kit, fields, options),
     )
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
-    """Every tensor of a GPT-2; the bare body has no prefix, the language model has."""
-    body = "" if config.vocabulary_head is None else PREFIX
+    """Every tensor of a GPT-2; the bare body has no prefix, everything on top of one has."""
+    body = "" if bare(config) else PREFIX
     rules: list[Rule] = [
         Rename(f"{body}wte.weight", "tokens.weight"),
         Rename(f"{body}wpe.weight", "decoder.embeddings.position.weight"),
@@ -151,7 +162,7 @@ def weights(config: TransformerConfig) -> list[Rule]:
             if tied
             else Rename("lm_head.weight", "vocabulary_head.weight")
         )
-    return rules
+    return [*rules, *head_rules(config, HEADS)]
 
 
 def _block(theirs: str, ours: str) -> list[Rule]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from maskwright.families.family import Coordinate, Kit
+from maskwright.families.family import Coordinate, Kit, head_field, head_rules, heads
 from maskwright.families.fields import ACTIVATIONS, Fields
 from maskwright.families.weights import Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
@@ -36,7 +36,7 @@ from maskwright.nn.config import (
 MODEL_TYPE = "t5"
 PAPERS = ["https://arxiv.org/abs/1910.10683", "https://arxiv.org/abs/2002.05202"]
 STYLE = "t5"
-PREFIX = ""
+PREFIX = "transformer."
 # The first exports carry a table of distances for cross-attention, which nothing reads.
 IGNORED = (".EncDecAttention.relative_attention_bias.weight",)
 SWITCHES = {"lm_head_is_stored": "lm_head."}
@@ -46,6 +46,14 @@ ARCHITECTURES = {
     "T5Model": Kit(decoder=True),
     "T5EncoderModel": Kit(decoder=False),
     "T5ForConditionalGeneration": Kit(vocabulary=True, generates=True, decoder=True),
+    "T5ForSequenceClassification": Kit(heads=(("classifier", "sequence"),), decoder=True),
+    "T5ForTokenClassification": Kit(heads=(("classifier", "token"),), decoder=False),
+    "T5ForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2, decoder=True),
+}
+HEADS = {
+    "sequence": ("classification_head.out_proj", "classification_head.dense"),
+    "token": ("classifier",),
+    "span": ("qa_outputs",),
 }
 
 
@@ -84,6 +92,7 @@ COORDINATES: dict[str, Coordinate] = {
     "lm_head_is_shared": lambda c: bool(
         c.vocabulary_head and c.vocabulary_head.tied and not c.vocabulary_head.scaled
     ) or None,
+    "classifier_dropout": head_field("dropout", "classifier"),
 }  # fmt: skip
 CONSTANTS = {
     "initializer_factor": 1.0,
@@ -171,12 +180,18 @@ def point(fields: Fields) -> TransformerConfig:
         attention(pattern="causal", positions=table),
         attention(pattern="bidirectional"),
     )
+    rate = fields.rate("classifier_dropout", 0.0)
+    options = {
+        "sequence": {"transform": "tanh", "input_dropout": rate, "dropout": rate},
+        "token": {"dropout": rate},
+    }
     return TransformerConfig(
         width=width,
         tokens=Tokens(vocabulary=fields.whole("vocab_size", 32128), width=width),
         encoder=encoder,
         decoder=decoder if kit.decoder else None,
         vocabulary_head=_vocabulary_head(fields) if kit.vocabulary else None,
+        heads=heads(kit, fields, options),
     )
 
 
@@ -201,23 +216,24 @@ def _vocabulary_head(fields: Fields) -> VocabularyHead:
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
-    """Every tensor of a T5; no name has a prefix."""
-    rules: list[Rule] = [Rename("shared.weight", "tokens.weight")]
+    """Every tensor of a T5; only under a classifier have names a prefix."""
+    body = PREFIX if any(head.name == "classifier" for head in config.heads) else ""
+    rules: list[Rule] = [Rename(f"{body}shared.weight", "tokens.weight")]
     for side, stack in config.stacks.items():
-        first = f"{side}.block.0.layer.0.SelfAttention"
+        first = f"{body}{side}.block.0.layer.0.SelfAttention"
         rules += [
-            Tie(f"{side}.embed_tokens.weight", "tokens.weight"),
+            Tie(f"{body}{side}.embed_tokens.weight", "tokens.weight"),
             Rename(f"{first}.relative_attention_bias.weight", f"{side}.relative.weight"),
-            *norm(f"{side}.final_layer_norm", f"{side}.final_norm", bias=False),
+            *norm(f"{body}{side}.final_layer_norm", f"{side}.final_norm", bias=False),
         ]
         for layer, block in enumerate(stack.blocks):
-            rules += _block(f"{side}.block.{layer}.layer", f"{side}.blocks.{layer}", block)
+            rules += _block(f"{body}{side}.block.{layer}.layer", f"{side}.blocks.{layer}", block)
     head = config.vocabulary_head
     if head is not None and head.tied:
         rules.append(Tie("lm_head.weight", "tokens.weight", written=not head.scaled))
     elif head is not None:
         rules.append(Rename("lm_head.weight", "vocabulary_head.weight"))
-    return rules
+    return [*rules, *head_rules(config, HEADS)]
 
 
 def _block(theirs: str, ours: str, block: Block) -> list[Rule]:

@@ -42,11 +42,12 @@ NETWORKS = ("teacher",)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`teacher` is a model folder or a run. `alpha_mlm` weighs the text for an encoder, `alpha_clm`
-    for a decoder, which wants `rows.kind = "stream"`; `initialise` starts the student from its
-    teacher's layers."""
+    """`teacher` is a model folder or a run; `teacher_sha256`, of its files, is filled in when the
+    run begins. `alpha_mlm` weighs the text for an encoder, `alpha_clm` for a decoder, which wants
+    `rows.kind = "stream"`; `initialise` starts the student from its teacher's layers."""
 
     teacher: str
+    teacher_sha256: str | None = None
     temperature: float = 2.0
     alpha_ce: float = 5.0
     alpha_mlm: float = 2.0

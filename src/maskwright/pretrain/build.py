@@ -6,6 +6,7 @@ The only place where the names in a recipe become things.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,11 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
     """The recipe's objective around `network`; weights of its own are a function of the recipe's
     seed, too."""
     member = catalogue.load("objectives", recipe.objective.name)
-    options = _options(recipe)
-    others = {
-        name: _finished(Path(getattr(options, name)), tokenizer).to(network.tokens.weight.device)
-        for name in getattr(member, "NETWORKS", ())
-    }
+    options, others = _options(recipe), {}
+    for name in getattr(member, "NETWORKS", ()):
+        folder = Path(getattr(options, name))
+        start.require_same(folder, getattr(options, f"{name}_sha256"))
+        others[name] = _finished(folder, tokenizer).to(network.tokens.weight.device)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
         try:
@@ -126,14 +127,20 @@ def _remedied(error: IncompatibleError, recipe: Recipe) -> IncompatibleError:
 
 
 def resolved(recipe: Recipe) -> Recipe:
-    """`recipe` with the folders it starts from pinned; what can be refused before any work is.
+    """`recipe` with the folders it reads pinned; what can be refused before any work is.
 
     Raises:
         ConfigError: an option that the objective does not take, or a network that none names.
         UsageError, CheckpointError and others: there is no model where the recipe says.
     """
     _require_options(recipe)
-    return start.pinned(recipe)
+    recipe = start.pinned(recipe)
+    member = catalogue.load("objectives", recipe.objective.name)
+    options = dict(recipe.objective.options)
+    for name in getattr(member, "NETWORKS", ()):
+        path, found = start.pinned_folder(options[name], options.get(f"{name}_sha256"))
+        options |= {name: path, f"{name}_sha256": found}
+    return replace(recipe, objective=replace(recipe.objective, options=options))
 
 
 def _require_options(recipe: Recipe) -> None:

@@ -41,11 +41,10 @@ def pinned(recipe: Recipe) -> Recipe:
     """
     model, tokenizer = recipe.model, recipe.tokenizer
     if isinstance(model, Folder):
-        path = _full(model.path)
-        model = replace(model, path=str(path))
-        layout(model)
-        model = replace(model, sha256=_same(path, sha256(path), model.sha256))
-        own = TokenizerFolder(path=str(path))
+        layout(replace(model, path=str(_full(model.path))))
+        full, found = pinned_folder(model.path, model.sha256)
+        model = replace(model, path=full, sha256=found)
+        own = TokenizerFolder(path=full)
         tokenizer = tokenizer if isinstance(tokenizer, TokenizerFolder) else own
     if isinstance(tokenizer, TokenizerFolder):
         path = _full(tokenizer.path)
@@ -76,8 +75,7 @@ def begin(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Tran
         IncompatibleError: the folder is not the one that the recipe was pinned to.
         CheckpointError and others: it is no model.
     """
-    if model.sha256 is not None:
-        _same(Path(model.path), sha256(Path(model.path)), model.sha256)
+    require_same(Path(model.path), model.sha256)
     transfer = carry(pretrained.load(model.path, dtype=torch.float32).model, fresh)
     say(f"model: from {model.path}: {transfer.render()}")
     return transfer.model
@@ -93,6 +91,22 @@ def sha256(folder: Path) -> str:
             with open(path, "rb") as file:
                 found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return config.fingerprint(found)
+
+
+def pinned_folder(path: str, wanted: str | None = None) -> tuple[str, str]:
+    """The full path of a model folder, or of a run's newest, and the hash of what lies there.
+
+    Raises:
+        IncompatibleError: that is not the hash that is `wanted`.
+    """
+    full = _full(path)
+    return str(full), _same(full, sha256(full), wanted)
+
+
+def require_same(folder: Path, wanted: str | None) -> None:
+    """Refuse a model folder whose hash is not the one that is `wanted`, if there is one."""
+    if wanted is not None:
+        _same(folder, sha256(folder), wanted)
 
 
 def _full(path: str) -> Path:
