@@ -7,8 +7,8 @@
 Documents longer than a row are cut into pieces that fill one; the rests and the short documents are
 packed by best-fit decreasing: from the largest piece down, each goes where the least space stays
 free. That is done in windows of a keyed shuffle of the pieces, so that a row's neighbours are drawn
-from the whole store and nothing but the store, the length and the seed decides. Sentences are packed in the
-same way, where each is to stand alone.
+from the whole store and nothing but the store, the length and the seed decides. Sentences are
+packed in the same way, where each is to stand alone.
 """
 
 from __future__ import annotations

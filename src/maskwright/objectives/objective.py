@@ -55,8 +55,8 @@ class Objective(nn.Module, abc.ABC):
     must say where sentences start), `text_length(options, length)` (how many tokens of a block of
     text become `length` that the model reads), `SHIFT` (its `shift`, where that is not 0), and
     `NETWORKS` (the options that are model folders, each with an option `NAME_sha256: str | None`
-    beside it: `build` is given those networks by the same names). Further modules of its own are trained and kept with the state of training, not with
-    the product.
+    beside it: `build` is given those networks by the same names). Further modules of its own are
+    trained and kept with the state of training, not with the product.
     """
 
     product: Transformer

@@ -1,12 +1,28 @@
-"""Classification of whole texts: the mean of the hidden states, a linear head, cross-entropy.
+"""Labels: what a text, a token, a span or a choice is, learned by the model's own head.
 
-Fine-tuning is an objective like the others, so the one loop trains it too. Rows hold one text each,
-padded at the end; `labels` has one class per row.
+Fine-tuning is an objective like the others, so the one loop trains it too. What the head is decides
+what is learned; a batch holds any number of texts to a row, one document each:
+
+    head        pooled (R,)       index (N,)         targets (N,)     labels
+    sequence    where each text                                       (R,) the class of each
+                is read
+    choice      likewise, choices                                     (Q,) which of its choices
+                in order                                              answers each question
+    token                         places that have   their classes
+                                  one
+    span                          places where an    which text each  (R, 2) where in `index` the
+                                  answer may begin   belongs to,      answer of each text begins
+                                  or end             0 … R - 1        and ends; -1: not known
+
+With `problem` "multi" the labels of a sequence head are (R, L) zeros and ones, with "regression"
+(R, L) numbers. Where a text is read: at its first token by an encoder, at its last by a decoder,
+which alone has seen all of it, or as the mean of its tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,61 +32,131 @@ from torch.nn import functional
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
+from maskwright.nn import mask as masks
+from maskwright.nn.config import Head
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.encoder_decoder import memory_visible
 from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, encode, facts
 
 ROWS = "labelled"
-HEAD = "classifier"
+Problem = Literal["single", "multi", "regression"]
+Pooling = Literal["place", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The labels come with the rows; there is nothing to choose."""
+    """`problem` says what the labels of a sequence head are: one class, several, or numbers;
+    `pooling` whether a text is read at one place or as the mean of its tokens."""
+
+    problem: Problem = "single"
+    pooling: Pooling = "place"
 
 
 class Supervised(Objective):
-    """Single-text classification through the head named `classifier`, over mean-pooled states."""
+    """A model with one head, and what the head is to say."""
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
-        if HEAD not in {h.name for h in model.config.heads}:
+        if len(model.config.heads) != 1:
             raise IncompatibleError(
-                "`supervised` needs a head named 'classifier'",
+                "`supervised` needs a model with one head",
                 where="model.heads",
-                do="add a sequence head with one output per label",
+                found=", ".join(head.name for head in model.config.heads) or "none",
+                do="choose an architecture of its family that has one, such as "
+                "…ForSequenceClassification",
             )
         self.product = model
+        self.options = options
+        if options.problem != "single" and self.head.kind != "sequence":
+            raise IncompatibleError(
+                "only a head for whole texts can say several classes, or numbers",
+                where="objective.options.problem",
+                found=f"{options.problem}, and a {self.head.kind} head",
+                wanted="single",
+            )
+
+    @property
+    def head(self) -> Head:
+        """The head that is trained."""
+        return self.product.config.heads[0]
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        """Rows of one text each, with a class each."""
         assert rows.pair_label is not None
+        count, width = rows.tokens.shape
+        places = np.arange(count) * width
+        if self.product.config.decoder is not None:
+            places += (rows.documents != 0).sum(1) - 1
         return Batch(
             tokens=torch.from_numpy(rows.tokens),
             labels=torch.from_numpy(rows.pair_label),
+            pooled=torch.from_numpy(places),
             **facts(rows),
         )
 
     def counts(self, batch: Batch) -> dict[str, int]:
+        kind = self.head.kind
+        if kind == "token":
+            assert batch.targets is not None
+            return {"class": batch.targets.numel()}
+        if kind == "span":
+            assert batch.labels is not None
+            return {"span": int((batch.labels >= 0).sum())}
         assert batch.labels is not None
-        return {"class": batch.labels.numel()}
-
-    def features(self, batch: Batch) -> Tensor:
-        """(B, D): the mean of each row's hidden states over its real positions."""
-        hidden = encode(self.product, batch)
-        if batch.documents is None:
-            return hidden.mean(dim=1)
-        real = (batch.documents != 0).to(hidden.dtype)[:, :, None]
-        return (hidden * real).sum(dim=1) / real.sum(dim=1).clamp(min=1.0)
-
-    def scores(self, batch: Batch) -> Tensor:
-        """(B, L) over the labels."""
-        return self.product.head(HEAD, self.features(batch))
+        return {"class": len(batch.labels)}
 
     def forward(self, batch: Batch) -> Loss:
-        assert batch.labels is not None
-        scores = self.scores(batch).float()
-        return Loss(
-            {"class": Part(functional.cross_entropy(scores, batch.labels, reduction="sum"))}
+        scores, kind = self.scores(batch), self.head.kind
+        if kind == "span":
+            assert batch.labels is not None
+            return Loss({"span": Part(_lost_ends(scores, batch.labels))})
+        wanted = batch.targets if kind == "token" else batch.labels
+        assert wanted is not None
+        if self.options.problem == "single":
+            total = functional.cross_entropy(scores, wanted, reduction="sum")
+        elif self.options.problem == "multi":
+            each = functional.binary_cross_entropy_with_logits(
+                scores, wanted.to(scores.dtype), reduction="none"
+            )
+            total = each.mean(-1).sum()
+        else:
+            total = (scores - wanted.to(scores.dtype)).square().mean(-1).sum()
+        return Loss({"class": Part(total)})
+
+    def scores(self, batch: Batch) -> Tensor:
+        """float32: (R, L) for texts, (Q, choices), (N, L) for tokens, or (N, 2) log-probabilities
+        of beginning and ending at each place, which add up to 1 within a text."""
+        hidden, head = self.states(batch), self.head
+        if head.pools:
+            read = self._read(hidden, batch)
+            scores = self.product.head(head.name, read).float()
+            if head.kind == "choice":
+                assert batch.labels is not None
+                return scores.view(len(batch.labels), -1)
+            return scores
+        assert batch.index is not None and batch.targets is not None
+        flat = hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.index)
+        scores = self.product.head(head.name, flat).float()
+        return _within_texts(scores, batch.targets) if head.kind == "span" else scores
+
+    def states(self, batch: Batch) -> Tensor:
+        """Hidden states (B, T, D) of the stack that is read: the last one."""
+        hidden = encode(self.product, batch)
+        if batch.decoder_tokens is None:
+            return hidden
+        return self.product.decode(
+            batch.decoder_tokens,
+            positions=batch.decoder_positions,
+            visible=masks.visible_of(batch.decoder_documents),
+            memory=hidden,
+            memory_visible=memory_visible(batch),
         )
+
+    def _read(self, hidden: Tensor, batch: Batch) -> Tensor:
+        assert batch.pooled is not None
+        if self.options.pooling == "place":
+            return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
+        return mean_of_texts(hidden, batch.documents)
 
     def target_states(self, batch: Batch) -> Tensor:
         raise IncompatibleError(
@@ -79,6 +165,40 @@ class Supervised(Objective):
             found="supervised",
             wanted="masked or causal",
         )
+
+
+def mean_of_texts(hidden: Tensor, documents: Tensor | None) -> Tensor:
+    """(R, D): the mean of the hidden states (B, T, D) of each text, row by row; `documents` is
+    that of the batch."""
+    rows, width, size = hidden.shape
+    if documents is None:
+        return hidden.mean(1)
+    documents = documents.to(torch.int64)
+    counts = documents.amax(1)  # documents are numbered from 1 in each row
+    first = counts.cumsum(0) - counts
+    number = torch.where(documents > 0, documents + first[:, None], 0).reshape(-1)
+    total = int(counts.sum())
+    sums = hidden.new_zeros(total + 1, size, dtype=torch.float32)
+    sums = sums.index_add(0, number, hidden.reshape(rows * width, size).float())
+    lengths = torch.bincount(number, minlength=total + 1)
+    return (sums[1:] / lengths[1:, None]).to(hidden.dtype)
+
+
+def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
+    """log softmax of each column of `scores` (N, 2) over the places of one text."""
+    count = int(texts.max()) + 1 if len(texts) else 0
+    where = texts[:, None].expand_as(scores)
+    top = scores.new_full((count, 2), -torch.inf).scatter_reduce(0, where, scores.detach(), "amax")
+    shifted = scores - top.gather(0, where)
+    total = scores.new_zeros(count, 2).scatter_add(0, where, shifted.exp())
+    return shifted - total.log().gather(0, where)
+
+
+def _lost_ends(logs: Tensor, ends: Tensor) -> Tensor:
+    """The losses of all ends that are known, summed; `ends` (R, 2) are places in `logs` (N, 2)."""
+    known = ends >= 0
+    each = logs.gather(0, ends.clamp(min=0)).masked_fill(~known, 0.0)
+    return -each.sum()
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Supervised:

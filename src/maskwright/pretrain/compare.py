@@ -370,7 +370,8 @@ def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
     if entrant.codes_text:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
     peak = max((t.get("peak_memory", 0) for t in times), default=0)
-    return comparison.Run(seed, state.tokens, state.tokens * each, state.seconds, peak, final, curve)
+    spent = (state.tokens, state.tokens * each, state.seconds, peak)
+    return comparison.Run(seed, *spent, final, curve)
 
 
 def _masked_loss(entrant: Entrant, folder: Path, length: int) -> float:

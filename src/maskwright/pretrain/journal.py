@@ -1,9 +1,9 @@
 """What a run writes down as it goes, in two files.
 
 `metrics.jsonl` holds only what a repeated run would write again, byte for byte: losses, rates,
-evaluations, samples. `timings.jsonl` holds the rest: seconds, tokens per second, memory. A checkpoint
-never gets ahead of the journal (it is flushed first), and resuming cuts the journal back to the
-checkpoint.
+evaluations, samples. `timings.jsonl` holds the rest: seconds, tokens per second, memory. A
+checkpoint never gets ahead of the journal (it is flushed first), and resuming cuts the journal back
+to the checkpoint.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,52 +30,22 @@ from sklearn.preprocessing import StandardScaler
 
 from maskwright.checkpoint.transfer import transfer
 from maskwright.corpus import labelled
-from maskwright.data.rows import Rows
+from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.tune import Settings, scores, tune, vectors
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.supervised import HEAD, Options, Supervised
+from maskwright.objectives.supervised import Options, Supervised
 from maskwright.pretrain.build import vocabulary
 from maskwright.randomness import key, permute, torch_seed
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train import loop
-from maskwright.train.optimizer import AdamW, AdamWState
-from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Budget, Schedule
-from maskwright.train.state import TrainState
+from maskwright.train.optimizer import AdamW
 
-BATCH, EPOCHS, RATE = 32, 3, 1e-3
+SETTINGS = Settings(epochs=3, batch=32, optimizer=AdamW(learning_rate=1e-3))
+MEAN = Options(pooling="mean")
 # Few labels, because that is where pretraining has to show what it is worth.
 LABELS = 1_000
 SEEDS = (0, 1, 2)
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Texts as padded rows of ids, and their labels."""
-
-    texts: list[str]
-    tokens: np.ndarray
-    lengths: np.ndarray
-    labels: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def rows(self, index: np.ndarray) -> Rows:
-        """These examples as rows, cut to the longest of them."""
-        width = int(self.lengths[index].max())
-        tokens = self.tokens[index, :width]
-        real = np.arange(width) < self.lengths[index][:, None]
-        return Rows(
-            tokens=tokens,
-            positions=np.broadcast_to(np.arange(width), tokens.shape).copy(),
-            documents=real.astype(np.int32),
-            special=~real,
-            starts_word=real,
-            ids=index.astype(np.int64),
-            pair_label=self.labels[index],
-        )
 
 
 @dataclass(frozen=True)
@@ -84,6 +53,7 @@ class Task:
     """The task, encoded for one tokenizer and row length."""
 
     names: list[str]
+    texts: tuple[list[str], list[str]]  # to learn from, to answer
     train: Examples
     test: Examples
     truncated: int
@@ -95,28 +65,21 @@ def load(tokenizer: Tokenizer, length: int) -> Task:
     order = permute(key("draw", 0), len(parts.train), np.arange(min(LABELS, len(parts.train))))
     few = [parts.train[i] for i in order]
     names = sorted({e.label for e in few})
+    asked = [e for e in parts.test if e.label in names]
     truncated = 0
 
-    def encode(examples: Sequence[Any]) -> Examples:
+    def encode(known: Sequence[labelled.Labelled]) -> Examples:
         nonlocal truncated
-        known = [e for e in examples if e.label in names]
         ids = [
             tokenizer.frame([int(i) for i in row])[0]
             for row in tokenizer.encode_batch([e.text for e in known])
         ]
         truncated += sum(len(i) > length for i in ids)
         ids = [i[: length - 1] + i[-1:] if len(i) > length else i for i in ids]
-        tokens = np.full((len(ids), length), tokenizer.pad or 0, dtype=np.int64)
-        for row, i in zip(tokens, ids, strict=True):
-            row[: len(i)] = i
-        return Examples(
-            [e.text for e in known],
-            tokens,
-            np.array([len(i) for i in ids]),
-            np.array([names.index(e.label) for e in known]),
-        )
+        return Examples(framed(ids), np.array([names.index(e.label) for e in known]))
 
-    return Task(names, encode(few), encode(parts.test), truncated)
+    texts = ([e.text for e in few], [e.text for e in asked])
+    return Task(names, texts, encode(few), encode(asked), truncated)
 
 
 @dataclass(frozen=True)
@@ -152,7 +115,7 @@ def _with_head(
     point: TransformerConfig, source: Transformer | None, labels: int, seed: int
 ) -> Transformer:
     config = replace(point, vocabulary_head=None, pooler=False,
-                     heads=(Head(name=HEAD, kind="sequence", labels=labels),))  # fmt: skip
+                     heads=(Head(name="classifier", kind="sequence", labels=labels),))  # fmt: skip
     generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
     return build(config, generator) if source is None else transfer(source, config, generator).model
 
@@ -175,8 +138,8 @@ def _words(task: Task) -> Score:
         TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2),
         LogisticRegression(C=10.0, max_iter=1000),
     )
-    model.fit(task.train.texts, task.train.labels)
-    return _score(task, [model.predict(task.test.texts)])
+    model.fit(task.texts[0], task.train.labels)
+    return _score(task, [model.predict(task.texts[1])])
 
 
 def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score:
@@ -191,36 +154,18 @@ def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score
     return _score(task, runs)
 
 
-@torch.no_grad()
 def _features(model: Transformer, part: Examples, tokenizer: Tokenizer) -> np.ndarray:
-    objective = Supervised(model, Options(), vocabulary(tokenizer)).eval()
-    return np.concatenate([objective.features(b).numpy() for b in _in_order(objective, part)])
+    objective = Supervised(model, MEAN, vocabulary(tokenizer)).eval()
+    return vectors(objective, part, _reading(tokenizer))
 
 
-def _in_order(objective: Supervised, part: Examples) -> Any:
-    for start in range(0, len(part), 256):
-        index = np.arange(start, min(start + 256, len(part)))
-        yield objective.corrupt(part.rows(index), np.zeros(len(index), dtype=np.int64), 0)
+def _reading(tokenizer: Tokenizer) -> Reading:
+    return Reading(pad=tokenizer.pad or 0, last=False)
 
 
 def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np.ndarray:
-    """Fine-tune all weights with the one loop; returns the predictions on the test part."""
-    objective = Supervised(model, Options(), vocabulary(tokenizer))
-    optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=RATE))
-    per_epoch = len(task.train) // BATCH
-
-    def batches(step: int, number: int) -> Any:
-        epoch, place = divmod(step, per_epoch)
-        numbers = np.arange(place * BATCH, (place + 1) * BATCH)
-        index = permute(key("shuffle", seed, epoch), len(task.train), numbers)
-        return objective.corrupt(task.train.rows(index), np.full(BATCH, epoch), seed)
-
-    plan = loop.Plan(
-        seed=seed, microbatches=1, budget=Budget(steps=EPOCHS * per_epoch),
-        schedule=Schedule(kind="linear", warmup=0.1),
-    )  # fmt: skip
-    loop.train(objective, batches, optimizer, plan, TrainState())
-    objective.eval()
-    with torch.no_grad():
-        found = [objective.scores(b).argmax(dim=-1) for b in _in_order(objective, task.test)]
-    return torch.cat(found).numpy()
+    """Fine-tune all weights; returns the predictions on the test part."""
+    objective, reading = Supervised(model, MEAN, vocabulary(tokenizer)), _reading(tokenizer)
+    tuned = tune(objective, task.train, reading, replace(SETTINGS, seed=seed))
+    objective = Supervised(tuned.model, MEAN, vocabulary(tokenizer)).eval()
+    return scores(objective, task.test, reading).argmax(axis=1)

@@ -1,11 +1,11 @@
 """ModernBERT-base, the first and longest of its three phases: 1.72 trillion tokens, rows of 1,024.
 
 Batches grow from 96 to 4,608 rows over the first 50 billion tokens; 30 % masked, rate 8e-4,
-constant after a warm-up of 3 billion tokens; rotary theta 10,000 everywhere (Warner et al. 2024; AnswerDotAI/ModernBERT, modernbert-base-pretrain.yaml).
-The phases of long rows begin with what this leaves: `--set model.folder=RUN`, and their thetas. As
-published but for two things: it was trained by StableAdamW, which bounds each tensor's update where
-AdamW here clips the gradient; and what attention gives had dropout 0.1, which the family's config
-cannot say alone.
+constant after a warm-up of 3 billion tokens; rotary theta 10,000 everywhere (Warner et al. 2024;
+AnswerDotAI/ModernBERT, modernbert-base-pretrain.yaml). The phases of long rows begin with what this
+leaves: `--set model.folder=RUN`, and their thetas. As published but for two things: it was trained
+by StableAdamW, which bounds each tensor's update where AdamW here clips the gradient; and what
+attention gives had dropout 0.1, which the family's config cannot say alone.
 """
 
 from __future__ import annotations

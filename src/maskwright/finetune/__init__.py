@@ -1,0 +1,1 @@
+"""From a pretrained model and labelled texts to a model of the task."""

@@ -1,0 +1,225 @@
+"""Train a model with a head on labelled examples: the one loop, epochs, the best epoch kept.
+
+    tune(objective, train, …)     ->  Tuned: the model in float32, the figure of every epoch
+    scores(objective, examples)   ->  (N, L) float32, in the order of the examples
+
+The batches of an epoch are a keyed shuffle of all examples, so nothing has to be remembered. An
+epoch is chosen by the caller's own figure on validation data, the earliest among equals; with
+`patience` training stops when so many epochs in a row were no better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.errors import ConfigError, DataError
+from maskwright.finetune.examples import Examples, Reading
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.supervised import Supervised, mean_of_texts
+from maskwright.randomness import key, permute
+from maskwright.train import loop
+from maskwright.train.machine import Machine, choose
+from maskwright.train.optimizer import AdamW, Optimizer
+from maskwright.train.parameters import Parameters
+from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.state import TrainState
+
+# Ids that are scored at a time; examples of like length are scored together.
+AT_ONCE = 16_384
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The published defaults of BERT's fine-tuning (Devlin et al. 2018, A.3), but for decay on the
+    learning rate after a warm-up of a tenth. `patience`: how many epochs without a better figure
+    end the run; None: none do."""
+
+    epochs: int = 3
+    batch: int = 32
+    optimizer: Optimizer = field(default_factory=lambda: AdamW(learning_rate=5e-5))
+    schedule: Schedule = field(default_factory=lambda: Schedule(kind="linear", warmup=0.1))
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("epochs", 1), ("batch", 1), ("patience", 1)):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ConfigError("a setting of fine-tuning is out of range", where=name,
+                                  found=value, wanted=f"{low} or more")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of it.
+
+    Attributes:
+        model: in float32, in evaluation mode.
+        figures: of the epochs that were run, one after the other; empty without a figure.
+        losses: the mean training loss of each epoch.
+        epoch: the one whose weights these are, from 1.
+        seconds: training alone.
+    """
+
+    model: Transformer
+    figures: list[float]
+    losses: list[float]
+    epoch: int
+    seconds: float
+
+
+def tune(
+    objective: Supervised,
+    train: Examples,
+    reading: Reading,
+    settings: Settings,
+    *,
+    figure: Callable[[Supervised], float] | None = None,
+    machine: Machine | None = None,
+) -> Tuned:
+    """Train those parameters of `objective` that want a gradient; its model is the result's.
+
+    Args:
+        figure: after each epoch, higher is better; None: the last epoch is kept.
+        machine: where and how precisely to compute; None: the best this machine has.
+
+    Raises:
+        DataError: there is no example.  DivergedError: a loss is no number.
+    """
+    if not len(train):
+        raise DataError("there is no example to learn from", where="train")
+    machine, model = machine or choose(), objective.product
+    kept = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
+    parameters = Parameters(objective.to(machine.device), machine.compute)
+    per_epoch = -(-len(train) // settings.batch)
+
+    def batches(step: int, number: int) -> Batch:
+        epoch, place = divmod(step, per_epoch)
+        begin = place * settings.batch
+        numbers = np.arange(begin, min(begin + settings.batch, len(train)))
+        drawn = permute(key("shuffle", settings.seed, epoch), len(train), numbers)
+        return train.batch(drawn, reading)[0]
+
+    plan = loop.Plan(
+        seed=settings.seed,
+        microbatches=1,
+        budget=Budget(steps=settings.epochs * per_epoch),
+        schedule=settings.schedule,
+        device=machine.device,
+    )
+    stop = loop.StopFlag()
+    epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
+    state = loop.train(
+        objective, batches, settings.optimizer.start(parameters), plan, TrainState(),
+        hooks=[epochs], stop=stop,
+    )  # fmt: skip
+    finished = _widened(model, epochs.best, kept)
+    return Tuned(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
+
+
+class _Epochs:
+    """Follows the loop: a figure after each epoch, the best weights, the stop."""
+
+    def __init__(
+        self,
+        objective: Supervised,
+        parameters: Parameters,
+        per_epoch: int,
+        figure: Callable[[Supervised], float] | None,
+        patience: int | None,
+        stop: loop.StopFlag,
+    ) -> None:
+        self.objective, self.parameters, self.per_epoch = objective, parameters, per_epoch
+        self.figure, self.patience, self.stop = figure, patience, stop
+        self.figures: list[float] = []
+        self.losses: list[float] = []
+        self.best: dict[str, Tensor] = {}
+        self.chosen = 0
+        self._sum = 0.0
+
+    def after_step(self, state: TrainState, record: loop.Record) -> None:
+        self._sum += record["loss"]
+        if state.step % self.per_epoch:
+            return
+        self.losses.append(self._sum / self.per_epoch)
+        self._sum = 0.0
+        epoch = state.step // self.per_epoch
+        if self.figure is None:
+            self._keep(epoch)
+            return
+        self.objective.eval()
+        self.figures.append(self.figure(self.objective))
+        self.objective.train()
+        if self.figures[-1] > max(self.figures[:-1], default=-np.inf):
+            self._keep(epoch)
+        elif self.patience is not None and epoch - self.chosen >= self.patience:
+            self.stop.raised = True
+
+    def at_end(self, state: TrainState) -> None:
+        pass
+
+    def _keep(self, epoch: int) -> None:
+        self.chosen = epoch
+        self.best = {n: t.detach().clone() for n, t in self.parameters.state().items()}
+
+
+def _widened(
+    model: Transformer, trained: dict[str, Tensor], kept: dict[str, Tensor]
+) -> Transformer:
+    """`model` in float32: what was trained from its masters, the rest as it was."""
+    own = {name.removeprefix("product."): tensor for name, tensor in trained.items()}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.data = {**kept, **own}[name].float().to(parameter.device)
+    return model.float().eval()
+
+
+def scores(objective: Supervised, examples: Examples, reading: Reading) -> NDArray[np.float32]:
+    """(N, L) scores of all examples, or (N, choices), in their order."""
+    return _asked(objective, examples, reading, objective.scores)
+
+
+def vectors(objective: Supervised, examples: Examples, reading: Reading) -> NDArray[np.float32]:
+    """(N, D): the mean of the hidden states of each text, in their order."""
+
+    def mean(batch: Batch) -> Tensor:
+        return mean_of_texts(objective.states(batch), batch.documents)
+
+    return _asked(objective, examples, reading, mean)
+
+
+@torch.no_grad()
+def _asked(
+    objective: Supervised,
+    examples: Examples,
+    reading: Reading,
+    ask: Callable[[Batch], Tensor],
+) -> NDArray[np.float32]:
+    device = objective.product.tokens.weight.device
+    found: NDArray[np.float32] | None = None
+    for numbers in by_length(examples.lengths * examples.choices):
+        batch, order = examples.batch(numbers, reading)
+        told = ask(batch.to(device)).float().cpu().numpy()
+        if found is None:
+            found = np.zeros((len(examples), told.shape[1]), dtype=np.float32)
+        found[numbers[order]] = told
+    return np.zeros((0, 0), dtype=np.float32) if found is None else found
+
+
+def by_length(lengths: NDArray[np.int64], at_once: int = AT_ONCE) -> Iterator[NDArray[np.int64]]:
+    """Numbers of examples in portions of at most `at_once` ids, the longest first."""
+    order = np.argsort(-lengths, kind="stable")
+    ends = np.cumsum(lengths[order])
+    begin = 0
+    while begin < len(order):
+        before = ends[begin] - lengths[order[begin]]
+        stop = max(begin + 1, int(np.searchsorted(ends, before + at_once, side="right")))
+        yield order[begin:stop]
+        begin = stop

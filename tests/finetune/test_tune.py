@@ -1,0 +1,109 @@
+"""Fine-tuning: it learns what can be learned, keeps the best epoch, stops, repeats itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.errors import ConfigError, DataError
+from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.tune import Settings, Tuned, scores, tune
+from maskwright.nn.config import Head
+from maskwright.nn.initialise import build
+from maskwright.objectives.supervised import Options, Supervised
+from maskwright.train.machine import Machine
+from maskwright.train.optimizer import AdamW
+from toys import CLS, SEP, VOCABULARY, bert
+
+READING = Reading(pad=0, last=False)
+PLAIN = Machine(torch.device("cpu"), torch.float32, "a test")
+NARROW = Machine(torch.device("cpu"), torch.bfloat16, "a test")
+FAST = Settings(epochs=6, batch=16, optimizer=AdamW(learning_rate=1e-2))
+
+
+def task(count: int, seed: int = 0, *, noise: bool = False) -> Examples:
+    """Which of two tokens stands somewhere in the text."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 2, count)
+    texts = []
+    for label in labels:
+        words = draw.integers(10, 50, draw.integers(3, 12)).tolist()
+        words[draw.integers(0, len(words))] = 5 + int(label)
+        texts.append([CLS, *words, SEP])
+    if noise:
+        labels = draw.permutation(labels)
+    return Examples(framed(texts), labels)
+
+
+def fresh(seed: int = 0) -> Supervised:
+    point = replace(bert().config, vocabulary_head=None, pooler=False,
+                    heads=(Head(name="own", kind="sequence", labels=2),))  # fmt: skip
+    model = build(point, torch.Generator().manual_seed(seed))
+    return Supervised(model, Options(), VOCABULARY)
+
+
+def right(objective: Supervised, examples: Examples) -> float:
+    return float((scores(objective, examples, READING).argmax(1) == examples.labels).mean())
+
+
+def run(settings: Settings = FAST, machine: Machine = PLAIN, **keys: bool) -> tuple[Tuned, float]:
+    train, test = task(200, 0, **keys), task(200, 1)
+    tuned = tune(fresh(), train, READING, settings, figure=lambda o: right(o, test),
+                 machine=machine)  # fmt: skip
+    return tuned, right(Supervised(tuned.model, Options(), VOCABULARY), test)
+
+
+@pytest.mark.parametrize("machine", [PLAIN, NARROW])
+def test_it_learns_and_the_best_epoch_is_kept(machine: Machine) -> None:
+    tuned, again = run(machine=machine)
+    assert len(tuned.figures) == len(tuned.losses) == 6 and tuned.losses[-1] < tuned.losses[0]
+    assert max(tuned.figures) > 0.9
+    assert tuned.epoch == 1 + int(np.argmax(tuned.figures))
+    assert again == pytest.approx(max(tuned.figures), abs=0.02 * (machine is NARROW))
+    assert {p.dtype for p in tuned.model.parameters()} == {torch.float32}
+    assert not tuned.model.training
+    noise, _ = run(machine=machine, noise=True)
+    assert max(noise.figures) < 0.75, "the control: labels that say nothing teach nothing"
+
+
+def test_it_repeats_itself() -> None:
+    one, two = run()[0], run()[0]
+    other = run(replace(FAST, seed=1))[0]
+    weights = [list(t.model.parameters()) for t in (one, two, other)]
+    assert all(torch.equal(a, b) for a, b in zip(weights[0], weights[1], strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(weights[0], weights[2], strict=True))
+
+
+def test_patience_ends_the_run() -> None:
+    told = iter([0.5, 0.9, 0.8, 0.9, 0.95, 0.99])
+    settings = replace(FAST, patience=2)
+    tuned = tune(fresh(), task(64), READING, settings, figure=lambda o: next(told), machine=PLAIN)
+    assert tuned.figures == [0.5, 0.9, 0.8, 0.9] and tuned.epoch == 2
+
+
+def test_what_is_frozen_stays_to_the_bit() -> None:
+    objective = fresh()
+    for name, parameter in objective.product.named_parameters():
+        parameter.requires_grad_(name.startswith("heads."))
+    before = {n: p.detach().clone() for n, p in objective.product.named_parameters()}
+    tuned = tune(objective, task(64), READING, FAST, machine=NARROW)
+    for name, parameter in tuned.model.named_parameters():
+        assert torch.equal(parameter, before[name]) is not name.startswith("heads."), name
+    assert tuned.figures == [] and tuned.epoch == FAST.epochs
+
+
+def test_an_epoch_sees_every_example_once() -> None:
+    """A last batch that is not full counts by its own examples."""
+    tuned = tune(fresh(), task(50), READING, replace(FAST, epochs=1), machine=PLAIN)
+    assert len(tuned.losses) == 1  # 16 + 16 + 16 + 2
+
+
+def test_refusals() -> None:
+    with pytest.raises(ConfigError, match="out of range"):
+        Settings(epochs=0)
+    empty = Examples(framed([]), np.zeros(0, dtype=np.int64))
+    with pytest.raises(DataError, match="no example"):
+        tune(fresh(), empty, READING, FAST, machine=PLAIN)
