@@ -102,6 +102,37 @@ def parser() -> Parser:
     )
     _out(made)
 
+    made = verb("finetune", "teach a model a task by labelled texts", _finetune)
+    made.add_argument("model", type=Path, help="the folder of a model or a run")
+    made.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="a csv, tsv, jsonl or parquet file, or a folder with train, validation and test",
+    )
+    made.add_argument("--task", default=None, help="what it is, if not what it seems to be")
+    made.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="ROLE=NAME",
+        help="which column is what, as text=review or label=stars; may be repeated",
+    )
+    made.add_argument("--seeds", type=int, default=3, help="how many are tried (default 3)")
+    made.add_argument("--epochs", type=int, default=3, help="passes over the data (default 3)")
+    made.add_argument("--batch", type=int, default=32, help="texts per step (default 32)")
+    made.add_argument(
+        "--rate", type=float, default=None, help="learning rate (default: by the model's width)"
+    )
+    made.add_argument("--length", type=int, default=None, help="most tokens of a text")
+    _out(made)
+
+    made = verb("predict", "what a fine-tuned model says to the rows of a file", _predict)
+    made.add_argument("model", type=Path, help="what finetune wrote, or a model folder")
+    made.add_argument("file", type=Path, help="a table, or a .txt with a text in each line")
+    made.add_argument("--out", type=Path, default=None, help="a .jsonl file (default: the screen)")
+
     made = verb("fill-mask", "the likeliest words for each mask in a text", _fill_mask)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     made.add_argument("text", help="a text with the model's mask token in it, such as [MASK]")
@@ -310,6 +341,49 @@ def _evaluate(a: argparse.Namespace) -> None:
 
         out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
         evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part)
+
+
+def _finetune(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    existing(a.data, "data")
+    columns: dict[str, list[str]] = {}
+    for given in a.column:
+        role, equals, name = given.partition("=")
+        if not (role and equals and name):
+            raise UsageError("not a column", where="--column", found=repr(given),
+                             wanted="ROLE=NAME, as text=review")  # fmt: skip
+        columns.setdefault(role, []).append(name)
+    from maskwright.finetune.command import finetune_file
+
+    finetune_file(
+        a.model,
+        a.data,
+        a.out or next_run("finetune"),
+        task=a.task,
+        columns=columns,
+        seeds=a.seeds,
+        epochs=a.epochs,
+        batch=a.batch,
+        rate=a.rate,
+        length=a.length,
+    )
+
+
+def _predict(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    existing(a.file, "file")
+    from maskwright.finetune.predict import predict_file
+
+    if a.out is None:
+        predict_file(a.model, a.file, sys.stdout)
+        return
+    if a.out.exists():
+        raise UsageError("the file is there already", where=a.out, do="choose another --out")
+    staged = a.out.with_name(f".tmp-{a.out.name}")
+    with staged.open("w", encoding="utf-8") as stream:
+        count = predict_file(a.model, a.file, stream)
+    staged.replace(a.out)
+    print(f"{count:,} predictions: {a.out}")
 
 
 def _fill_mask(a: argparse.Namespace) -> None:

@@ -1,0 +1,309 @@
+"""From a model folder and labelled texts to a fine-tuned model, over several seeds.
+
+    out/
+      model/         the best seed by validation, a Hugging Face folder with the names of the labels
+      task.json      what is read of a file, and how, to predict with it
+      results.json   every seed's figures, the chosen one's with intervals, the baselines
+
+Each seed draws another head and another order. Epoch and seed are chosen on validation data; the
+test part is asked once, at the end. Everything is said beside what needs no pretraining: the
+commonest label, and words counted by TF-IDF with a logistic regression.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright import commit
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.layout import About
+from maskwright.checkpoint.transfer import transfer
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.finetune.encode import encode
+from maskwright.finetune.examples import Examples, Reading
+from maskwright.finetune.tune import Settings, Tuned, scores, tune
+from maskwright.nn.config import Head, TransformerConfig
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.supervised import Options, Problem, Supervised
+from maskwright.pretrain import build, checkpoints
+from maskwright.pretrain.run import said
+from maskwright.randomness import key, torch_seed
+from maskwright.report import document, tables
+from maskwright.report.tables import Table
+from maskwright.tasks import baseline, metrics
+from maskwright.tasks import examples as labelled
+from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+TASK, RESULTS, MODEL = "task.json", "results.json", "model"
+PROBLEMS: dict[str, Problem] = {
+    "classification": "single",
+    "pair-classification": "single",
+    "multi-label": "multi",
+    "regression": "regression",
+    "similarity": "regression",
+}
+TEXTS = {"single": ("text",), "pair": ("first", "second")}
+PROBLEM_TYPES = {
+    "single": "single_label_classification",
+    "multi": "multi_label_classification",
+    "regression": "regression",
+}
+# The published rate is for a width of 768; narrower models want more, in proportion.
+RATE, WIDTH = 5e-5, 768
+
+
+@dataclass(frozen=True)
+class Seed:
+    """What one seed came to."""
+
+    seed: int
+    tuned: Tuned
+    validation: float
+
+
+def finetune(
+    folder: Path,
+    data: labelled.Examples,
+    out: Path,
+    *,
+    settings: Settings | None = None,
+    seeds: int = 3,
+    length: int | None = None,
+    stream: TextIO | None = None,
+) -> Path:
+    """Fine-tune the model in `folder` (also a run) on the training part of `data`.
+
+    Args:
+        settings: None: the published ones, with a rate that fits the model's width.
+        length: the most ids of an example; None: what the model has positions for, at most 512.
+
+    Returns:
+        The model folder.
+
+    Raises:
+        UsageError: a task that is not learned here.  IncompatibleError: a model without tokenizer.
+    """
+    kind, say = data.task.kind, said(stream)
+    if kind not in PROBLEMS:
+        raise UsageError("this task is not learned by this command", found=kind,
+                         wanted=", ".join(PROBLEMS))  # fmt: skip
+    commit.probe_writable(out)
+    path = checkpoints.model_folder(folder)
+    loaded = pretrained.load(path, dtype=torch.float32)
+    if loaded.tokenizer is None:
+        raise IncompatibleError("the model has no tokenizer", where=path)
+    tokenizer, problem = loaded.tokenizer, PROBLEMS[kind]
+    names = () if data.labels is None else data.labels.names
+    config, family = headed(path, loaded, max(1, len(names)))
+    length = min(length or 512, longest(config))
+    settings = settings or Settings()
+    if settings == Settings():
+        rate = RATE * max(1.0, WIDTH / config.width)
+        settings = replace(settings, optimizer=replace(settings.optimizer, learning_rate=rate))
+    options, reading = Options(problem=problem), reading_of(config, tokenizer, loaded.extra)
+    parts, cut = {}, {}
+    for part, rows in data.parts.items():
+        target = targets(rows, problem, len(names))
+        given = encode([texts_of(row) for row in rows], target, tokenizer, length,
+                       segments=has_segments(config))  # fmt: skip
+        parts[part], cut[part] = given
+    if any(cut.values()):
+        say(f"cut to {length} tokens: " + ", ".join(f"{n} of {p}" for p, n in cut.items() if n))
+    measure = metrics.USUAL[kind][0]
+    found = []
+    for seed in range(seeds):
+        generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
+        made = transfer(loaded.model, config, generator)
+        if not seed:
+            say(f"model: {path}: {made.render()}")
+        tuned = _tuned(made.model, options, tokenizer, parts, reading, replace(settings, seed=seed),
+                       measure, kind, say)  # fmt: skip
+        found.append(Seed(seed, tuned, max(tuned.figures)))
+    best = max(found, key=lambda one: (one.validation, -one.seed))
+    asked = TEST if TEST in parts else VALIDATION
+    told = [predicted(one.tuned.model, options, tokenizer, parts[asked], reading) for one in found]
+    truth = truth_of(parts[asked], problem)
+    shown = _table(kind, asked, truth, found, told, best, data)
+    say("\n" + tables.for_terminal(shown))
+    labels = tuple(names)
+    about = About(family=family, labels=labels, problem_type=PROBLEM_TYPES[problem])
+    pretrained.save(best.tuned.model, tokenizer, out / MODEL, about, replace=True)
+    columns = [data.task.columns[role] for role in TEXTS[data.task.columns.shape]]
+    task = {"kind": kind, "columns": columns, "length": length, "labels": list(labels)}
+    document.write(out / TASK, json.dumps(task, indent=2) + "\n")
+    plain = {
+        "task": kind, "measure": measure, "asked": asked, "chosen": best.seed, "cut": cut,
+        "seeds": [
+            {"seed": one.seed, "epoch": one.tuned.epoch, "validation": one.tuned.figures,
+             "loss": one.tuned.losses, "seconds": one.tuned.seconds,
+             asked: metrics.METRICS[measure](truth, answers)}
+            for one, answers in zip(found, told, strict=True)
+        ],
+        "table": shown,
+    }  # fmt: skip
+    document.write(out / RESULTS, json.dumps(plain, indent=2) + "\n")
+    say(f"model: {out / MODEL}\nnext: maskwright predict {out} FILE")
+    return out / MODEL
+
+
+def _tuned(
+    model: Transformer,
+    options: Options,
+    tokenizer: Tokenizer,
+    parts: dict[str, Examples],
+    reading: Reading,
+    settings: Settings,
+    measure: str,
+    kind: str,
+    say: Callable[[str], None],
+) -> Tuned:
+    objective = Supervised(model, options, build.vocabulary(tokenizer))
+    truth = truth_of(parts[VALIDATION], options.problem)
+    number = 0
+
+    def figure(asked: Supervised) -> float:
+        nonlocal number
+        number += 1
+        answers = decided(scores(asked, parts[VALIDATION], reading), options.problem)
+        value = float(metrics.METRICS[measure](truth, answers))
+        say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
+            f"validation {measure} {value:.4f}")  # fmt: skip
+        return value
+
+    return tune(objective, parts[TRAIN], reading, settings, figure=figure)
+
+
+def _table(
+    kind: str,
+    asked: str,
+    truth: NDArray[Any],
+    found: Sequence[Seed],
+    told: Sequence[NDArray[Any]],
+    best: Seed,
+    data: labelled.Examples,
+) -> Table:
+    """The figures of the chosen seed and of the baselines, with intervals; the spread of seeds."""
+    rows = []
+    for name, answers in [
+        (f"fine-tuned, seed {best.seed}", told[best.seed]),
+        *[(each.name, each.predicted) for each in _baselines(kind, data)],
+    ]:
+        figures = metrics.estimates(kind, truth, answers)
+        rows.append([name, *(f"{e.value:.4f} ({e.low:.4f} to {e.high:.4f})"
+                             for e in figures.values())])  # fmt: skip
+    each = [[float(metrics.METRICS[m](truth, a)) for a in told] for m in metrics.USUAL[kind]]
+    spread = [f"{mean(v):.4f} ± {stdev(v):.4f}" if len(v) > 1 else f"{v[0]:.4f}" for v in each]
+    rows.insert(1, [f"all {len(found)} seeds", *spread])
+    return {
+        "title": f"{kind} on the {asked} part, {len(truth):,} examples",
+        "own_first": True,
+        "head": ["", *metrics.USUAL[kind]],
+        "rows": rows,
+        "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
+        f"seeds. Epoch and seed were chosen on {VALIDATION} data."
+        + (" There is no test part: these figures flatter." if asked == VALIDATION else ""),
+    }
+
+
+def _baselines(kind: str, data: labelled.Examples) -> list[baseline.Baseline]:
+    return baseline.baselines(data) if kind in baseline.KINDS else []
+
+
+# ------------------------------------------------------------------------------ model and texts
+def headed(
+    path: Path, loaded: pretrained.Pretrained, labels: int
+) -> tuple[TransformerConfig, str | None]:
+    """The config of the loaded model with a head for whole texts in place of its own, and the
+    family that has a name for it."""
+    form = pretrained.described(path)
+    member = form.family
+    if member is not None:
+        for name, kit in member.architectures.items():
+            if [kind for _, kind in kit.heads] == ["sequence"] and not kit.vocabulary:
+                if kit.labels is not None:
+                    continue
+                config = pretrained.described(path, name).config
+                heads = tuple(replace(head, labels=labels) for head in config.heads)
+                return replace(config, heads=heads), member.name
+    head = Head(name="classifier", kind="sequence", labels=labels)
+    return replace(loaded.config, vocabulary_head=None, heads=(head,)), None
+
+
+def reading_of(
+    config: TransformerConfig, tokenizer: Tokenizer, extra: dict[str, Any] | None = None
+) -> Reading:
+    """How the model reads texts; `extra` are keys of its config.json."""
+    start = None
+    if len(config.stacks) == 2:
+        start = (extra or {}).get("decoder_start_token_id")
+        start = tokenizer.pad if start is None else start
+    return Reading(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
+
+
+def has_segments(config: TransformerConfig) -> bool:
+    """Whether the model tells first and second text apart."""
+    return config.encoder is not None and config.encoder.embeddings.segments > 1
+
+
+def longest(config: TransformerConfig) -> int:
+    """The most positions of a text; a model that counts distances has no bound but sense."""
+    tables = [getattr(s.embeddings.positions, "length", None) for s in config.stacks.values()]
+    return min((t for t in tables if t is not None), default=512)
+
+
+def texts_of(row: labelled.Example) -> tuple[str, ...]:
+    """What a model reads of an example."""
+    if isinstance(row, labelled.Pair):
+        return (row.first, row.second)
+    assert isinstance(row, labelled.Single)
+    return (row.text,)
+
+
+def targets(
+    rows: Sequence[Any], problem: Problem, classes: int
+) -> NDArray[np.int64] | NDArray[np.float32]:
+    """Labels as `Supervised` wants them."""
+    if problem == "single":
+        return np.array([row.label for row in rows], dtype=np.int64)
+    if problem == "regression":
+        return np.array([[row.label] for row in rows], dtype=np.float32)
+    found = np.zeros((len(rows), classes), dtype=np.float32)
+    for number, row in enumerate(rows):
+        found[number, list(row.label)] = 1.0
+    return found
+
+
+def truth_of(examples: Examples, problem: Problem) -> NDArray[Any]:
+    """Labels as the metrics want them."""
+    if problem == "multi":
+        return examples.labels.astype(np.int64)
+    return examples.labels[:, 0] if problem == "regression" else examples.labels
+
+
+def decided(told: NDArray[np.float32], problem: Problem) -> NDArray[Any]:
+    """Answers from scores: a class, zeros and ones, or a number."""
+    if problem == "single":
+        return told.argmax(1)
+    return (told > 0).astype(np.int64) if problem == "multi" else told[:, 0]
+
+
+def predicted(
+    model: Transformer,
+    options: Options,
+    tokenizer: Tokenizer,
+    examples: Examples,
+    reading: Reading,
+) -> NDArray[Any]:
+    """The answers of a finished model."""
+    objective = Supervised(model, options, build.vocabulary(tokenizer)).eval()
+    return decided(scores(objective, examples, reading), options.problem)
