@@ -1,0 +1,312 @@
+"""Labelled files to rows: csv, tsv, jsonl, json, parquet, each also .gz or .zst; files or folders.
+
+    one file                     -> the part "all", divided later (splits.py)
+    a folder with train…, dev…   -> the parts by the files' names; `labels.json` names the classes
+    train=, validation=, test=   -> the parts as given
+
+Each row keeps its file and line for messages. A file goes through the same door as raw text
+(corpus/read.py): encoding, size limits, strict or skip with a list of rejects. A `.json` file that
+is one value (an array of objects, or SQuAD) is read whole, so it must fit in memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus import jsonl, parquet, table
+from maskwright.corpus.files import RegularFile, Source, find
+from maskwright.corpus.ledger import Counts, Ledger, at
+from maskwright.corpus.lines import Block
+from maskwright.corpus.read import text_blocks
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, UsageError
+from maskwright.strict_json import parse
+from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION, noted_names, parts_of
+
+DEFAULT = Reading()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as it stands in the file: texts in a csv, any JSON value elsewhere.
+
+    Attributes:
+        values: by column.
+        file: as the user named it.
+        number: counted from 1.
+        unit: what `number` counts: `line`, `row` (parquet) or `item` (a json array).
+    """
+
+    values: Mapping[str, Any]
+    file: str
+    number: int
+    unit: str = "line"
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}, {self.unit} {self.number}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of all parts.
+
+    Attributes:
+        parts: `train`, `validation`, `test`, those there are; or `all` alone.
+        names: class names by column, where a file beside the data or in it tells them.
+        counts: what the reading met, by part.
+    """
+
+    parts: dict[str, list[Row]]
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=dict)
+
+    @property
+    def first(self) -> list[Row]:
+        """The rows to learn columns and labels from: `train`, or `all`."""
+        return self.parts.get(TRAIN, self.parts.get(ALL, []))
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column of the first part, in the order met."""
+        return list(dict.fromkeys(name for row in self.first for name in row.values))
+
+    def with_parts(self, parts: dict[str, list[Row]]) -> Table:
+        return Table(parts, self.names, self.counts)
+
+
+def load(
+    data: Path | str | Sequence[Path | str] | None = None,
+    *,
+    train: Path | str | None = None,
+    validation: Path | str | None = None,
+    test: Path | str | None = None,
+    header: Sequence[str] = (),
+    reading: Reading = DEFAULT,
+    rejects: Path | str | None = None,
+) -> Table:
+    """Read labelled files whole.
+
+    Args:
+        data: a file, or a folder; not together with the other three.
+        train, validation, test: a file or a folder for each part.
+        header: the names of the columns of csv and tsv files that have no header row.
+        reading: encoding, separator, limits, and what becomes of bad rows.
+        rejects: where to list the rows dropped (with `on_bad="skip"`); several parts have a file
+            each, `rejects.train.jsonl` and so on.
+
+    Raises:
+        UsageError: no path or both kinds; a missing path; files whose parts cannot be told.
+        DataError: bad rows, an empty part, columns that differ between the parts.
+    """
+    named = {TRAIN: train, VALIDATION: validation, TEST: test}
+    given = {part: path for part, path in named.items() if path is not None}
+    if (data is None) == (not given):
+        raise UsageError(
+            "say which data, in one of two ways",
+            found="both" if given else "no path",
+            wanted="one file or folder, or --train with --validation and --test",
+        )
+    if given and TRAIN not in given:
+        raise UsageError("no training data", found=f"only {', '.join(given)}",
+                         wanted="a path for train", do="add --train FILE")  # fmt: skip
+    if data is not None:
+        sources, names = parts_of(find(data)[0])
+    else:
+        found = {part: parts_of(find(path)[0]) for part, path in given.items()}
+        sources = {part: [s for some in f[0].values() for s in some] for part, f in found.items()}
+        names = {k: v for _, inner in found.values() for k, v in inner.items()}
+    parts: dict[str, list[Row]] = {}
+    counts: dict[str, Counts] = {}
+    for part, files in sources.items():
+        counts[part] = Counts()
+        path = None if rejects is None else Path(rejects)
+        if path is not None and len(sources) > 1:
+            path = path.with_suffix(f".{part}{path.suffix}")
+        parts[part] = list(read(files, reading, header, path, counts[part]))
+        for source in files:
+            names |= noted_names(source)
+    made = Table(parts, names, counts)
+    _check_columns(made)
+    return made
+
+
+def read(
+    sources: Sequence[Source],
+    reading: Reading = DEFAULT,
+    header: Sequence[str] = (),
+    rejects: Path | None = None,
+    counts: Counts | None = None,
+) -> Iterator[Row]:
+    """The rows of some files, one after the other; all but `.json` values stream.
+
+    Raises:
+        DataError: bad rows when strict, too many of them, or none at all.
+    """
+    counts = Counts() if counts is None else counts
+    with Ledger(reading, counts, rejects) as ledger:
+        for source in sources:
+            before = counts.documents
+            with RegularFile(source) as opened:
+                counts.files += 1
+                for row in _rows(opened, source, header, ledger):
+                    counts.documents += 1
+                    yield row
+                counts.hashes[source.shown] = opened.finish()
+            if counts.documents == before:
+                counts.empty_files.append(source.shown)
+        ledger.finish("the data have 0 rows", "row below the header")
+
+
+# ------------------------------------------------------------------------------ one file
+def _rows(
+    opened: RegularFile, source: Source, header: Sequence[str], ledger: Ledger
+) -> Iterator[Row]:
+    file = source.shown
+    if source.kind == "parquet":
+        for values, number in parquet.rows(opened, source, ledger):
+            yield Row(jsonl.checked(values, ledger), file, number, "row")
+    elif source.kind == "table":
+        yield from _table(text_blocks(opened, source, ledger), source, header, ledger)
+    elif source.kind == "jsonl":
+        blocks = text_blocks(opened, source, ledger)
+        first = next(blocks, None)
+        if first is None:
+            return
+        blocks = itertools.chain([first], blocks)
+        if source.suffix == ".json" and _is_one_value(first.text):
+            yield from _one_value("".join(block.text for block in blocks), source, ledger)
+            return
+        for values, number in jsonl.objects(blocks, source, ledger):
+            yield Row(values, file, number)
+    else:
+        raise UsageError(
+            "plain text has no labels",
+            where=file,
+            found=f"a file ending in {source.suffix}",
+            wanted=".csv, .tsv, .jsonl, .json or .parquet",
+            do="make a table with a column for the text and one for the label",
+        )
+
+
+def _table(
+    blocks: Iterator[Block], source: Source, header: Sequence[str], ledger: Ledger
+) -> Iterator[Row]:
+    file = source.shown
+    rows = table.rows(blocks, source, ledger)
+    names, line = next(rows, ([], 1))
+    if not names:
+        return
+    separator = table.separator_of(source, ledger)
+    other = next((o for o in table.OTHERS if o != separator and o in names[0]), None)
+    if len(names) == 1 and other:
+        raise DataError(
+            "the table has one column only",
+            where=at(file, line),
+            found=f"1 column with the separator {separator!r}: {names[0]}",
+            wanted="a column for the text and one for the label",
+            do=f"is the separator {other!r}? then read with separator={other!r}",
+        )
+    if header:
+        if len(header) != len(names):
+            raise UsageError(
+                "the names given do not fit the file",
+                where=at(file, line),
+                found=f"{len(header)} names for {len(names)} columns: {', '.join(names)}",
+                wanted=f"{len(names)} names",
+            )
+        rows = itertools.chain([(names, line)], rows)
+        names = list(header)
+    else:
+        _refuse_data_as_header(names, file, line)
+    for row, number in rows:
+        yield Row(dict(zip(names, row, strict=True)), file, number)
+
+
+def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
+    odd = [n for n in names if len(n.split()) > 5 or re.fullmatch(r"\s*-?\d+(\.\d+)?\s*", n)]
+    if odd:
+        raise DataError(
+            "the first row looks like data, not like the names of columns",
+            where=at(file, line),
+            found=repr(odd[0][:80]),
+            wanted="a header row, such as text,label",
+            do=f"add a header row, or name the {len(names)} columns (header=…)",
+        )
+
+
+def _is_one_value(text: str) -> bool:
+    """Whether the file is not JSON Lines: its first line is no whole object, or is one that holds
+    everything."""
+    first, _, rest = text.lstrip().partition("\n")
+    try:
+        value = parse(first)
+    except DataError:
+        return True
+    return type(value) is not dict or (type(value.get("data")) is list and not rest.strip())
+
+
+def _one_value(text: str, source: Source, ledger: Ledger) -> Iterator[Row]:
+    """The rows of an array of objects, of `{"data": [...]}`, or of SQuAD."""
+    file = source.shown
+    value = jsonl.checked(parse(text, file), ledger)
+    items = value.get("data") if type(value) is dict else value
+    if type(items) is not list or not all(type(item) is dict for item in items):
+        raise DataError(
+            "the .json file is no table",
+            where=file,
+            found="an object without a list 'data'"
+            if type(value) is dict
+            else type(value).__name__,
+            wanted='[{"text": "…", "label": "…"}, …], or JSON Lines',
+        )
+    if any("paragraphs" in item for item in items):
+        items = list(_squad(items, file))
+    for number, item in enumerate(items, 1):
+        yield Row(item, file, number, "item")
+
+
+def _squad(articles: Sequence[dict[str, Any]], file: str) -> Iterator[dict[str, Any]]:
+    """A row for each question, as its flat form has it."""
+    number = 0
+    try:
+        for article in articles:
+            for paragraph in article["paragraphs"]:
+                for asked in paragraph["qas"]:
+                    number += 1
+                    yield {
+                        "id": str(asked.get("id", number)),
+                        "title": article.get("title", ""),
+                        "context": paragraph["context"],
+                        "question": asked["question"],
+                        "answers": {
+                            "text": [a["text"] for a in asked["answers"]],
+                            "answer_start": [a["answer_start"] for a in asked["answers"]],
+                        },
+                    }
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            "the file is not SQuAD to its end",
+            where=f"{file}, question {number}",
+            found=f"no field {error}" if isinstance(error, KeyError) else str(error),
+            wanted="data / paragraphs / context, qas / id, question, answers / text, answer_start",
+        ) from error
+
+
+def _check_columns(made: Table) -> None:
+    columns = {part: {n for row in rows for n in row.values} for part, rows in made.parts.items()}
+    for part, here in columns.items():
+        missing = [name for name in made.columns if name not in here]
+        if missing and not here.intersection(made.columns):
+            raise DataError(
+                "the parts have different columns",
+                where=made.parts[part][0].file,
+                found=f"{part}: {', '.join(sorted(here))}",
+                wanted=", ".join(made.columns),
+                do="name the columns alike in all files",
+            )
