@@ -16,7 +16,8 @@ from maskwright.tasks.examples import Examples
 from maskwright.tasks.infer import Task, infer
 from maskwright.tasks.table import Row, Table, load
 
-WORDS = "river stone lamp garden winter bread copper violin harbour cloud meadow paper".split()
+WORDS = ["river", "stone", "lamp", "garden", "winter", "bread"]
+WORDS += ["copper", "violin", "harbour", "cloud", "meadow", "paper"]
 
 
 def sentence(number: int) -> str:
@@ -43,6 +44,16 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_parquet(
+    path: Path, rows: Sequence[dict[str, Any]], noted: dict[str, str] | None = None
+) -> Path:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    made = pyarrow.Table.from_pylist(list(rows))
+    parquet.write_table(made.replace_schema_metadata(noted), path)
     return path
 
 

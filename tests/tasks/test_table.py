@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tasks.tables import refusal, sentence, write, write_rows
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks.table import Table, load
+from tasks.tables import refusal, sentence, write, write_parquet, write_rows
 
 ROWS = [{"text": sentence(n), "label": n % 2} for n in range(6)]
 SKIP = Reading(on_bad="skip", max_bad_fraction=1.0)
@@ -40,10 +40,7 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
     elif name == "a.json":
         write(path, json.dumps(ROWS, indent=1))
     elif name == "a.parquet":
-        pyarrow = pytest.importorskip("pyarrow")
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+        write_parquet(path, ROWS)
     else:
         write_rows(path, ROWS)
     table = load(path)
@@ -90,12 +87,8 @@ def test_a_folder_without_parts_is_one_table(tmp_path: Path) -> None:
 
 
 def test_names_that_a_parquet_file_notes(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
     noted = {"info": {"features": {"label": {"names": ["bad", "good"], "_type": "ClassLabel"}}}}
-    made = pyarrow.Table.from_pylist(ROWS).replace_schema_metadata({"huggingface": json.dumps(noted)})
-    pyarrow.parquet.write_table(made, tmp_path / "a.parquet")
+    write_parquet(tmp_path / "a.parquet", ROWS, {"huggingface": json.dumps(noted)})
     assert load(tmp_path / "a.parquet").names == {"label": ("bad", "good")}
 
 
@@ -112,8 +105,10 @@ def test_a_csv_without_a_header_is_named_by_hand(tmp_path: Path) -> None:
 
 def test_squad_becomes_flat_rows(tmp_path: Path) -> None:
     asked = {"id": "q1", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
-    squad = {"version": "1.1",
-             "data": [{"title": "t", "paragraphs": [{"context": "Ada came.", "qas": [asked]}]}]}
+    squad = {
+        "version": "1.1",
+        "data": [{"title": "t", "paragraphs": [{"context": "Ada came.", "qas": [asked]}]}],
+    }
     (row,) = load(write(tmp_path / "a.json", json.dumps(squad))).parts["all"]
     assert row.values["answers"] == {"text": ["Ada"], "answer_start": [0]}
     assert row.values["context"] == "Ada came." and row.where.endswith("a.json, item 1")

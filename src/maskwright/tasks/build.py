@@ -255,7 +255,7 @@ def _check_spans(
 
 def _is_iob(known: Vocabulary) -> bool:
     kinds = {name[:2] for name in known.names if name != labels.OUTSIDE}
-    return labels.OUTSIDE in known.names and "B-" in kinds and kinds <= {"B-", "I-"}
+    return "B-" in kinds and kinds <= {"B-", "I-"}
 
 
 def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:

@@ -27,6 +27,8 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "single": ("text", "label"),
     "sequence": ("source", "target"),
 }
+# Short texts may happen to spell numbers.
+TEXTLIKE = ("text", "whole", "number")
 ROLES = tuple(dict.fromkeys(role for roles in SHAPES.values() for role in roles))
 
 
@@ -92,7 +94,7 @@ def find(
     if not tried:
         raise UsageError(
             "no task has all these columns",
-            where=", ".join(wanted),
+            found=", ".join(wanted),
             wanted="; ".join(f"{s}: {', '.join(SHAPES[s])}" for s in shapes),
         )
     for by_content in (False, True):
@@ -161,7 +163,7 @@ class _Search:
 
     def _two(self, roles: tuple[str, str], couples: Iterable[tuple[str, str]]) -> None:
         """Two columns whose names belong together."""
-        free = {c.name for c in self._free() if c.kind in ("text", "whole", "number")}
+        free = {c.name for c in self._free() if c.kind in TEXTLIKE}
         for couple in couples:
             names = [self.by_plain.get(spelling) for spelling in couple]
             pairs = list(zip(roles, names, strict=True))
@@ -216,9 +218,9 @@ class _Search:
 
     def _question_answering(self) -> None:
         self._by_name("answers", lambda c: c.kind in ("object", "texts", "text"))
-        self._by_name("context", lambda c: c.kind == "text")
+        self._by_name("context", lambda c: c.kind in TEXTLIKE)
         if "context" in self.roles and "answers" in self.roles:
-            self._by_name("question", lambda c: c.kind == "text")
+            self._by_name("question", lambda c: c.kind in TEXTLIKE)
 
     def _multiple_choice(self) -> None:
         self._by_name("choices", lambda c: c.kind in ("texts", "object"))
@@ -226,7 +228,7 @@ class _Search:
             numbered: dict[str, list[str]] = {}
             for column in self._free():
                 match = NUMBERED.fullmatch(column.name.lower())
-                if match and column.kind in ("text", "whole", "number"):
+                if match and column.kind in TEXTLIKE:
                     numbered.setdefault(match[1], []).append(column.name)
             most = max(numbered.values(), key=len, default=[])
             if len(most) >= 2:
@@ -304,7 +306,8 @@ def _check_parts(table: Table, found: Columns) -> None:
     for part, rows in table.parts.items():
         for role, names in found.roles.items():
             for name in names:
-                if rows and all(value_of(row, name) is None for row in rows):
+                outer = name.partition(".")[0]
+                if rows and not any({name, outer} & row.values.keys() for row in rows):
                     others = sorted({n for row in rows for n in row.values})
                     raise DataError(
                         f"the part {part!r} has no column {name!r}",

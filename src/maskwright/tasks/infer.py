@@ -12,6 +12,7 @@ given overrules it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -177,13 +178,15 @@ def _span(values: set[int | None]) -> int:
 
 
 def _separator(rows: Sequence[Row], name: str) -> str | None:
-    """What stands between several names in a cell: the pieces must be fewer than the cells."""
+    """What stands between several names in a cell, if the pieces come back in other cells."""
     cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
     for separator in SEPARATORS:
         split = [[p.strip() for p in cell.split(separator)] for cell in cells]
         several = sum(len(pieces) > 1 for pieces in split)
-        pieces = {p for some in split for p in some if p}
-        if several and several >= SEVERAL * len(cells) and len(pieces) < len(set(cells)):
+        often = Counter(p for some in {tuple(pieces) for pieces in split} for p in some if p)
+        # 'Business, Finance' beside 'Sports, Games' are two names: no piece of them comes back.
+        recurring = len(often) <= len(set(cells)) and max(often.values(), default=0) > 1
+        if several and several >= SEVERAL * len(cells) and recurring:
             return separator
     return None
 

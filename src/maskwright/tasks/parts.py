@@ -26,36 +26,44 @@ WORD = re.compile(r"[A-Za-z]+")
 NAMES_FILE = re.compile(r"(.*?)_?labels\.json$")
 
 
-def parts_of(
+def names_beside(
     sources: Sequence[Source],
-) -> tuple[dict[str, list[Source]], dict[str, tuple[str, ...]]]:
-    """Files by part, and the class names that lie beside them."""
+) -> tuple[list[Source], dict[str, tuple[str, ...]]]:
+    """The files of data, and the class names by column from the `labels.json` among them."""
     names: dict[str, tuple[str, ...]] = {}
     files = []
     for source in sources:
         match = NAMES_FILE.match(source.path.name)
-        if match and len(sources) > 1:
-            listed = parse(source.path.read_text("utf-8"), source.shown)
-            if type(listed) is list and all(type(name) is str for name in listed):
-                names[f"{match[1]}_label" if match[1] else "label"] = tuple(listed)
-        else:
+        if match is None or len(sources) == 1:
             files.append(source)
-    by_part: dict[str, list[Source]] = {}
-    named = _by_names(files) if len(files) > 1 else [ALL] * len(files)
-    for source, part in zip(files, named, strict=True):
-        by_part.setdefault(part, []).append(source)
-    if by_part.keys() == {ALL}:
-        return by_part, names
-    by_part.pop(ALL, None)  # beside parts, what has no part is no data: languages.json
-    if TRAIN not in by_part:
+            continue
+        listed = parse(source.path.read_text("utf-8"), source.shown)
+        if type(listed) is list and all(type(name) is str for name in listed):
+            names[f"{match[1]}_label" if match[1] else "label"] = tuple(listed)
+    return files, names
+
+
+def by_part(files: Sequence[Source]) -> dict[str, list[Source]]:
+    """The files of each part, in the order train, validation, test; or all as one.
+
+    Raises:
+        UsageError: names that say two parts, no training data, a part in two formats.
+    """
+    found: dict[str, list[Source]] = {}
+    for source, part in zip(files, _by_names(files), strict=True):
+        found.setdefault(part, []).append(source)
+    if found.keys() == {ALL}:
+        return found
+    found.pop(ALL, None)  # beside parts, what has no part is no data: languages.json
+    if TRAIN not in found:
         raise UsageError(
             "the folder has no training data",
             where=files[0].path.parent,
-            found=", ".join(f"{part}: {s[0].path.name}" for part, s in by_part.items()),
+            found=", ".join(f"{part}: {s[0].path.name}" for part, s in found.items()),
             wanted="a file whose name has the word train",
             do="rename the file, or give the paths: --train FILE --validation FILE",
         )
-    for part, some in by_part.items():
+    for part, some in found.items():
         kinds = Counter(source.suffix for source in some)
         if len(kinds) > 1:
             raise UsageError(
@@ -65,7 +73,7 @@ def parts_of(
                 wanted="one of them",
                 do=f"give the paths: --train FILE, or move {kinds.most_common()[-1][0]} away",
             )
-    return {part: by_part[part] for part in PARTS if part in by_part}, names
+    return {part: found[part] for part in PARTS if part in found}
 
 
 def _by_names(files: Sequence[Source]) -> list[str]:

@@ -26,7 +26,15 @@ from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
 from maskwright.strict_json import parse
-from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION, noted_names, parts_of
+from maskwright.tasks.parts import (
+    ALL,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    by_part,
+    names_beside,
+    noted_names,
+)
 
 DEFAULT = Reading()
 
@@ -116,11 +124,13 @@ def load(
         raise UsageError("no training data", found=f"only {', '.join(given)}",
                          wanted="a path for train", do="add --train FILE")  # fmt: skip
     if data is not None:
-        sources, names = parts_of(find(data)[0])
+        files, names = names_beside(find(data)[0])
+        alone = isinstance(data, str | Path) and not Path(data).is_dir()
+        sources = {ALL: files} if alone else by_part(files)
     else:
-        found = {part: parts_of(find(path)[0]) for part, path in given.items()}
-        sources = {part: [s for some in f[0].values() for s in some] for part, f in found.items()}
-        names = {k: v for _, inner in found.values() for k, v in inner.items()}
+        found = {part: names_beside(find(path)[0]) for part, path in given.items()}
+        sources = {part: files for part, (files, _) in found.items()}
+        names = {column: some for _, beside in found.values() for column, some in beside.items()}
     parts: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
     for part, files in sources.items():
