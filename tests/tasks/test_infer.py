@@ -77,6 +77,8 @@ CASES: list[tuple[dict[str, Any], str, dict[str, tuple[str, ...]]]] = [
     # No name says anything.
     ({"satz": some, "klasse": lambda n: "ja" if n % 2 else "nein"}, "classification",
      {"text": ("satz",), "label": ("klasse",)}),
+    ({"satz": some, "nummer": lambda n: n, "mass": lambda n: n / 7}, "regression",
+     {"label": ("mass",)}),
 ]  # fmt: skip
 
 
@@ -146,7 +148,7 @@ def test_refusals_name_what_is_near() -> None:
     assert error.what == "the column is missing" and error.where == "text=txet"
     assert error.wanted == "did you mean 'text'?"
     error = refusal(UsageError, lambda: infer(table, {"lable": "label"}))
-    assert error.wanted == "did you mean 'label'?"
+    assert "did you mean 'label'" in str(error.wanted)
     error = refusal(UsageError, lambda: infer(table, kind="clasification"))
     assert "did you mean 'classification'" in str(error.wanted)
     error = refusal(DataError, lambda: infer(table, kind="regression"))
@@ -168,6 +170,17 @@ def test_text_without_labels_is_for_pretraining() -> None:
 def test_two_possible_labels_are_asked_about() -> None:
     error = refusal(DataError, lambda: of(text=some, mood=lambda n: n % 2, tone=lambda n: n % 3))
     assert error.do == "say which column is the label: label=mood (or tone)"
+
+
+def test_two_columns_of_texts_are_asked_about() -> None:
+    """Taking one and dropping the other in silence would train on half of each pair."""
+    error = refusal(DataError, lambda: of(eins=some, zwei=other, klasse=lambda n: n % 2))
+    assert "first=eins second=zwei for pairs" in str(error.do)
+    table = table_of(*rows(eins=some, zwei=other, klasse=lambda n: n % 2))
+    task = infer(table, {"first": "eins", "second": "zwei"})
+    assert task.kind == "pair-classification" and task.columns["label"] == "klasse"
+    long = infer(table_of(*rows(kurz=lambda n: "two words", lang=some, klasse=lambda n: n % 2)))
+    assert long.columns["text"] == "lang" and "'kurz'" in long.lines()[-1]
 
 
 def test_F74_a_part_without_the_column() -> None:

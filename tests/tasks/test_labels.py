@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
 from maskwright.tasks.build import build
 from maskwright.tasks.examples import Answered, Choice, Examples
 from maskwright.tasks.infer import infer
 from maskwright.tasks.labels import near_misses
+from maskwright.tasks.table import load
 from tasks.tables import loaded, refusal, sentence, table_of, understood, write, write_rows
+
+SKIP = Reading(on_bad="skip", max_bad_fraction=0.5)
 
 
 def texts(*labels: Any, **more: Any) -> list[dict[str, Any]]:
@@ -170,11 +175,23 @@ def test_F59_an_empty_text_is_refused_or_skipped() -> None:
     rows[2]["text"] = " \n"
     error = refusal(DataError, lambda: understood(table_of(*rows)))
     assert error.what == "the text is empty" and error.where == "all.jsonl, line 3, column 'text'"
-    made = understood(table_of(*rows), skip=True, max_bad_fraction=0.5)[1]
+    made = understood(table_of(*rows), reading=SKIP)[1]
     assert len(made.parts["all"]) == 3
     assert made.dropped == [("all.jsonl, line 3, column 'text'", "the text is empty")]
-    error = refusal(DataError, lambda: understood(table_of(*rows), skip=True))
+    error = refusal(DataError, lambda: understood(table_of(*rows), reading=Reading(on_bad="skip")))
     assert error.what == "too many bad rows" and "1 of 4 rows" in str(error.found)
+
+
+def test_rows_left_out_are_listed_beside_those_of_the_file(tmp_path: Path) -> None:
+    rows = "".join(json.dumps(row) + "\n" for row in texts(0, 1, None, 1))
+    path = write(tmp_path / "a.jsonl", rows + "nonsense\n" + rows)
+    table = load(path, reading=SKIP, rejects=tmp_path / "rejects.jsonl")
+    made = build(table, infer(table), reading=SKIP)
+    assert len(made.parts["all"]) == 6
+    listed = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text().splitlines()]
+    assert [(entry["line"], entry["reason"]) for entry in listed] == [
+        (5, "not JSON"), (3, "the label is empty"), (8, "the label is empty"),
+    ]  # fmt: skip
 
 
 # ------------------------------------------------------------------------------ several labels

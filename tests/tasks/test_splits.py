@@ -9,6 +9,8 @@ import pytest
 
 from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.tasks import splits
+from maskwright.tasks.build import build
+from maskwright.tasks.infer import infer
 from maskwright.tasks.splits import Division
 from tasks.tables import refusal, sentence, table_of, understood
 
@@ -157,3 +159,18 @@ def test_questions_about_one_context_stay_together() -> None:
     made = splits.complete(understood(table_of(*asked))[1], Division(validation=0.3))
     contexts = [{e.context for e in some} for some in made.parts.values()]
     assert not contexts[0] & contexts[1] and len(contexts[1]) == 6
+
+
+def test_groups_stay_whole_and_follow_their_rows() -> None:
+    made = [{**row, "author": f"author {n % 25}"} for n, row in enumerate(rows(200))]
+    table = table_of(*made)
+    task = infer(table, {"group": "author"})
+    assert task.columns["group"] == "author" and task.columns["label"] == "label"
+    whole = build(table, task)
+    parts = splits.complete(whole, Division(validation=0.2))
+    train, validation = (set(parts.groups[part]) for part in ("train", "validation"))
+    assert not train & validation and len(train | validation) == 25
+    assert [len(parts.groups[p]) for p in parts.parts] == [len(e) for e in parts.parts.values()]
+    few = splits.with_few(parts, 12)
+    assert len(few.parts["train"]) == len(few.groups["train"]) == 12
+    assert few.parts["validation"] == parts.parts["validation"]

@@ -112,6 +112,8 @@ def test_squad_becomes_flat_rows(tmp_path: Path) -> None:
     (row,) = load(write(tmp_path / "a.json", json.dumps(squad))).parts["all"]
     assert row.values["answers"] == {"text": ["Ada"], "answer_start": [0]}
     assert row.values["context"] == "Ada came." and row.where.endswith("a.json, item 1")
+    # It stands on one line, which may be longer than lines of text are allowed to be.
+    assert len(load(tmp_path / "a.json", reading=Reading(max_line_bytes=20)).parts["all"]) == 1
     del asked["question"]
     path = write(tmp_path / "b.json", json.dumps(squad))
     error = refusal(DataError, lambda: load(path))

@@ -2,18 +2,21 @@
 
 The classes are learned from the training rows, so a label that only validation has is an error.
 Characters of answers are counted as Python counts them, and the context must hold the answer at
-that place. With `skip`, bad rows are left out and listed, up to a share.
+that place. By the policy `skip`, bad rows are left out, counted and listed, up to a share.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from maskwright.errors import DataError
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, StorageError
 from maskwright.tasks import labels
 from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.examples import (
@@ -29,19 +32,14 @@ from maskwright.tasks.examples import (
 )
 from maskwright.tasks.infer import KINDS, Task, whole
 from maskwright.tasks.labels import Vocabulary
-from maskwright.tasks.table import Row, Table
+from maskwright.tasks.table import DEFAULT, Row, Table
 
 LETTERS = string.ascii_uppercase
 TRUE = {"1", "1.0", "true"}
 
 
 def build(
-    table: Table,
-    task: Task,
-    *,
-    fold_labels: bool = False,
-    skip: bool = False,
-    max_bad_fraction: float = 0.01,
+    table: Table, task: Task, *, fold_labels: bool = False, reading: Reading = DEFAULT
 ) -> Examples:
     """Every row as an example; the classes are those of the training rows.
 
@@ -49,47 +47,70 @@ def build(
         table: the rows.
         task: as inferred.
         fold_labels: join labels that differ only by case or blanks.
-        skip: leave bad rows out and count them, up to `max_bad_fraction` of a part.
+        reading: whether bad rows stop it or are left out (`on_bad`), and how many may be bad.
 
     Raises:
         DataError: a bad row, or with `skip` too many of them; bad classes.
+        StorageError: the list of rejected rows cannot be written.
     """
-    dropped: list[tuple[str, str]] = []
-
-    def usable(rows: Sequence[Row], read: Callable[[Row], Any]) -> list[Any]:
-        found = []
-        bad: list[DataError] = []
-        for row in rows:
-            try:
-                found.append(read(row))
-            except DataError as error:
-                if not skip:
-                    raise
-                bad.append(error)
-        if len(bad) > max_bad_fraction * len(rows):
-            raise DataError(
-                "too many bad rows",
-                where=rows[0].file,
-                found=f"{len(bad):,} of {len(rows):,} rows; the first: {bad[0].what} "
-                f"({bad[0].where})",
-                wanted=f"at most {max_bad_fraction:.3g} of the rows (max_bad_fraction)",
-                do="correct the rows, or raise max_bad_fraction",
-            )
-        dropped.extend((str(error.where), error.what) for error in bad)
-        return found
-
     known = None
     if _has_classes(task):
-        rows = usable(table.first, lambda row: (row, list(cells(row, task))))
-        dropped.clear()  # the same rows are met again below
-        known = _learn([(c, row) for row, found in rows for c in found], table, task, fold_labels)
+        found, _ = _usable(table.first, lambda row: (row, list(cells(row, task))), reading)
+        known = _learn([(c, row) for row, some in found for c in some], table, task, fold_labels)
     read = _reader(task, known)
-    parts = {part: usable(rows, read) for part, rows in table.parts.items()}
-    for part, made in parts.items():
+    parts, groups = {}, {}
+    dropped: list[tuple[str, str]] = []
+    for part, rows in table.parts.items():
+        made, bad = _usable(rows, lambda row: (row, read(row)), reading)
+        parts[part] = [example for _, example in made]
+        if "group" in task.columns.roles:
+            groups[part] = [str(value_of(row, task.columns["group"])) for row, _ in made]
+        _list(bad, table.rejects.get(part))
+        dropped += [(error.where or "", error.what) for _, error in bad]
         if not made:
             raise DataError("the part has no rows", where=part, found="0 rows",
                             wanted="at least one row", do="leave the part out")  # fmt: skip
-    return Examples(task, parts, known, dropped)
+    return Examples(task, parts, known, dropped, groups)
+
+
+def _usable(
+    rows: Sequence[Row], read: Callable[[Row], Any], reading: Reading
+) -> tuple[list[Any], list[tuple[Row, DataError]]]:
+    """What `read` makes of the rows, and those it refused, by the policy."""
+    found: list[Any] = []
+    bad: list[tuple[Row, DataError]] = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except DataError as error:
+            if reading.on_bad == "strict":
+                raise
+            bad.append((row, error))
+    if len(bad) > reading.max_bad_fraction * len(rows):
+        first = bad[0][1]
+        raise DataError(
+            "too many bad rows",
+            where=rows[0].file,
+            found=f"{len(bad):,} of {len(rows):,} rows; the first: {first.what} ({first.where})",
+            wanted=f"at most {reading.max_bad_fraction:.3g} of the rows (max_bad_fraction)",
+            do="correct the rows, or raise max_bad_fraction",
+        )
+    return found, bad
+
+
+def _list(bad: Sequence[tuple[Row, DataError]], path: Path | None) -> None:
+    """Add rows to the list of rejects that the reading of the file began."""
+    if path is None or not bad:
+        return
+    try:
+        with path.open("a", encoding="utf-8", newline="\n") as file:
+            for row, error in bad:
+                entry = {"file": row.file, row.unit: row.number, "reason": error.what,
+                         "found": error.found, "wanted": error.wanted}  # fmt: skip
+                file.write(json.dumps(entry) + "\n")
+    except OSError as failure:
+        raise StorageError("the list of rejected rows could not be written", where=path,
+                           found=failure.strerror) from failure  # fmt: skip
 
 
 def cells(row: Row, task: Task) -> Iterator[Any]:

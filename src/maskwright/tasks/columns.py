@@ -6,7 +6,8 @@ A shape is a set of roles that belong together; the first that fits the names wi
     multiple-choice     question, choices, label  pair                first, second, label
     single              text, label               sequence            source, target
 
-Whatever is chosen is said with its reason (`Columns.lines`), and every role can be given instead.
+Whatever is chosen is said with its reason (`Columns.lines`), and every role can be given instead;
+`group`, what must not be torn apart when parts are drawn, is never guessed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "single": ("text", "label"),
     "sequence": ("source", "target"),
 }
+# The names of classes that are numbers; what must not be torn apart when parts are drawn.
+OPTIONAL = ("label_name", "group")
+# Of two columns of texts, one is the longer when the other has less than this share of its words.
+ALIKE = 0.5
 # Short texts may happen to spell numbers.
 TEXTLIKE = ("text", "whole", "number")
 ROLES = tuple(dict.fromkeys(role for roles in SHAPES.values() for role in roles))
@@ -90,7 +95,7 @@ def find(
     described = describe(table.first)
     wanted = {role: _as_names(names) for role, names in (given or {}).items()}
     _check_given(wanted, described)
-    tried = [s for s in shapes if set(wanted) <= {*SHAPES[s], "label_name"}]
+    tried = [s for s in shapes if set(wanted) <= {*SHAPES[s], *OPTIONAL}]
     if not tried:
         raise UsageError(
             "no task has all these columns",
@@ -185,8 +190,11 @@ class _Search:
             return
         likely = [c for c in free if c.has_classes]
         if len(likely) == 1:
-            self._take("label", [likely[0].name],
-                       f"the only column with few values: {likely[0].distinct}")  # fmt: skip
+            why = f"the only column with few values: {likely[0].distinct}"
+            self._take("label", [likely[0].name], why)
+        fractions = [c for c in free if c.kind == "number" and not c.integral]
+        if not likely and len(fractions) == 1:
+            self._take("label", [fractions[0].name], "the only column with fractions")
 
     def _label_name(self) -> None:
         """`label_name` beside `label` names its classes."""
@@ -257,10 +265,11 @@ class _Search:
             if not label:
                 self._by_name("label", lambda c: c.scalar and not c.is_prose)
             texts = [c for c in self._free() if c.kind == "text" and c.words >= 2]
-            if texts:
-                longest = max(texts, key=lambda c: c.words)
-                self._take("text", [longest.name],
-                           f"the longest texts, {longest.words:.0f} words on average")  # fmt: skip
+            texts.sort(key=lambda c: -c.words)
+            # A second column of much the same length may belong to the task: that is asked about.
+            if texts and all(c.words < ALIKE * texts[0].words for c in texts[1:]):
+                why = f"the longest texts, {texts[0].words:.0f} words on average"
+                self._take("text", [texts[0].name], why)
         if "text" in self.roles:
             self._label()
             self._label_name()
@@ -289,8 +298,9 @@ def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
     for role, names in wanted.items():
-        if role not in (*ROLES, "label_name"):
-            raise UsageError("no such role of a column", found=repr(role), wanted=near(role, ROLES))
+        if role not in (*ROLES, *OPTIONAL):
+            raise UsageError("no such role of a column", found=repr(role),
+                             wanted=near(role, (*ROLES, *OPTIONAL)))  # fmt: skip
         for name in names:
             if name not in described:
                 raise UsageError(
@@ -305,7 +315,7 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
 def _check_parts(table: Table, found: Columns) -> None:
     for part, rows in table.parts.items():
         for role, names in found.roles.items():
-            for name in names:
+            for name in names if role != "label_name" else ():
                 outer = name.partition(".")[0]
                 if rows and not any({name, outer} & row.values.keys() for row in rows):
                     others = sorted({n for row in rows for n in row.values})
@@ -324,7 +334,11 @@ def _nothing_fits(table: Table, described: Mapping[str, Column], tried: Sequence
     )
     likely = [c.name for c in described.values() if c.has_classes]
     texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
-    if texts and not likely and len(tried) > 1:
+    if len(texts) > 1 and len(tried) > 1:
+        one, other = texts[:2]
+        do = f"say what the texts are: text={one}, or first={one} second={other} for pairs, or "
+        do += f"source={one} target={other} for texts to be written"
+    elif texts and not likely and len(tried) > 1:
         do = "add a column with labels; for text without labels use pretraining"
     elif len(likely) > 1:
         do = f"say which column is the label: label={likely[0]} (or {', '.join(likely[1:4])})"

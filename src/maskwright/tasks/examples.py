@@ -88,13 +88,15 @@ class Examples:
         task: what is to be learned.
         parts: by name, as in the table.
         labels: the classes; None where there are none (numbers, answers, texts).
-        dropped: (place, reason) of rows left out, with `skip`.
+        dropped: (place, reason) of rows left out, by the policy `skip`.
+        groups: by part, what each example must not be torn from; empty where nothing was said.
     """
 
     task: Task
     parts: dict[str, list[Any]]
     labels: Vocabulary | None = None
     dropped: list[tuple[str, str]] = field(default_factory=list)
+    groups: dict[str, list[str]] = field(default_factory=dict)
 
 
 def whole_text(example: Example) -> str:

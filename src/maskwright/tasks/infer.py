@@ -125,7 +125,8 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | N
     if column.kind in ("texts", "wholes"):
         return "several", f"{name} holds a list of labels in each row", None
     if "label_name" in columns.roles:
-        return "classes", f"{columns['label_name']!r} names the values of {name}", None
+        said = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
+        return "classes", said, None
     if column.kind == "boolean":
         return "classes", f"{name} holds true or false", None
     if column.kind == "whole":

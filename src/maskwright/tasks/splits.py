@@ -61,17 +61,14 @@ class Division:
 DEFAULT = Division()
 
 
-def complete(
-    examples: Examples, division: Division = DEFAULT, groups: Sequence[str] | None = None
-) -> Examples:
+def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
     """The same examples with a train and a validation part, and a test part where one is wanted.
 
     Parts that came as files stay as they are; what is missing is drawn from `all` or `train`.
 
     Args:
         examples: of one table.
-        division: shares and seed.
-        groups: what must not be torn apart, one name for each row of the part to divide.
+        division: shares and seed; groups (a column given as `group`) stay whole.
 
     Raises:
         DataError: too few rows for a part.
@@ -85,9 +82,29 @@ def complete(
         test=0.0 if TEST in parts or from_ == TRAIN else division.test,
     )
     texts, classes = [_told_apart_by(e) for e in whole], [_class_of(e) for e in whole]
-    drawn = divide(texts, classes, wanted, groups)
+    groups = dict(examples.groups)
+    own = groups.pop(from_, None)
+    drawn = divide(texts, classes, wanted, own)
     parts |= {part: [whole[i] for i in places] for part, places in drawn.items()}
-    return replace(examples, parts={part: parts[part] for part in PARTS if part in parts})
+    if own is not None:
+        groups |= {part: [own[i] for i in places] for part, places in drawn.items()}
+    parts = {part: parts[part] for part in PARTS if part in parts}
+    return replace(examples, parts=parts, groups=groups)
+
+
+def with_few(examples: Examples, count: int, seed: int = 0, *, balanced: bool = False) -> Examples:
+    """The same examples with only `count` of the training rows; see `few`.
+
+    Raises:
+        UsageError: more than there are, or fewer than one.
+    """
+    rows = examples.parts[TRAIN]
+    texts, classes = [whole_text(e) for e in rows], [_class_of(e) for e in rows]
+    kept = few(texts, classes, count, seed, balanced=balanced)
+    groups = dict(examples.groups)
+    if TRAIN in groups:
+        groups[TRAIN] = [groups[TRAIN][i] for i in kept]
+    return replace(examples, parts=examples.parts | {TRAIN: [rows[i] for i in kept]}, groups=groups)
 
 
 def divide(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from maskwright.corpus.lines import Block
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
-from maskwright.strict_json import parse
+from maskwright.tasks import one_value
 from maskwright.tasks.parts import (
     ALL,
     TEST,
@@ -37,6 +37,7 @@ from maskwright.tasks.parts import (
 )
 
 DEFAULT = Reading()
+WHOLE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,13 @@ class Table:
         parts: `train`, `validation`, `test`, those there are; or `all` alone.
         names: class names by column, where a file beside the data or in it tells them.
         counts: what the reading met, by part.
+        rejects: the lists of rows dropped, by part, where they were asked for.
     """
 
     parts: dict[str, list[Row]]
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     counts: dict[str, Counts] = field(default_factory=dict)
+    rejects: dict[str, Path] = field(default_factory=dict)
 
     @property
     def first(self) -> list[Row]:
@@ -83,9 +86,6 @@ class Table:
     def columns(self) -> list[str]:
         """Every column of the first part, in the order met."""
         return list(dict.fromkeys(name for row in self.first for name in row.values))
-
-    def with_parts(self, parts: dict[str, list[Row]]) -> Table:
-        return Table(parts, self.names, self.counts)
 
 
 def load(
@@ -133,15 +133,17 @@ def load(
         names = {column: some for _, beside in found.values() for column, some in beside.items()}
     parts: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
+    lists: dict[str, Path] = {}
     for part, files in sources.items():
         counts[part] = Counts()
-        path = None if rejects is None else Path(rejects)
-        if path is not None and len(sources) > 1:
-            path = path.with_suffix(f".{part}{path.suffix}")
-        parts[part] = list(read(files, reading, header, path, counts[part]))
+        if rejects is not None and reading.on_bad == "skip":
+            path = Path(rejects)
+            several = len(sources) > 1
+            lists[part] = path.with_suffix(f".{part}{path.suffix}") if several else path
+        parts[part] = list(read(files, reading, header, lists.get(part), counts[part]))
         for source in files:
             names |= noted_names(source)
-    made = Table(parts, names, counts)
+    made = Table(parts, names, counts, lists)
     _check_columns(made)
     return made
 
@@ -162,6 +164,10 @@ def read(
     with Ledger(reading, counts, rejects) as ledger:
         for source in sources:
             before = counts.documents
+            # One value may stand on one line; it is held whole in any case.
+            whole = source.suffix == ".json"
+            longest = max(reading.max_line_bytes, WHOLE_BYTES if whole else 0)
+            ledger.reading = replace(reading, max_line_bytes=longest)
             with RegularFile(source) as opened:
                 counts.files += 1
                 for row in _rows(opened, source, header, ledger):
@@ -189,8 +195,10 @@ def _rows(
         if first is None:
             return
         blocks = itertools.chain([first], blocks)
-        if source.suffix == ".json" and _is_one_value(first.text):
-            yield from _one_value("".join(block.text for block in blocks), source, ledger)
+        if source.suffix == ".json" and one_value.is_one_value(first.text):
+            text = "".join(block.text for block in blocks)
+            for number, values in enumerate(one_value.items(text, file, ledger), 1):
+                yield Row(values, file, number, "item")
             return
         for values, number in jsonl.objects(blocks, source, ledger):
             yield Row(values, file, number)
@@ -248,64 +256,6 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
             wanted="a header row, such as text,label",
             do=f"add a header row, or name the {len(names)} columns (header=…)",
         )
-
-
-def _is_one_value(text: str) -> bool:
-    """Whether the file is not JSON Lines: its first line is no whole object, or is one that holds
-    everything."""
-    first, _, rest = text.lstrip().partition("\n")
-    try:
-        value = parse(first)
-    except DataError:
-        return True
-    return type(value) is not dict or (type(value.get("data")) is list and not rest.strip())
-
-
-def _one_value(text: str, source: Source, ledger: Ledger) -> Iterator[Row]:
-    """The rows of an array of objects, of `{"data": [...]}`, or of SQuAD."""
-    file = source.shown
-    value = jsonl.checked(parse(text, file), ledger)
-    items = value.get("data") if type(value) is dict else value
-    if type(items) is not list or not all(type(item) is dict for item in items):
-        raise DataError(
-            "the .json file is no table",
-            where=file,
-            found="an object without a list 'data'"
-            if type(value) is dict
-            else type(value).__name__,
-            wanted='[{"text": "…", "label": "…"}, …], or JSON Lines',
-        )
-    if any("paragraphs" in item for item in items):
-        items = list(_squad(items, file))
-    for number, item in enumerate(items, 1):
-        yield Row(item, file, number, "item")
-
-
-def _squad(articles: Sequence[dict[str, Any]], file: str) -> Iterator[dict[str, Any]]:
-    """A row for each question, as its flat form has it."""
-    number = 0
-    try:
-        for article in articles:
-            for paragraph in article["paragraphs"]:
-                for asked in paragraph["qas"]:
-                    number += 1
-                    yield {
-                        "id": str(asked.get("id", number)),
-                        "title": article.get("title", ""),
-                        "context": paragraph["context"],
-                        "question": asked["question"],
-                        "answers": {
-                            "text": [a["text"] for a in asked["answers"]],
-                            "answer_start": [a["answer_start"] for a in asked["answers"]],
-                        },
-                    }
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            "the file is not SQuAD to its end",
-            where=f"{file}, question {number}",
-            found=f"no field {error}" if isinstance(error, KeyError) else str(error),
-            wanted="data / paragraphs / context, qas / id, question, answers / text, answer_start",
-        ) from error
 
 
 def _check_columns(made: Table) -> None:
