@@ -149,6 +149,8 @@ def test_missing_parts_are_drawn() -> None:
     made = splits.complete(understood(table)[1], Division(test=0.25))
     assert list(made.parts) == ["train", "validation", "test"]
     assert [len(some) for some in made.parts.values()] == [90, 10, 10]
+    made = splits.complete(understood(table_of(train=rows(100)))[1], Division(test=0.2))
+    assert [len(some) for some in made.parts.values()] == [70, 10, 20]
     whole = understood(table_of(train=rows(20), validation=rows(4, 50), test=rows(4, 90)))[1]
     assert splits.complete(whole).parts == whole.parts
 

@@ -87,9 +87,13 @@ def test_a_folder_without_parts_is_one_table(tmp_path: Path) -> None:
 
 
 def test_names_that_a_parquet_file_notes(tmp_path: Path) -> None:
-    noted = {"info": {"features": {"label": {"names": ["bad", "good"], "_type": "ClassLabel"}}}}
+    named = {"names": ["bad", "good"], "_type": "ClassLabel"}
+    deeper = {"feature": named, "_type": "List"}
+    noted = {"info": {"features": {"label": named, "tags": deeper, "text": {"dtype": "string"}}}}
     write_parquet(tmp_path / "a.parquet", ROWS, {"huggingface": json.dumps(noted)})
-    assert load(tmp_path / "a.parquet").names == {"label": ("bad", "good")}
+    assert load(tmp_path / "a.parquet").names == {
+        "label": ("bad", "good"), "tags": ("bad", "good"),
+    }  # fmt: skip
 
 
 def test_a_csv_without_a_header_is_named_by_hand(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def build(
         found, _ = _usable(table.first, lambda row: (row, list(cells(row, task))), reading)
         known = _learn([(c, row) for row, some in found for c in some], table, task, fold_labels)
     read = _reader(task, known)
-    parts, groups = {}, {}
+    parts: dict[str, list[Any]] = {}
+    groups: dict[str, list[str]] = {}
     dropped: list[tuple[str, str]] = []
     for part, rows in table.parts.items():
         made, bad = _usable(rows, lambda row: (row, read(row)), reading)

@@ -130,7 +130,8 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | N
     if column.kind == "boolean":
         return "classes", f"{name} holds true or false", None
     if column.kind == "whole":
-        return *_of_whole_numbers(rows, column), None
+        form, why = _of_whole_numbers(rows, column)
+        return form, why, None
     if column.kind == "number":
         few = column.integral and column.distinct <= FEW_SCORES and columns.shape == "single"
         if few and plain(column.name) not in SCORES:

@@ -289,7 +289,8 @@ def _check_agreement(called: Mapping[Label, tuple[str, Row]], given: Vocabulary)
 def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
     where = f"{row.where}, column {known.column!r}"
     if type(label) is int:
-        low, high = min(known.values), max(known.values)
+        numbers = [value for value in known.values if type(value) is int]
+        low, high = min(numbers), max(numbers)
         return DataError(
             "the label is out of range",
             where=where,

@@ -8,7 +8,7 @@ models are resampled alike and their difference has an interval of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -211,7 +211,7 @@ def _is_constant(values: Values) -> bool:
     return bool((values == values[0]).all())
 
 
-def _resampled(rows: int, resamples: int) -> Any:
+def _resampled(rows: int, resamples: int) -> Iterator[NDArray[np.int64]]:
     """(rows,) places drawn with replacement, for each resample."""
     for number in range(resamples):
         yield integers(key("bootstrap", SEED, number), rows, rows)

@@ -105,9 +105,11 @@ def noted_names(source: Source) -> dict[str, tuple[str, ...]]:
         return {}
     try:
         features = parse(noted.decode("utf-8"), source.shown)["info"]["features"]
+        # A list of classes, as tags are, has the class one level deeper.
+        inner = {name: feature.get("feature") or feature for name, feature in features.items()}
         return {
             name: tuple(map(str, feature["names"]))
-            for name, feature in features.items()
+            for name, feature in inner.items()
             if type(feature) is dict and type(feature.get("names")) is list
         }
     except (DataError, UnicodeDecodeError, KeyError, TypeError, AttributeError):

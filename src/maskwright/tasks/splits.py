@@ -79,9 +79,9 @@ def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
     wanted = replace(
         division,
         validation=0.0 if VALIDATION in parts else division.validation,
-        test=0.0 if TEST in parts or from_ == TRAIN else division.test,
+        test=0.0 if TEST in parts else division.test,
     )
-    texts, classes = [_told_apart_by(e) for e in whole], [_class_of(e) for e in whole]
+    texts, classes = [told_apart_by(e) for e in whole], [_class_of(e) for e in whole]
     groups = dict(examples.groups)
     own = groups.pop(from_, None)
     drawn = divide(texts, classes, wanted, own)
@@ -190,6 +190,11 @@ def few(
     return [place for _, _, place in sorted(ranked)[:count]]
 
 
+def told_apart_by(example: Example) -> str:
+    """What must not be in two parts: the whole text, but of a question its context."""
+    return example.context if isinstance(example, Answered) else whole_text(example)
+
+
 def folded(text: str) -> str:
     """`text` without regard to case and blanks."""
     return " ".join(text.split()).casefold()
@@ -201,11 +206,6 @@ def hash_of(text: str) -> int:
 
 
 # ------------------------------------------------------------------------------ the drawing
-def _told_apart_by(example: Example) -> str:
-    """What must not be in two parts: the whole text, but of a question its context."""
-    return example.context if isinstance(example, Answered) else whole_text(example)
-
-
 def _class_of(example: Example) -> Hashable:
     label = getattr(example, "label", None)
     return label if isinstance(label, int | tuple) and not isinstance(example, Choice) else None
@@ -266,7 +266,8 @@ def _by_quota(
         rows = sum(len(units[n]) for n in numbers)
         rounding = float(_draws("split", seed, [hash_of(f"class {name}")])[0])
         # At least one row of a class stays in train: the model must have seen it.
-        left, spare = {}, rows - 1
+        left: dict[str, int] = {}
+        spare = rows - 1
         for part, share in shares.items():
             left[part] = min(int(share * rows + rounding), spare)
             spare -= left[part]

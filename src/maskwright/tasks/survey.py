@@ -8,16 +8,16 @@ values, and tables of texts as `report/tables.py` shows them: {"title", "head", 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from maskwright.tasks.examples import BETWEEN, Example, Examples, label_of, whole_text
+from maskwright.tasks.examples import BETWEEN, Answered, Example, Examples, label_of, whole_text
 from maskwright.tasks.labels import near_misses
-from maskwright.tasks.splits import folded
+from maskwright.tasks.splits import folded, told_apart_by
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 LISTED = 3
@@ -64,7 +64,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Leak:
-    """Texts of `part` that also stand in `other`.
+    """Texts of `part` that also stand in `other`; of questions their contexts.
 
     Attributes:
         rows: how many rows of `part`; relabelled: those with another label there.
@@ -129,7 +129,7 @@ def survey(
     Args:
         examples: of one table.
         tokenizer: to tell lengths in tokens as well.
-        max_length: how many tokens a row may have; longer ones are counted.
+        max_length: how many tokens a row may have, special ones aside; longer ones are counted.
     """
     parts = {
         name: _part(examples, rows, tokenizer, max_length) for name, rows in examples.parts.items()
@@ -150,8 +150,9 @@ def _part(
     texts = [whole_text(e) for e in rows]
     tokens = None
     if tokenizer is not None:
-        sizes = [sum(map(len, tokenizer.encode_batch(text.split(BETWEEN)))) for text in texts]
-        tokens = np.array(sizes)
+        pieces = [text.split(BETWEEN) for text in texts]
+        sizes = iter(map(len, tokenizer.encode_batch([p for some in pieces for p in some])))
+        tokens = np.array([sum(next(sizes) for _ in some) for some in pieces])
     by_text: dict[str, list[Example]] = defaultdict(list)
     for example, text in zip(rows, texts, strict=True):
         by_text[folded(text)].append(example)
@@ -198,20 +199,21 @@ def _classes(examples: Examples, rows: Sequence[Example]) -> dict[str, int]:
 def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Example]) -> Leak:
     there: dict[str, list[Example]] = defaultdict(list)
     for example in others:
-        there[folded(whole_text(example))].append(example)
+        there[folded(told_apart_by(example))].append(example)
     places, count, relabelled = [], 0, 0
     for example in rows:
-        same = there.get(folded(whole_text(example)))
+        same = there.get(folded(told_apart_by(example)))
         if same is None:
             continue
         count += 1
-        relabelled += all(label_of(e) != label_of(example) for e in same)
+        if not isinstance(example, Answered):  # one context has many questions
+            relabelled += all(label_of(e) != label_of(example) for e in same)
         if len(places) < LISTED:
             places.append((example.where, same[0].where))
     return Leak(part, other, count, relabelled, places)
 
 
-def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Any:
+def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iterator[str]:
     """A sentence for each thing that should not pass in silence."""
     for leak in found.leaks:
         here, there = leak.places[0]
@@ -235,7 +237,7 @@ def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Any:
         yield from _class_warnings(found)
 
 
-def _class_warnings(found: Survey) -> Any:
+def _class_warnings(found: Survey) -> Iterator[str]:
     names = list(found.parts)
     first = found.parts[names[0]]
     for name, part in found.parts.items():
