@@ -194,6 +194,22 @@ def test_rows_left_out_are_listed_beside_those_of_the_file(tmp_path: Path) -> No
     ]  # fmt: skip
 
 
+def test_labels_that_are_none_can_be_skipped(tmp_path: Path) -> None:
+    made = understood(table_of(*texts(0, 1, 0, 1, "often", 1)), reading=SKIP)[1]
+    assert made.labels is not None and made.labels.names == ("0", "1", "often")
+    # Among many numbers a word is a slip, and no class of its own.
+    labels = [n % 2 for n in range(40)]
+    made = understood(table_of(*texts(*labels, "often")), reading=SKIP)[1]
+    assert made.labels is not None and made.labels.names == ("0", "1")
+    assert [reason for _, reason in made.dropped] == ["the label is not in the label set"]
+    write_rows(tmp_path / "train.jsonl", texts(*labels, 7))
+    write(tmp_path / "labels.json", '["bad", "good"]')
+    made = loaded(tmp_path, reading=SKIP)
+    assert made.dropped == [
+        (f"{tmp_path}/train.jsonl, line 41, column 'label'", "the label is out of range")
+    ]
+
+
 # ------------------------------------------------------------------------------ several labels
 def test_several_labels_in_lists_cells_and_flags() -> None:
     lists = [{"text": sentence(n), "labels": ["b", "a"][: n % 3]} for n in range(6)]

@@ -53,10 +53,7 @@ def build(
         DataError: a bad row, or with `skip` too many of them; bad classes.
         StorageError: the list of rejected rows cannot be written.
     """
-    known = None
-    if _has_classes(task):
-        found, _ = _usable(table.first, lambda row: (row, list(cells(row, task))), reading)
-        known = _learn([(c, row) for row, some in found for c in some], table, task, fold_labels)
+    known = _classes(table, task, fold_labels, reading) if _has_classes(task) else None
     read = _reader(task, known)
     parts: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
@@ -140,20 +137,30 @@ def _has_classes(task: Task) -> bool:
     return task.kind == "tagging" or KINDS[task.kind][1] in ("classes", "several")
 
 
-def _learn(found: list[tuple[Any, Row]], table: Table, task: Task, fold: bool) -> Vocabulary:
+def _classes(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabulary:
+    """The classes of the training rows; rows without a usable label have no say."""
     columns = task.columns
     role = "tags" if task.kind == "tagging" else "label"
     name = columns[role]
     if len(columns.roles[role]) > 1:
         return Vocabulary(columns.roles[role], columns.roles[role], name)
-    if not found:
+    numbers = columns.column(role).kind in ("whole", "number", "wholes")
+    names = table.names.get(name, ()) or (table.names.get("label", ()) if role == "tags" else ())
+
+    def read(row: Row) -> list[tuple[Any, Row]]:
+        found = list(cells(row, task))
+        for cell in found:
+            labels.spelled(cell, row, name, numbers, words=bool(names))
+        return [(cell, row) for cell in found]
+
+    found, _ = _usable(table.first, read, reading)
+    if not any(found):
         raise DataError("no row has a label", where=f"{table.first[0].file}, column {name!r}",
                         found="empty cells only", wanted="labels")  # fmt: skip
-    numbers = columns.column(role).kind in ("whole", "number", "wholes")
     return labels.learn(
-        found,
+        [cell for some in found for cell in some],
         name,
-        names=table.names.get(name, ()) or (table.names.get("label", ()) if role == "tags" else ()),
+        names=names,
         name_column=columns["label_name"] if "label_name" in columns.roles else None,
         numbers=numbers,
         fold=fold,

@@ -50,10 +50,10 @@ class Vocabulary:
         Raises:
             DataError: an empty or unknown label, or a number out of range.
         """
-        label = spelled(value, row, self.column, self.has_numbers)
+        label = spelled(value, row, self.column, self.has_numbers, words=True)
         if type(label) is str:
             label = self.folded.get(label, label)
-        place = self._places.get(label)
+        place = self.places.get(label)
         if place is None:
             raise _unknown(label, row, self)
         return place
@@ -63,8 +63,8 @@ class Vocabulary:
         return type(self.values[0]) is int
 
     @cached_property
-    def _places(self) -> dict[Label, int]:
-        # The name of a class also stands for it where the data have numbers; values go first.
+    def places(self) -> dict[Label, int]:
+        """The class of each value; its name also stands for it where the data have numbers."""
         return {label: place for labels in (self.names, self.values)
                 for place, label in enumerate(labels)}  # fmt: skip
 
@@ -96,7 +96,7 @@ def learn(
     rows: dict[Label, Row] = {}
     called: dict[Label, tuple[str, Row]] = {}
     for value, row in cells:
-        label = spelled(value, row, column, numbers)
+        label = spelled(value, row, column, numbers, words=bool(names))
         counts[label] += 1
         rows.setdefault(label, row)
         if name_column is not None:
@@ -106,10 +106,10 @@ def learn(
     if names:
         listed: tuple[Label, ...] = tuple(range(len(names))) if numbers else tuple(names)
         made = Vocabulary(tuple(names), listed, column, folded)
-        met = {made.index(label, rows[label]) for label in values}
+        # A label that is not among the names is refused where its row is read.
+        met = {made.places[label] for label in values if label in made.places}
         _check_agreement(called, made)
     else:
-        _refuse_words_among_numbers(values, rows, column, numbers)
         _refuse_name_of_two(called)
         told = tuple(called[v][0] if v in called else str(v) for v in values)
         made = Vocabulary(told, tuple(values), column, folded)
@@ -125,8 +125,12 @@ def learn(
     return made
 
 
-def spelled(value: Any, row: Row, column: str, numbers: bool) -> Label:
+def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = False) -> Label:
     """A label as one of two types: a whole number, or a name just as it stands there.
+
+    Args:
+        value: what stands in `column` of `row`.
+        numbers: whether labels are whole numbers; `words`: whether names may stand for them.
 
     Raises:
         DataError: empty, a fraction, or nothing that can be a label.
@@ -149,6 +153,14 @@ def spelled(value: Any, row: Row, column: str, numbers: bool) -> Label:
         return str(value)
     if type(value) is float and not numbers:
         return str(int(value)) if value == int(value) else repr(value)
+    if type(value) is str and numbers and not words:
+        raise DataError(
+            "the label is no whole number",
+            where=f"{row.where}, column {column!r}",
+            found=repr(value),
+            wanted="a whole number, as in the other rows",
+            do="correct the row, or take it out (on_bad='skip' drops and counts it)",
+        )
     if type(value) is not str:
         raise DataError(
             "no label",
@@ -246,20 +258,6 @@ def _note_name(
         )
 
 
-def _refuse_words_among_numbers(
-    values: Sequence[Label], rows: Mapping[Label, Row], column: str, numbers: bool
-) -> None:
-    odd = next((label for label in values if numbers and type(label) is str), None)
-    if odd is not None:
-        raise DataError(
-            "the label is no whole number",
-            where=f"{rows[odd].where}, column {column!r}",
-            found=repr(odd),
-            wanted="a whole number, as in the other rows",
-            do="correct the row, or take it out (on_bad='skip' drops and counts it)",
-        )
-
-
 def _refuse_name_of_two(called: Mapping[Label, tuple[str, Row]]) -> None:
     owner: dict[str, Label] = {}
     for label, (name, row) in called.items():
@@ -275,7 +273,8 @@ def _refuse_name_of_two(called: Mapping[Label, tuple[str, Row]]) -> None:
 
 def _check_agreement(called: Mapping[Label, tuple[str, Row]], given: Vocabulary) -> None:
     for label, (name, row) in called.items():
-        known = given.names[given.index(label, row)]
+        place = given.places.get(label)
+        known = name if place is None else given.names[place]
         if name != known:
             raise DataError(
                 "the names of the classes disagree",

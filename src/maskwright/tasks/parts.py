@@ -1,7 +1,9 @@
 """Which file of a folder is for training, for validation, for testing; class names beside the data.
 
-train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
-labels.json   the names of the classes: a list, the name of class 0 first
+    train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
+    labels.json   the names of the classes: a list, the name of class 0 first
+
+What has no part is one table, to be divided later; beside files that have one, it is no data.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """From paths to the parts of a task in one call; the steps between are this room's other files.
 
-files -> rows -> columns -> task -> examples, checked -> train, validation (and test)
+    files -> rows -> columns -> task -> examples, checked -> train, validation (and test)
+
+Nothing is kept between calls, and equal files with equal arguments give equal parts.
 """
 
 from __future__ import annotations
