@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -136,6 +137,21 @@ def test_several_labels_at_once() -> None:
 
 
 # ------------------------------------------------------------------------------ intervals
+@given(st.lists(PAIRS, min_size=1, max_size=4))
+def test_figures_of_counts_are_those_of_the_rows(tables: list[list[tuple[int, int]]]) -> None:
+    counts = np.stack([metrics.confusion(*apart(pairs), 4) for pairs in tables])
+    for metric, found in metrics.of_counts(counts).items():
+        assert found == pytest.approx([metric(*apart(p)) for p in tables], nan_ok=True, abs=1e-12)
+
+
+def test_resamples_by_counts_are_resamples_of_rows() -> None:
+    truth, predicted = np.arange(60) % 3, np.arange(60) // 4 % 3
+    for metric in (metrics.accuracy, metrics.macro_f1, metrics.matthews):
+        by_counts = metrics.estimate(metric, truth, predicted, resamples=40)
+        by_rows = metrics.estimate(partial(metric), truth, predicted, resamples=40)
+        assert (by_counts.low, by_counts.high) == pytest.approx((by_rows.low, by_rows.high))
+
+
 def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
     truth = np.arange(400) % 2
     predicted = np.where(np.arange(400) % 10 == 0, 1 - truth, truth)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks import baseline
 from maskwright.tasks.prepare import prepare
@@ -51,3 +52,17 @@ def test_a_slip_in_a_row_is_refused_with_its_line(tmp_path: Path) -> None:
     error = refusal(DataError, lambda: prepare(path))
     assert error.what == "the label is no whole number" and error.found == "'five'"
     assert error.where == f"{path}, line 202, column 'stars'"
+
+
+def test_what_was_dropped_is_said(tmp_path: Path) -> None:
+    path = reviews(tmp_path, "short", '"good, but",,author 3')
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    skip = Reading(on_bad="skip")
+    made = prepare(path, reading=skip, rejects=tmp_path / "rejects.jsonl")
+    assert [w for w in survey(made).warnings if "repeat" not in w] == [
+        "all: 1 bad rows dropped",
+        "all: 1 byte order marks removed",
+        f"1 bad rows were left out; the first: {path}, line 203, column 'stars', "
+        "the label is empty",
+    ]
+    assert len((tmp_path / "rejects.jsonl").read_text().splitlines()) == 2

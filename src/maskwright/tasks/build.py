@@ -68,7 +68,7 @@ def build(
         if not made:
             raise DataError("the part has no rows", where=part, found="0 rows",
                             wanted="at least one row", do="leave the part out")  # fmt: skip
-    return Examples(task, parts, known, dropped, groups)
+    return Examples(task, parts, known, dropped, table.counts, groups)
 
 
 def _usable(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from maskwright.corpus.ledger import Counts
 from maskwright.tasks.infer import Task
 from maskwright.tasks.labels import Vocabulary
 
@@ -89,6 +90,7 @@ class Examples:
         parts: by name, as in the table.
         labels: the classes; None where there are none (numbers, answers, texts).
         dropped: (place, reason) of rows left out, by the policy `skip`.
+        counts: what the reading of the files met, by part.
         groups: by part, what each example must not be torn from; empty where nothing was said.
     """
 
@@ -96,6 +98,7 @@ class Examples:
     parts: dict[str, list[Any]]
     labels: Vocabulary | None = None
     dropped: list[tuple[str, str]] = field(default_factory=list)
+    counts: dict[str, Counts] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
 
 

@@ -215,6 +215,8 @@ def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Examp
 
 def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iterator[str]:
     """A sentence for each thing that should not pass in silence."""
+    for name, counts in examples.counts.items():
+        yield from (f"{name}: {said}" for said in counts.warnings)
     for leak in found.leaks:
         here, there = leak.places[0]
         also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
