@@ -58,6 +58,47 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
                 yield Document(text, file, f"{file}:{number}")
 
 
+def objects(
+    blocks: Iterator[Block], source: Source, ledger: Ledger
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(object, line) of a file of JSON Lines, whole, with the texts in it checked.
+
+    Raises:
+        DataError: a bad row, when the policy is strict.
+    """
+    file = source.shown
+    for block in blocks:
+        for number, line in enumerate(block.text.removesuffix("\n").split("\n"), block.line):
+            if not line or line.isspace():
+                ledger.counts.blank += 1
+                continue
+            try:
+                row = parse(line)
+                if type(row) is not dict:
+                    raise _no_text(row, ledger.reading.column)
+                if "\\" in line:
+                    row = checked(row, ledger)
+            except DataError as error:
+                ledger.reject(_completed(error, at(file, number)), file=file, line=number)
+                continue
+            yield row, number
+
+
+def checked(value: Any, ledger: Ledger) -> Any:
+    """`value` with every text in it free of what escapes can smuggle in.
+
+    Raises:
+        DataError: half of a surrogate pair, or a NUL, as the policy says.
+    """
+    if type(value) is str:
+        return _without_traps(value, ledger)
+    if type(value) is list:
+        return [checked(inner, ledger) for inner in value]
+    if type(value) is dict:
+        return {checked(k, ledger): checked(v, ledger) for k, v in value.items()}
+    return value
+
+
 def _no_text(row: Any, column: str) -> DataError:
     if type(row) is not dict:
         return DataError(

@@ -144,8 +144,12 @@ class Ledger:
         if self.counts.rows >= ROWS_BEFORE_JUDGING:
             self._judge()
 
-    def finish(self) -> None:
+    def finish(self, what: str = "the corpus has 0 documents", unit: str = "document") -> None:
         """The checks of the end: not too many bad rows, and at least one document.
+
+        Args:
+            what: what to say when there is none.
+            unit: what there should be one of.
 
         Raises:
             DataError: with the counts.
@@ -154,10 +158,10 @@ class Ledger:
         if self.counts.documents == 0:
             empty = self.counts.empty_files
             raise DataError(
-                "the corpus has 0 documents",
+                what,
                 where=_some(list(self.counts.hashes)) or None,
                 found=self.counts.summary() + (f"; empty files: {_some(empty)}" if empty else ""),
-                wanted="at least one document",
+                wanted=f"at least one {unit}",
                 do="give files that hold text, or look at the rejected rows",
             )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from maskwright.corpus.document import Document
@@ -24,9 +25,92 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
             policy is strict.
         UsageError: pyarrow is not installed.
     """
+    pyarrow = _library(opened, source)
+    if pyarrow is None:
+        return
+    row = 0
+    column = ledger.reading.column
+    with _open(pyarrow, source, lambda: row) as table:
+        _check_column(table.schema_arrow, source.shown, column)
+        for batch in table.iter_batches(BATCH_ROWS, columns=[column]):
+            values = _as_bytes(batch.column(0), pyarrow)
+            ledger.counts.rows += len(values)
+            for value in values:
+                row += 1
+                text = _text(value, source.shown, row, ledger)
+                if text is not None:
+                    yield Document(text, source.shown, f"{source.shown}#{row}")
+
+
+def rows(
+    opened: RegularFile, source: Source, ledger: Ledger
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(row, its number from 1) of a parquet file, all columns as plain Python values.
+
+    Raises:
+        As `documents`, but for the column.
+    """
+    pyarrow = _library(opened, source)
+    if pyarrow is None:
+        return
+    row = 0
+    with _open(pyarrow, source, lambda: row) as table:
+        for batch in table.iter_batches(BATCH_ROWS):
+            ledger.counts.rows += len(batch)
+            for place in range(len(batch)):
+                row += 1
+                try:
+                    (value,) = batch.slice(place, 1).to_pylist()
+                except UnicodeDecodeError as failure:
+                    error = _not_text(failure, source.shown, row)
+                    ledger.reject(error, file=source.shown, line=row)
+                    continue
+                yield value, row
+
+
+def metadata(source: Source) -> dict[bytes, bytes]:
+    """What the writer of a parquet file noted beside the columns; empty where nothing is noted or
+    the file cannot be read (which reading its rows will say)."""
+    try:
+        import pyarrow.parquet
+
+        return dict(pyarrow.parquet.read_schema(source.path).metadata or {})
+    except (ImportError, OSError, ValueError):  # what pyarrow raises is a ValueError
+        return {}
+
+
+def _not_text(failure: UnicodeDecodeError, file: str, row: int) -> DataError:
+    return DataError(
+        "not utf-8",
+        where=f"{file}, row {row}",
+        found=f"the bytes {failure.object[failure.start : failure.end].hex(' ')}",
+        wanted="text in utf-8",
+        do=f"correct the cell, {OR_SKIP}",
+    )
+
+
+@contextlib.contextmanager
+def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]:
+    """The file as pyarrow sees it; `row` tells how far the reading has come, for messages."""
+    try:
+        # Small reads instead of whole row groups keep the memory bounded.
+        with pyarrow.parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=STEP) as table:
+            yield table
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(
+            "the parquet file is damaged",
+            where=f"{source.shown}, after row {row()}",
+            found=error,
+            wanted="a parquet file that is whole",
+            do="copy or download it again",
+        ) from error
+
+
+def _library(opened: RegularFile, source: Source) -> Any:
+    """pyarrow, after the file was hashed and its ends were looked at; None for an empty file."""
     head, tail = _hash_all(opened)
     if not head:
-        return
+        return None
     if head != MAGIC or tail != MAGIC:
         raise DataError(
             "not a parquet file" if head != MAGIC else "the parquet file is cut off",
@@ -44,27 +128,7 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
             where=source.shown,
             do="install the extra: pip install 'maskwright[data]'",
         ) from error
-    row = 0
-    try:
-        # Small reads instead of whole row groups keep the memory bounded.
-        with pyarrow.parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=STEP) as table:
-            _check_column(table.schema_arrow, source.shown, ledger.reading.column)
-            for batch in table.iter_batches(BATCH_ROWS, columns=[ledger.reading.column]):
-                values = _as_bytes(batch.column(0), pyarrow)
-                ledger.counts.rows += len(values)
-                for value in values:
-                    row += 1
-                    text = _text(value, source.shown, row, ledger)
-                    if text is not None:
-                        yield Document(text, source.shown, f"{source.shown}#{row}")
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(
-            "the parquet file is damaged",
-            where=f"{source.shown}, after row {row}",
-            found=error,
-            wanted="a parquet file that is whole",
-            do="copy or download it again",
-        ) from error
+    return pyarrow
 
 
 def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:

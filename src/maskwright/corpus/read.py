@@ -99,7 +99,7 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
                 )
             yield from parquet.documents(opened, source, ledger)
         else:
-            checked = _blocks(opened, source, ledger)
+            checked = text_blocks(opened, source, ledger)
             if source.kind == "text":
                 yield from text.documents(checked, source.shown, ledger)
             elif source.kind == "jsonl":
@@ -111,8 +111,12 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
         counts.empty_files.append(source.shown)
 
 
-def _blocks(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Block]:
-    """The checked lines of a text file of any encoding and compression."""
+def text_blocks(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Block]:
+    """The checked lines of a text file of any encoding and compression.
+
+    Raises:
+        DataError: no text, not of that encoding, damaged; a bad line, when the policy is strict.
+    """
     reading, file = ledger.reading, source.shown
     chunks = expand(opened.chunks(), source.compression, file, reading)
     head = b""

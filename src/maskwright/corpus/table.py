@@ -29,24 +29,47 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
         DataError: a bad header; a bad row, when the policy is strict.
     """
     file, counts = source.shown, ledger.counts
-    rows = _rows(_Feed(blocks, file, ledger.reading.max_document_characters), source, ledger)
-    header, line = next(((r, n) for r, n in rows if r), ([], 1))
+    found = rows(blocks, source, ledger)
+    header, line = next(found, ([], 1))
     if not header:
         return
-    separator = ledger.reading.separator or SEPARATORS[source.suffix]
-    column = _place(header, line, file, separator, ledger)
-    width = len(header)
-    for row, line in rows:
+    column = _place(header, line, file, separator_of(source, ledger), ledger)
+    for row, line in found:
+        text = row[column]
+        if not text or text.isspace():
+            counts.blank += 1
+        else:
+            yield Document(text, file, f"{file}:{line}")
+
+
+def rows(
+    blocks: Iterator[Block], source: Source, ledger: Ledger
+) -> Iterator[tuple[list[str], int]]:
+    """(fields, number of the first line) of the header and of all rows as wide as it.
+
+    Raises:
+        DataError: a name twice in the header; a bad row, when the policy is strict.
+    """
+    file, counts = source.shown, ledger.counts
+    parsed = _parsed(_Feed(blocks, file, ledger.reading.max_document_characters), source, ledger)
+    header, line = next(((r, n) for r, n in parsed if r), ([], 1))
+    if not header:
+        return
+    _refuse_twice(header, line, file)
+    yield header, line
+    separator, width = separator_of(source, ledger), len(header)
+    for row, line in parsed:
         if len(row) == width:
-            text = row[column]
-            if not text or text.isspace():
-                counts.blank += 1
-            else:
-                yield Document(text, file, f"{file}:{line}")
+            yield row, line
         elif not row:
             counts.blank += 1
         else:
             ledger.reject(_wrong_width(row, header, file, line, separator), file=file, line=line)
+
+
+def separator_of(source: Source, ledger: Ledger) -> str:
+    """What separates the fields: as the reading says, else by the file's ending."""
+    return ledger.reading.separator or SEPARATORS[source.suffix]
 
 
 class _Feed:
@@ -93,7 +116,7 @@ class _Feed:
         return fed
 
 
-def _rows(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[tuple[list[str], int]]:
+def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[tuple[list[str], int]]:
     """(fields, number of the row's first line); broken rows are rejected here."""
     limit = ledger.reading.max_line_bytes
     reader, before = _reader(feed, source, ledger), 0
@@ -124,14 +147,13 @@ def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
     reading = ledger.reading
     return csv.reader(
         itertools.chain.from_iterable(feed),
-        delimiter=reading.separator or SEPARATORS[source.suffix],
+        delimiter=separator_of(source, ledger),
         quoting=csv.QUOTE_MINIMAL if reading.quoting else csv.QUOTE_NONE,
         strict=True,
     )
 
 
-def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:
-    """Where in a row the text column stands."""
+def _refuse_twice(header: list[str], line: int, file: str) -> None:
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         raise DataError(
@@ -141,6 +163,10 @@ def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledg
             wanted="every name once",
             do="rename one of the columns",
         )
+
+
+def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:
+    """Where in a row the text column stands."""
     column = ledger.reading.column
     if column in header:
         return header.index(column)

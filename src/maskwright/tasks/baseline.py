@@ -1,0 +1,139 @@
+"""What a model must beat on the same parts: the commonest class, and a bag of words.
+
+The words are TF-IDF of words and pairs of words with logistic regression (numbers: ridge). Of two
+texts the bag holds each text's words, the words they share and those of one only, and how alike the
+two are by the angle between them. The strength of the regression is chosen on the validation part.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from maskwright.errors import UsageError
+from maskwright.tasks import metrics
+from maskwright.tasks.examples import Example, Examples, Pair, Single
+from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
+
+STRENGTHS = (1.0, 10.0, 100.0)
+KINDS = ("classification", "pair-classification", "regression", "similarity")
+# A word is anything between blanks and signs, one letter too: 'I' and 'a' tell languages apart.
+WORD = r"(?u)\b\w+\b"
+STEPS = 300
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Predictions for one part, and how they came about.
+
+    Attributes:
+        name: `majority` (of numbers: `mean`) or `words`.
+        part: the part predicted.
+        predicted: (rows,) classes or numbers.
+        how: settings, for the report.
+    """
+
+    name: str
+    part: str
+    predicted: NDArray[Any]
+    how: str
+
+
+def baselines(examples: Examples) -> list[Baseline]:
+    """Both baselines on the test part, or on validation where there is no test part.
+
+    Raises:
+        UsageError: another kind of task, or no part to predict.
+    """
+    if examples.task.kind not in KINDS:
+        raise UsageError("no baseline for this task", found=examples.task.kind,
+                         wanted=" or ".join(KINDS))  # fmt: skip
+    parts = examples.parts
+    if TRAIN not in parts or not {TEST, VALIDATION} & set(parts):
+        raise UsageError("the baseline needs a part to learn from and one to predict",
+                         found=", ".join(parts), wanted="train and validation or test",
+                         do="divide the table first (splits.complete)")  # fmt: skip
+    part = TEST if TEST in parts else VALIDATION
+    choosing = parts.get(VALIDATION, []) if part == TEST else []
+    simple = _constant(examples, part)
+    return [simple, _words(examples, part, choosing)]
+
+
+def targets(rows: Sequence[Example]) -> NDArray[Any]:
+    """(rows,) the classes, or the numbers, of examples with one label each."""
+    return np.array([e.label for e in rows if isinstance(e, Single | Pair)])
+
+
+def _constant(examples: Examples, part: str) -> Baseline:
+    truth, count = targets(examples.parts[TRAIN]), len(examples.parts[part])
+    if examples.labels is None:
+        return Baseline("mean", part, np.full(count, truth.mean()), f"{truth.mean():.3f} for all")
+    counts = Counter(truth.tolist())
+    commonest = min(counts, key=lambda c: (-counts[c], c))
+    name = examples.labels.names[commonest]
+    return Baseline("majority", part, np.full(count, commonest), f"{name!r} for all")
+
+
+def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseline:
+    train = examples.parts[TRAIN]
+    bag = _Bag(train)
+    learned, truth = bag.features(train), targets(train)
+    metric = metrics.METRICS[metrics.USUAL[examples.task.kind][0]]
+    chosen, best = STRENGTHS[1], -np.inf
+    models = {}
+    for strength in STRENGTHS if choosing else (chosen,):
+        models[strength] = _fitted(learned, truth, strength, examples.labels is None)
+        if choosing:
+            guessed = models[strength].predict(bag.features(choosing))
+            score = metric(targets(choosing), guessed)
+            if score > best:
+                chosen, best = strength, score
+    how = f"TF-IDF of {learned.shape[1]:,} words and pairs of words, strength {chosen:g}"
+    how += " (chosen on validation)" if choosing else ""
+    return Baseline("words", part, models[chosen].predict(bag.features(examples.parts[part])), how)
+
+
+def _fitted(features: Any, truth: NDArray[Any], strength: float, numbers: bool) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if numbers:
+            return Ridge(alpha=10.0 / strength).fit(features, truth)
+        return LogisticRegression(C=strength, max_iter=STEPS).fit(features, truth)
+
+
+class _Bag:
+    """Texts as rows of word weights; learned from the training part only."""
+
+    def __init__(self, train: Sequence[Example]) -> None:
+        self.weigh = TfidfVectorizer(
+            token_pattern=WORD, ngram_range=(1, 2), min_df=2 if len(train) > 200 else 1,
+            sublinear_tf=True,
+        )  # fmt: skip
+        self.weigh.fit([text for e in train for text in _texts(e)])
+
+    def features(self, rows: Sequence[Example]) -> Any:
+        """(rows, features), sparse."""
+        first = self.weigh.transform([_texts(e)[0] for e in rows])
+        if not isinstance(rows[0], Pair):
+            return first
+        second = self.weigh.transform([_texts(e)[1] for e in rows])
+        shared = first.multiply(second)
+        angle = sparse.csr_matrix(shared.sum(axis=1))
+        return sparse.hstack([first, second, shared, abs(first - second), angle]).tocsr()
+
+
+def _texts(example: Example) -> tuple[str, ...]:
+    if isinstance(example, Pair):
+        return example.first, example.second
+    assert isinstance(example, Single)
+    return (example.text,)

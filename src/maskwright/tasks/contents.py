@@ -1,0 +1,156 @@
+"""What a column holds: texts, numbers, lists; how many different ones, how long.
+
+Everything in a csv is a text, so texts that spell numbers count as numbers here. A column of
+numbers with a few mistakes stays one: the mistakes are refused later, with their lines.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.tasks.table import Row
+
+WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
+# With so many numbers among the values, what is none is a mistake in its row and no class.
+MOSTLY = 0.95
+# Texts of more words than this, most of them different, are texts and no names of classes.
+LABEL_WORDS = 4.0
+MANY_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds.
+
+    Attributes:
+        kind: `text`, `whole` (numbers), `number`, `boolean`, `texts`, `wholes`, `numbers` (lists),
+            `object`, `mixed`, or `empty`.
+        rows: how many rows have a value; empty: how many have none, or blanks only.
+        distinct: how many different values there are.
+        words: words per text, on average; of other kinds 0.
+        integral: whether all numbers are whole ones.
+    """
+
+    name: str
+    kind: str
+    rows: int
+    empty: int
+    distinct: int
+    words: float
+    integral: bool = True
+
+    @property
+    def scalar(self) -> bool:
+        return self.kind in ("text", "whole", "number", "boolean")
+
+    @property
+    def is_prose(self) -> bool:
+        """Texts rather than names of classes."""
+        several = self.distinct > self.rows / 2 and self.rows >= MANY_ROWS
+        return self.kind == "text" and several and self.words > LABEL_WORDS
+
+    @property
+    def has_classes(self) -> bool:
+        """Few values that come back."""
+        few = 2 <= self.distinct <= max(2, min(1000, self.rows // 2))
+        return self.kind in ("text", "whole", "boolean") and few
+
+
+def describe(rows: Sequence[Row]) -> dict[str, Column]:
+    """Every column of `rows`, and the two sides of a column `translation`."""
+    names = dict.fromkeys(name for row in rows for name in row.values)
+    found = {name: _described(name, [value_of(row, name) for row in rows]) for name in names}
+    inner = next((row.values["translation"] for row in rows if "translation" in names), None)
+    if type(inner) is dict:
+        for name in (f"translation.{side}" for side in inner):
+            found[name] = _described(name, [value_of(row, name) for row in rows])
+    return found
+
+
+def value_of(row: Row, name: str) -> Any:
+    """What stands in a column, None where nothing does; `translation.en` looks inside."""
+    value = row.values.get(name)
+    if value is None and "." in name:
+        outer, _, inner = name.partition(".")
+        value = row.values.get(outer)
+        value = value.get(inner) if type(value) is dict else None
+    return value
+
+
+def is_empty(value: Any) -> bool:
+    """None, or blanks only. An empty list is a value: no label of many."""
+    return value is None or (type(value) is str and (not value or value.isspace()))
+
+
+def _described(name: str, values: Sequence[Any]) -> Column:
+    filled = [v for v in values if not is_empty(v)]
+    kinds: dict[str, int] = {}
+    for value in filled:
+        kind = _kind(value)
+        kinds[kind] = kinds.get(kind, 0) + 1
+    kind = _merged(kinds, len(filled))
+    words = 0.0
+    if kind == "text" and filled:
+        words = sum(len(str(v).split()) for v in filled) / len(filled)
+    return Column(
+        name=name,
+        kind=kind,
+        rows=len(filled),
+        empty=len(values) - len(filled),
+        distinct=len({v if type(v) in (str, int, bool, float) else repr(v) for v in filled}),
+        words=words,
+        integral=all(_is_integral(v) for v in filled) if kind == "number" else True,
+    )
+
+
+def _kind(value: Any) -> str:
+    if type(value) is bool:
+        return "boolean"
+    if type(value) is int:
+        return "whole"
+    if type(value) is float:
+        return "number"
+    if type(value) is str:
+        if WHOLE.fullmatch(value):
+            return "whole"
+        return "number" if NUMBER.fullmatch(value) or NOT_A_NUMBER.fullmatch(value) else "text"
+    if type(value) is list:
+        inner = {_kind(v) if type(v) is not str else "text" for v in value}
+        for kind in ("text", "whole", "number"):
+            if inner <= {kind, "whole"} or not inner:
+                return kind + "s" if inner else "list"
+        return "mixed"
+    return "object" if type(value) is dict else "mixed"
+
+
+def _merged(kinds: dict[str, int], rows: int) -> str:
+    present = set(kinds)
+    if len(present) > 1:
+        present.discard("list")  # empty lists go with any kind of list
+    if not present:
+        return "empty"
+    if len(present) == 1:
+        only = present.pop()
+        return "texts" if only == "list" else only
+    if present <= {"whole", "number", "text", "boolean"}:
+        numbers = kinds.get("whole", 0) + kinds.get("number", 0)
+        if numbers >= MOSTLY * rows:
+            return "whole" if "number" not in present else "number"
+        return "text"
+    if present <= {"texts", "wholes", "numbers"}:
+        return "numbers" if "texts" not in present else "texts"
+    return "mixed"
+
+
+def _is_integral(value: Any) -> bool:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return True
+    return math.isfinite(number) and number == int(number)

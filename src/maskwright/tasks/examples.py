@@ -1,0 +1,128 @@
+"""Examples: one small type for each shape of task, and the parts that they make.
+
+    Single(text, label)                        Answered(question, context, answers)
+    Pair(first, second, label)                 Choice(question, choices, label)
+    Tagged(tokens, tags)                       Rewrite(source, target)
+
+A label is the number of a class, a tuple of such numbers (several labels), or a float. Each example
+remembers its file and line, for messages. `build.py` makes them from rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from maskwright.corpus.ledger import Counts
+from maskwright.tasks.infer import Task
+from maskwright.tasks.labels import Vocabulary
+
+Target = int | float | tuple[int, ...]
+BETWEEN = "\x1f"  # no text has it: the reader takes control characters out
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """A text and its label."""
+
+    text: str
+    label: Target
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two texts and the label of both."""
+
+    first: str
+    second: str
+    label: Target
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """Words, and the class of each."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[int, ...]
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question; (answer, where it begins in the context); no answers where there are none."""
+
+    question: str
+    context: str
+    answers: tuple[tuple[str, int], ...]
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A question and its choices; the label is the place of the right one."""
+
+    question: str
+    choices: tuple[str, ...]
+    label: int
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A text to read and one to write."""
+
+    source: str
+    target: str
+    where: str
+
+
+Example = Single | Pair | Tagged | Answered | Choice | Rewrite
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The parts of a table as examples of its task.
+
+    Attributes:
+        task: what is to be learned.
+        parts: by name, as in the table.
+        labels: the classes; None where there are none (numbers, answers, texts).
+        dropped: (place, reason) of rows left out, by the policy `skip`.
+        counts: what the reading of the files met, by part.
+        groups: by part, what each example must not be torn from; empty where nothing was said.
+    """
+
+    task: Task
+    parts: dict[str, list[Any]]
+    labels: Vocabulary | None = None
+    dropped: list[tuple[str, str]] = field(default_factory=list)
+    counts: dict[str, Counts] = field(default_factory=dict)
+    groups: dict[str, list[str]] = field(default_factory=dict)
+
+
+def whole_text(example: Example) -> str:
+    """All that is read of an example, its parts separated."""
+    if isinstance(example, Single):
+        return example.text
+    if isinstance(example, Pair):
+        return BETWEEN.join((example.first, example.second))
+    if isinstance(example, Tagged):
+        return " ".join(example.tokens)
+    if isinstance(example, Answered):
+        return BETWEEN.join((example.question, example.context))
+    if isinstance(example, Choice):
+        return BETWEEN.join((example.question, *example.choices))
+    return example.source
+
+
+def label_of(example: Example) -> Any:
+    """What is to be said about an example; equal for equal labels."""
+    if isinstance(example, Tagged):
+        return example.tags
+    if isinstance(example, Answered):
+        return frozenset(text for text, _ in example.answers)
+    if isinstance(example, Single | Pair | Choice):
+        return example.label
+    return example.target

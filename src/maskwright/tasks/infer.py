@@ -1,0 +1,215 @@
+"""Which task a table is for: from the shape of its columns and from what the labels are.
+
+    single + classes   classification         pair + classes   pair-classification
+    single + numbers   regression             pair + numbers   similarity
+    single + several   multi-label            tagging, question-answering, multiple-choice
+    sequence           sequence-to-sequence
+
+Whole numbers with few different values are classes; fractions are regression; lists, or names with
+a separator between them, are several labels at once. The reason is one sentence, and a kind that is
+given overrules it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from maskwright.errors import DataError, UsageError, near
+from maskwright.tasks.columns import SHAPES, Columns, find
+from maskwright.tasks.contents import Column, is_empty, value_of
+from maskwright.tasks.spellings import plain
+from maskwright.tasks.table import Row, Table
+
+# kind -> (shape, form of the label)
+KINDS: dict[str, tuple[str, str]] = {
+    "classification": ("single", "classes"),
+    "multi-label": ("single", "several"),
+    "regression": ("single", "number"),
+    "pair-classification": ("pair", "classes"),
+    "similarity": ("pair", "number"),
+    "tagging": ("tagging", ""),
+    "question-answering": ("question-answering", ""),
+    "multiple-choice": ("multiple-choice", ""),
+    "sequence-to-sequence": ("sequence", ""),
+}
+# Whole numbers up to so many are classes under any name; a column called a score needs fewer.
+FEW = 20
+FEW_SCORES = 10
+# Numbers 0 … n-1 without gaps are classes when each comes so often on average.
+OFTEN = 5
+SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
+SEPARATORS = ("|", ";", ",")
+# At least this share of the cells has a separator in it.
+SEVERAL = 0.1
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned.
+
+    Attributes:
+        kind: a name in `KINDS`.
+        why: one sentence.
+        columns: which column is what.
+        separator: what stands between several labels in one cell; None for lists and flags.
+    """
+
+    kind: str
+    why: str
+    columns: Columns
+    separator: str | None = None
+
+    def lines(self) -> list[str]:
+        """What was found, for the user: the task with its reason, then the columns."""
+        return [f"task: {self.kind}, because {self.why}", *self.columns.lines()]
+
+
+def infer(
+    table: Table,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    kind: str | None = None,
+) -> Task:
+    """The task of a table.
+
+    Args:
+        table: the rows.
+        columns: role -> column, for what must not be searched for.
+        kind: a name in `KINDS`, if the user says so.
+
+    Raises:
+        UsageError: an unknown kind, role or column.
+        DataError: no task fits, or not the kind given.
+    """
+    if kind is not None and kind not in KINDS:
+        raise UsageError("no such task", found=repr(kind), wanted=near(kind, KINDS),
+                         do=f"choose one of: {', '.join(KINDS)}")  # fmt: skip
+    found = find(table, columns, SHAPES if kind is None else (KINDS[kind][0],))
+    if found.shape not in ("single", "pair"):
+        why = {
+            "tagging": "each row has a list of tokens and a list of tags",
+            "question-answering": "each row has a question, a context and answers in it",
+            "multiple-choice": "each row has a question and several choices",
+            "sequence": "each row has one text to read and one to write",
+        }[found.shape]
+        return Task(next(k for k, v in KINDS.items() if v[0] == found.shape), why, found)
+    form, why, separator = label_form(table.first, found)
+    if kind is not None:
+        wanted = KINDS[kind][1]
+        if form != wanted:
+            _check_possible(table, found, kind, form)
+            why, separator = f"you said so (otherwise {why})", None
+            if wanted == "several":
+                separator = _separator(table.first, found["label"]) or SEPARATORS[0]
+        form = wanted
+    shaped = (found.shape, form)
+    if shaped not in KINDS.values():
+        raise DataError(
+            "pairs with several labels each are no task here",
+            where=f"{table.first[0].file}, column {found['label']!r}",
+            found=why,
+            wanted="one label for each pair",
+            do="keep one label, or join the two texts into one column",
+        )
+    return Task(next(k for k, v in KINDS.items() if v == shaped), why, found, separator)
+
+
+def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | None]:
+    """(`classes`, `number` or `several`; the reason; what separates several labels in a cell)."""
+    names = columns.roles["label"]
+    if len(names) > 1:
+        return "several", f"{len(names)} columns hold 0 and 1, one for each label", None
+    column = columns.column("label")
+    name = repr(column.name)
+    if column.kind in ("texts", "wholes"):
+        return "several", f"{name} holds a list of labels in each row", None
+    if "label_name" in columns.roles:
+        said = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
+        return "classes", said, None
+    if column.kind == "boolean":
+        return "classes", f"{name} holds true or false", None
+    if column.kind == "whole":
+        form, why = _of_whole_numbers(rows, column)
+        return form, why, None
+    if column.kind == "number":
+        few = column.integral and column.distinct <= FEW_SCORES and columns.shape == "single"
+        if few and plain(column.name) not in SCORES:
+            return "classes", f"{name} holds {column.distinct} different whole numbers, though " \
+                "written with a point", None  # fmt: skip
+        return "number", f"{name} holds numbers with fractions", None
+    separator = _separator(rows, column.name)
+    if separator is not None:
+        return "several", f"{name} holds names with {separator!r} between them", separator
+    return "classes", f"{name} holds {column.distinct:,} different names", None
+
+
+def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[str, str]:
+    name, distinct = repr(column.name), column.distinct
+    few = FEW_SCORES if plain(column.name) in SCORES else FEW
+    if distinct <= few:
+        return "classes", f"{name} holds only {distinct} different whole numbers"
+    values = {whole(value_of(row, column.name)) for row in rows} - {None}
+    dense = min(values, key=_order) in (0, 1) and _span(values) == len(values)
+    if dense and column.rows >= OFTEN * distinct and plain(column.name) not in SCORES:
+        return "classes", (
+            f"{name} holds the whole numbers {min(values, key=_order)} to "
+            f"{max(values, key=_order)} without gaps, {column.rows // distinct} rows of each"
+        )
+    return "number", f"{name} holds {distinct:,} different whole numbers"
+
+
+def whole(value: object) -> int | None:
+    """`value` as a whole number, also where a text or a float spells one; else None."""
+    if isinstance(value, int):  # also true and false
+        return int(value)
+    try:
+        number = float(value) if isinstance(value, str | float) else float("nan")
+        return int(number) if number == int(number) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _order(value: int | None) -> int:
+    return 0 if value is None else value
+
+
+def _span(values: set[int | None]) -> int:
+    numbers = [v for v in values if v is not None]
+    return max(numbers) - min(numbers) + 1
+
+
+def _separator(rows: Sequence[Row], name: str) -> str | None:
+    """What stands between several names in a cell, if the pieces come back in other cells."""
+    cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
+    for separator in SEPARATORS:
+        split = [[p.strip() for p in cell.split(separator)] for cell in cells]
+        several = sum(len(pieces) > 1 for pieces in split)
+        often = Counter(p for some in {tuple(pieces) for pieces in split} for p in some if p)
+        # 'Business, Finance' beside 'Sports, Games' are two names: no piece of them comes back.
+        recurring = len(often) <= len(set(cells)) and max(often.values(), default=0) > 1
+        if several and several >= SEVERAL * len(cells) and recurring:
+            return separator
+    return None
+
+
+def _check_possible(table: Table, found: Columns, kind: str, form: str) -> None:
+    """Numbers may be read as classes and the reverse; names are no numbers."""
+    column = found.column("label")
+    if KINDS[kind][1] == "number" and column.kind not in ("whole", "number"):
+        raise DataError(
+            f"{kind} needs numbers as labels",
+            where=f"{table.first[0].file}, column {column.name!r}",
+            found=f"{column.distinct:,} different values of the kind {column.kind}",
+            wanted="numbers",
+            do=f"choose the task {next(k for k, v in KINDS.items() if v == (found.shape, form))}, "
+            "or the column with the numbers (label=…)",
+        )
+    if KINDS[kind][1] == "classes" and column.kind in ("texts", "wholes"):
+        raise DataError(
+            f"{kind} needs one label in each row",
+            where=f"{table.first[0].file}, column {column.name!r}",
+            found="lists",
+            wanted="one name or whole number",
+            do="choose the task multi-label",
+        )

@@ -1,0 +1,259 @@
+"""Numbers for predictions, by scikit-learn and scipy; what is not defined is NaN, never 0 or 1.
+
+Matthews and the correlations have no value where one side never varies, and a class that is never
+predicted has no precision. An interval resamples the rows by keys (`randomness.py`), so that two
+models are resampled alike and their difference has an interval of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from sklearn import metrics
+
+from maskwright.errors import DataError, UsageError, near
+from maskwright.randomness import integers, key
+
+LEVEL = 0.95
+SEED = 20_260_000
+RESAMPLES = 1000
+# With fewer resamples that have a value than this share, there is no interval.
+DEFINED = 0.5
+Values = NDArray[Any]
+Metric = Callable[[Values, Values], float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its interval; NaN where it is not defined."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """Of one class; NaN where there is nothing to divide by."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    rows: int
+
+
+def accuracy(truth: Values, predicted: Values) -> float:
+    """The share of rows (N,) that are right; of several labels (N, C) all must be."""
+    return float(metrics.accuracy_score(*_checked(truth, predicted)))
+
+
+def macro_f1(truth: Values, predicted: Values) -> float:
+    """The mean over the classes that occur on either side; of several labels (N, C), over all C."""
+    return float(metrics.f1_score(*_checked(truth, predicted), average="macro", zero_division=0.0))
+
+
+def micro_f1(truth: Values, predicted: Values) -> float:
+    """F1 of all decisions together; of one label for each row this is the accuracy."""
+    return float(metrics.f1_score(*_checked(truth, predicted), average="micro", zero_division=0.0))
+
+
+def matthews(truth: Values, predicted: Values) -> float:
+    """Matthews' correlation of two columns of classes (N,)."""
+    truth, predicted = _checked(truth, predicted)
+    if _is_constant(truth) or _is_constant(predicted):
+        return math.nan
+    return float(metrics.matthews_corrcoef(truth, predicted))
+
+
+def pearson(truth: Values, predicted: Values) -> float:
+    """Pearson's correlation of two columns of numbers (N,)."""
+    truth, predicted = _checked(truth, predicted)
+    if _is_constant(truth) or _is_constant(predicted):
+        return math.nan
+    return float(stats.pearsonr(truth, predicted).statistic)
+
+
+def spearman(truth: Values, predicted: Values) -> float:
+    """Spearman's correlation of two columns of numbers (N,); ties share their rank."""
+    truth, predicted = _checked(truth, predicted)
+    if _is_constant(truth) or _is_constant(predicted):
+        return math.nan
+    return float(stats.spearmanr(truth, predicted).statistic)
+
+
+def squared_error(truth: Values, predicted: Values) -> float:
+    """The mean squared difference of two columns of numbers (N,)."""
+    return float(metrics.mean_squared_error(*_checked(truth, predicted)))
+
+
+METRICS: Mapping[str, Metric] = {
+    "accuracy": accuracy,
+    "macro_f1": macro_f1,
+    "micro_f1": micro_f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+    "squared_error": squared_error,
+}
+# The first of a kind is the one to choose by.
+USUAL: Mapping[str, tuple[str, ...]] = {
+    "classification": ("accuracy", "macro_f1", "matthews"),
+    "pair-classification": ("accuracy", "macro_f1", "matthews"),
+    "multiple-choice": ("accuracy",),
+    "multi-label": ("micro_f1", "macro_f1", "accuracy"),
+    "regression": ("spearman", "pearson", "squared_error"),
+    "similarity": ("spearman", "pearson", "squared_error"),
+}
+
+
+def estimates(
+    kind: str, truth: Values, predicted: Values, *, resamples: int = RESAMPLES
+) -> dict[str, Estimate]:
+    """The usual figures of a kind of task, each with its 95 % interval.
+
+    Raises:
+        UsageError: a kind without figures here.  DataError: no rows, or not the same number.
+    """
+    if kind not in USUAL:
+        raise UsageError("no figures for this task here", found=repr(kind),
+                         wanted=near(kind, USUAL))  # fmt: skip
+    return {
+        name: estimate(METRICS[name], truth, predicted, resamples=resamples) for name in USUAL[kind]
+    }
+
+
+def estimate(
+    metric: Metric,
+    truth: Values,
+    predicted: Values,
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+) -> Estimate:
+    """A figure and the percentiles of it over keyed resamples of the rows.
+
+    Raises:
+        DataError: no rows, or not the same number.
+    """
+    truth, predicted = _checked(truth, predicted)
+    drawn = _drawn(metric, truth, predicted, resamples)
+    return Estimate(metric(truth, predicted), *_percentiles(drawn, level))
+
+
+def difference(
+    metric: Metric,
+    truth: Values,
+    ours: Values,
+    theirs: Values,
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+) -> Estimate:
+    """Our figure minus theirs, paired over the rows.
+
+    Raises:
+        DataError: no rows, or not the same number.
+    """
+    truth, ours = _checked(truth, ours)
+    truth, theirs = _checked(truth, theirs)
+    drawn = _drawn(metric, truth, ours, resamples) - _drawn(metric, truth, theirs, resamples)
+    value = metric(truth, ours) - metric(truth, theirs)
+    return Estimate(value, *_percentiles(drawn, level))
+
+
+def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[ClassFigures]:
+    """Precision, recall and F1 of each class, in their order."""
+    truth, predicted = _checked(truth, predicted)
+    precision, recall, f1, rows = metrics.precision_recall_fscore_support(
+        truth, predicted, labels=range(len(names)), zero_division=np.nan
+    )
+    return [
+        ClassFigures(name, float(precision[i]), float(recall[i]), float(f1[i]), int(rows[i]))
+        for i, name in enumerate(names)
+    ]
+
+
+def confusion(truth: Values, predicted: Values, classes: int) -> NDArray[np.int64]:
+    """(C, C) counts: row the true class, column the predicted one."""
+    truth, predicted = _checked(truth, predicted)
+    counts = metrics.confusion_matrix(truth, predicted, labels=range(classes))
+    return np.asarray(counts, np.int64)
+
+
+# ------------------------------------------------------------------------------ what they share
+def _checked(truth: Values, predicted: Values) -> tuple[Values, Values]:
+    truth, predicted = np.asarray(truth), np.asarray(predicted)
+    if len(truth) == 0 or truth.shape != predicted.shape:
+        raise DataError(
+            "nothing to score" if len(truth) == 0 else "predictions and labels differ in number",
+            found=f"{predicted.shape} predictions for {truth.shape} labels",
+            wanted="one prediction for each label, at least one",
+        )
+    for name, values in (("label", truth), ("prediction", predicted)):
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            place = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise DataError(f"a {name} is not a finite number", where=f"row {place + 1}",
+                            found=values.ravel()[place], wanted="finite numbers")  # fmt: skip
+    return truth, predicted
+
+
+def _is_constant(values: Values) -> bool:
+    return bool((values == values[0]).all())
+
+
+def of_counts(counts: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
+    """Accuracy, macro F1 and Matthews of many tables of counts (R, C, C), row the true class.
+
+    The same figures as above, for the thousand resamples of an interval: scikit-learn looks at
+    every row each time, which takes seconds.
+    """
+    right = np.diagonal(counts, axis1=1, axis2=2).astype(np.float64)  # (R, C)
+    true, told = counts.sum(axis=2), counts.sum(axis=1)
+    total = true.sum(axis=1).astype(np.float64)
+    here = (true + told) > 0
+    f1 = 2 * right / np.maximum(1, true + told)
+    spread = (total**2 - (true**2).sum(axis=1)) * (total**2 - (told**2).sum(axis=1))
+    agreed = right.sum(axis=1) * total - (true * told).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = np.where(spread > 0, agreed / np.sqrt(spread), np.nan)
+    return {
+        accuracy: right.sum(axis=1) / total,
+        macro_f1: f1.sum(axis=1) / here.sum(axis=1),
+        matthews: correlation,
+    }
+
+
+def _drawn(metric: Metric, truth: Values, predicted: Values, resamples: int) -> NDArray[np.float64]:
+    """(resamples,) the metric of each resample."""
+    if metric not in (accuracy, macro_f1, matthews) or truth.ndim > 1 or truth.dtype.kind != "i":
+        places = _resampled(len(truth), resamples)
+        return np.array([metric(truth[i], predicted[i]) for i in places])
+    names, cells = np.unique(np.stack([truth, predicted]), return_inverse=True)
+    width = len(names)
+    pairs = cells.reshape(2, -1)[0] * width + cells.reshape(2, -1)[1]
+    found = []
+    for i in _resampled(len(truth), resamples):
+        counts = np.bincount(pairs[i], minlength=width * width).reshape(1, width, width)
+        found.append(of_counts(counts)[metric])
+    return np.concatenate(found)
+
+
+def _resampled(rows: int, resamples: int) -> Iterator[NDArray[np.int64]]:
+    """(rows,) places drawn with replacement, for each resample."""
+    for number in range(resamples):
+        yield integers(key("bootstrap", SEED, number), rows, rows)
+
+
+def _percentiles(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
+    values = drawn[~np.isnan(drawn)]
+    if len(values) < max(1, DEFINED * len(drawn)):
+        return math.nan, math.nan
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)

@@ -1,0 +1,118 @@
+"""Which file of a folder is for training, for validation, for testing; class names beside the data.
+
+    train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
+    labels.json   the names of the classes: a list, the name of class 0 first
+
+What has no part is one table, to be divided later; beside files that have one, it is no data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from maskwright.corpus import parquet
+from maskwright.corpus.files import Source
+from maskwright.errors import DataError, UsageError
+from maskwright.strict_json import parse
+
+ALL, TRAIN, VALIDATION, TEST = "all", "train", "validation", "test"
+PARTS = (TRAIN, VALIDATION, TEST)
+SPELLINGS = {
+    **dict.fromkeys(("train", "training", "trn"), TRAIN),
+    **dict.fromkeys(("validation", "valid", "val", "dev", "development", "eval"), VALIDATION),
+    **dict.fromkeys(("test", "tst", "testing"), TEST),
+}
+WORD = re.compile(r"[A-Za-z]+")
+NAMES_FILE = re.compile(r"(.*?)_?labels\.json$")
+
+
+def names_beside(
+    sources: Sequence[Source],
+) -> tuple[list[Source], dict[str, tuple[str, ...]]]:
+    """The files of data, and the class names by column from the `labels.json` among them."""
+    names: dict[str, tuple[str, ...]] = {}
+    files = []
+    for source in sources:
+        match = NAMES_FILE.match(source.path.name)
+        if match is None or len(sources) == 1:
+            files.append(source)
+            continue
+        listed = parse(source.path.read_text("utf-8"), source.shown)
+        if type(listed) is list and all(type(name) is str for name in listed):
+            names[f"{match[1]}_label" if match[1] else "label"] = tuple(listed)
+    return files, names
+
+
+def by_part(files: Sequence[Source]) -> dict[str, list[Source]]:
+    """The files of each part, in the order train, validation, test; or all as one.
+
+    Raises:
+        UsageError: names that say two parts, no training data, a part in two formats.
+    """
+    found: dict[str, list[Source]] = {}
+    for source, part in zip(files, _by_names(files), strict=True):
+        found.setdefault(part, []).append(source)
+    if found.keys() == {ALL}:
+        return found
+    found.pop(ALL, None)  # beside parts, what has no part is no data: languages.json
+    if TRAIN not in found:
+        raise UsageError(
+            "the folder has no training data",
+            where=files[0].path.parent,
+            found=", ".join(f"{part}: {s[0].path.name}" for part, s in found.items()),
+            wanted="a file whose name has the word train",
+            do="rename the file, or give the paths: --train FILE --validation FILE",
+        )
+    for part, some in found.items():
+        kinds = Counter(source.suffix for source in some)
+        if len(kinds) > 1:
+            raise UsageError(
+                "the same part lies there in two formats",
+                where=files[0].path.parent,
+                found=f"{part}: " + ", ".join(sorted(source.path.name for source in some)),
+                wanted="one of them",
+                do=f"give the paths: --train FILE, or move {kinds.most_common()[-1][0]} away",
+            )
+    return {part: found[part] for part in PARTS if part in found}
+
+
+def _by_names(files: Sequence[Source]) -> list[str]:
+    """The part of each file: by a word in its name, or where no name has one, by its folder's."""
+    found = [_part_of(source) for source in files]
+    if set(found) == {ALL}:
+        return [SPELLINGS.get(source.path.parent.name.lower(), ALL) for source in files]
+    return found
+
+
+def _part_of(source: Source) -> str:
+    words = [w.lower() for w in WORD.findall(source.path.name)]
+    parts = {SPELLINGS[w] for w in words if w in SPELLINGS}
+    if len(parts) > 1:
+        raise UsageError(
+            "the file's name says two parts",
+            where=source.shown,
+            found=" and ".join(sorted(parts)),
+            wanted="one of train, validation, test",
+            do="give the paths: --train FILE --validation FILE --test FILE",
+        )
+    return parts.pop() if parts else ALL
+
+
+def noted_names(source: Source) -> dict[str, tuple[str, ...]]:
+    """Class names that a parquet file of the datasets library notes beside its columns."""
+    noted = parquet.metadata(source).get(b"huggingface") if source.kind == "parquet" else None
+    if noted is None:
+        return {}
+    try:
+        features = parse(noted.decode("utf-8"), source.shown)["info"]["features"]
+        # A list of classes, as tags are, has the class one level deeper.
+        inner = {name: feature.get("feature") or feature for name, feature in features.items()}
+        return {
+            name: tuple(map(str, feature["names"]))
+            for name, feature in inner.items()
+            if type(feature) is dict and type(feature.get("names")) is list
+        }
+    except (DataError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+        return {}  # a note that is not theirs: names are a comfort, not a need

@@ -1,0 +1,70 @@
+"""How columns are called in data that people share: the spellings `columns.py` looks for.
+
+All without case and signs (`plain`), the most telling first.
+"""
+
+from __future__ import annotations
+
+import re
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "tokens": ("tokens", "words", "token"),
+    "tags": ("nertags", "tags", "postags", "upos", "ner", "pos", "labels", "chunktags", "tag"),
+    "question": (
+        "question",
+        "query",
+        "ctx",
+        "premise",
+        "prompt",
+        "sentence",
+        "goal",
+        "startphrase",
+    ),
+    "context": ("context", "passage", "paragraph", "article", "document"),
+    "answers": ("answers", "answer"),
+    "choices": ("choices", "options", "endings", "candidates"),
+    "text": (
+        *("text", "sentence", "review", "reviewtext", "content", "body", "comment", "commenttext"),
+        *("message", "tweet", "utterance", "document", "article", "post", "description", "snippet"),
+        *(
+            "paragraph",
+            "passage",
+            "question",
+            "query",
+            "headline",
+            "title",
+            "input",
+            "sms",
+            "email",
+        ),
+    ),
+    "label": (
+        *("label", "labels", "class", "category", "categories", "intent", "sentiment", "topic"),
+        *("topics", "genre", "genres", "emotion", "emotions", "polarity", "goldlabel", "target"),
+        *("score", "stars", "star", "rating", "overall", "similarity", "relevance", "relatedness"),
+        *("grade", "points", "isduplicate", "duplicate", "gold", "language", "lang", "output", "y"),
+    ),
+    "target": ("target", "summary", "highlights", "completion", "response", "output", "tgt"),
+}
+PAIRS = (
+    *(("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2")),
+    *(("texta", "textb"), ("text1", "text2"), ("sentencea", "sentenceb"), ("string1", "string2")),
+    *(("question", "sentence"), ("question", "passage"), ("query", "document"), ("s1", "s2")),
+    *(("query", "passage"), ("query", "text"), ("claim", "evidence"), ("text", "textpair")),
+    *(("sent1", "sent2"), ("first", "second"), ("anchor", "positive"), ("headline", "body")),
+)
+SEQUENCES = (
+    *(("source", "target"), ("src", "tgt"), ("document", "summary"), ("article", "highlights")),
+    *(("article", "summary"), ("dialogue", "summary"), ("text", "summary"), ("text", "target")),
+    *(("prompt", "completion"), ("instruction", "response"), ("instruction", "output")),
+    *(("input", "output"), ("inputtext", "targettext"), ("input", "target"), ("inputs", "targets")),
+    *(("prompt", "response"), ("question", "answer"), ("source", "translation"), ("text", "title")),
+)
+NUMBERED = re.compile(
+    r"(ending|choice|option|sol|solution|answer|candidate|alternative)_?([0-9a-h])"
+)
+
+
+def plain(name: str) -> str:
+    """A column's name without case and signs: `Sentence_1` is `sentence1`."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())

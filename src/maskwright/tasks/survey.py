@@ -1,0 +1,269 @@
+"""What is in labelled data, and what is wrong with it, before anything is trained.
+
+Rows and classes of each part, lengths, duplicates with equal and with different labels, texts that
+two parts share (case and blanks aside), and what a user should hear about it as sentences. Plain
+values, and tables of texts as `report/tables.py` shows them: {"title", "head", "rows", "note"}.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from maskwright.tasks.examples import BETWEEN, Answered, Example, Examples, label_of, whole_text
+from maskwright.tasks.labels import near_misses
+from maskwright.tasks.splits import folded, told_apart_by
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+LISTED = 3
+LISTED_CLASSES = 30
+# A class is called rare below so many training rows; classes are uneven beyond this ratio.
+RARE = 10
+UNEVEN = 10.0
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Of the texts of one part, both texts of a pair together."""
+
+    mean: float
+    median: float
+    high: float
+    """95 of 100 are not longer."""
+    longest: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part holds.
+
+    Attributes:
+        rows: how many.
+        classes: rows (of taggings: tokens) by class, every class of the task.
+        values: lowest, mean and highest target of regression; None where there are classes.
+        words: lengths in words; tokens: in tokens, where a tokenizer was given.
+        too_long: rows longer than the length asked about, in tokens.
+        copies: rows whose text came before with the same label.
+        contradictions: for each text with different labels, the places of its rows.
+    """
+
+    rows: int
+    classes: dict[str, int]
+    values: tuple[float, float, float] | None
+    words: Lengths
+    tokens: Lengths | None
+    too_long: int
+    copies: int
+    contradictions: list[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Texts of `part` that also stand in `other`; of questions their contexts.
+
+    Attributes:
+        rows: how many rows of `part`; relabelled: those with another label there.
+        places: the first few, (place in `part`, place in `other`).
+    """
+
+    part: str
+    other: str
+    rows: int
+    relabelled: int
+    places: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The parts, what they share, and what to tell the user."""
+
+    kind: str
+    parts: dict[str, Part]
+    leaks: list[Leak]
+    warnings: list[str] = field(default_factory=list)
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Rows and lengths; classes, where there are any."""
+        head = ["part", "rows", "words: mean", "median", "95 %", "longest", "copies",
+                "contradictions"]  # fmt: skip
+        rows = [[name, f"{p.rows:,}", f"{p.words.mean:.1f}", f"{p.words.median:.0f}",
+                 f"{p.words.high:.0f}", f"{p.words.longest:,}", f"{p.copies:,}",
+                 f"{len(p.contradictions):,}"] for name, p in self.parts.items()]  # fmt: skip
+        if any(p.tokens for p in self.parts.values()):
+            head += ["tokens: mean", "95 %", "longest", "too long"]
+            for row, p in zip(rows, self.parts.values(), strict=True):
+                if p.tokens is not None:
+                    row += [f"{p.tokens.mean:.1f}", f"{p.tokens.high:.0f}",
+                            f"{p.tokens.longest:,}", f"{p.too_long:,}"]  # fmt: skip
+        note = "Copies: a text that came before with the same label; contradictions: with another."
+        made = [{"title": f"The data ({self.kind})", "head": head, "rows": rows, "note": note}]
+        first = next(iter(self.parts.values()))
+        if first.classes:
+            made.append(self._classes(first))
+        return made
+
+    def _classes(self, first: Part) -> dict[str, Any]:
+        common = sorted(first.classes, key=lambda name: -first.classes[name])
+        totals = {name: max(1, sum(p.classes.values())) for name, p in self.parts.items()}
+        rows = [
+            [name]
+            + [f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / totals[part]:.1%})"
+               for part, p in self.parts.items()]
+            for name in common[:LISTED_CLASSES]
+        ]  # fmt: skip
+        left = len(common) - LISTED_CLASSES
+        note = f"{left:,} smaller classes are not listed." if left > 0 else ""
+        return {"title": "Classes", "head": ["class", *self.parts], "rows": rows, "note": note}
+
+
+def survey(
+    examples: Examples, tokenizer: Tokenizer | None = None, max_length: int | None = None
+) -> Survey:
+    """Look through all parts.
+
+    Args:
+        examples: of one table.
+        tokenizer: to tell lengths in tokens as well.
+        max_length: how many tokens a row may have, special ones aside; longer ones are counted.
+    """
+    parts = {
+        name: _part(examples, rows, tokenizer, max_length) for name, rows in examples.parts.items()
+    }
+    leaks = [
+        _leak(name, examples.parts[name], other, examples.parts[other])
+        for other, name in combinations(examples.parts, 2)
+    ]
+    leaks = [leak for leak in leaks if leak.rows]
+    found = Survey(examples.task.kind, parts, leaks)
+    return Survey(found.kind, parts, leaks, list(_warnings(examples, found, max_length)))
+
+
+# ------------------------------------------------------------------------------ one part
+def _part(
+    examples: Examples, rows: Sequence[Example], tokenizer: Tokenizer | None, longest: int | None
+) -> Part:
+    texts = [whole_text(e) for e in rows]
+    tokens = None
+    if tokenizer is not None:
+        pieces = [text.split(BETWEEN) for text in texts]
+        sizes = iter(map(len, tokenizer.encode_batch([p for some in pieces for p in some])))
+        tokens = np.array([sum(next(sizes) for _ in some) for some in pieces])
+    by_text: dict[str, list[Example]] = defaultdict(list)
+    for example, text in zip(rows, texts, strict=True):
+        by_text[folded(text)].append(example)
+    copies, contradictions = 0, []
+    for same in by_text.values():
+        different = len({label_of(e) for e in same})
+        if different > 1 and examples.task.columns.shape != "sequence":
+            contradictions.append(tuple(e.where for e in same))
+        copies += len(same) - different
+    labels = [label_of(e) for e in rows]
+    numeric = examples.labels is None and bool(rows) and isinstance(labels[0], float)
+    return Part(
+        rows=len(rows),
+        classes=_classes(examples, rows),
+        values=(min(labels), float(np.mean(labels)), max(labels)) if numeric else None,
+        words=_lengths(np.array([len(t.replace(BETWEEN, " ").split()) for t in texts])),
+        tokens=None if tokens is None else _lengths(tokens),
+        too_long=0 if tokens is None or longest is None else int((tokens > longest).sum()),
+        copies=copies,
+        contradictions=contradictions,
+    )
+
+
+def _lengths(sizes: np.ndarray) -> Lengths:
+    return Lengths(
+        mean=float(sizes.mean()),
+        median=float(np.median(sizes)),
+        high=float(np.quantile(sizes, 0.95)),
+        longest=int(sizes.max()),
+    )
+
+
+def _classes(examples: Examples, rows: Sequence[Example]) -> dict[str, int]:
+    if examples.labels is None:
+        return {}
+    counts: Counter[int] = Counter()
+    for row in rows:
+        label = label_of(row)
+        counts.update(label if isinstance(label, tuple) else [label])
+    return {name: counts[place] for place, name in enumerate(examples.labels.names)}
+
+
+# ------------------------------------------------------------------------------ between parts
+def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Example]) -> Leak:
+    there: dict[str, list[Example]] = defaultdict(list)
+    for example in others:
+        there[folded(told_apart_by(example))].append(example)
+    places, count, relabelled = [], 0, 0
+    for example in rows:
+        same = there.get(folded(told_apart_by(example)))
+        if same is None:
+            continue
+        count += 1
+        if not isinstance(example, Answered):  # one context has many questions
+            relabelled += all(label_of(e) != label_of(example) for e in same)
+        if len(places) < LISTED:
+            places.append((example.where, same[0].where))
+    return Leak(part, other, count, relabelled, places)
+
+
+def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iterator[str]:
+    """A sentence for each thing that should not pass in silence."""
+    for name, counts in examples.counts.items():
+        yield from (f"{name}: {said}" for said in counts.warnings)
+    for leak in found.leaks:
+        here, there = leak.places[0]
+        also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
+        yield (f"{leak.rows:,} rows of {leak.part} also stand in {leak.other}{also}; "
+               f"the first: {here} and {there}")  # fmt: skip
+    for name, part in found.parts.items():
+        if part.contradictions:
+            places = " and ".join(part.contradictions[0][:2])
+            yield (f"{len(part.contradictions):,} texts of {name} have different labels; "
+                   f"the first: {places}")  # fmt: skip
+        if part.copies:
+            yield f"{part.copies:,} rows of {name} repeat an earlier row, label included"
+        if part.too_long:
+            yield (f"{part.too_long / part.rows:.1%} of the rows of {name} have more than "
+                   f"{max_length:,} tokens and would be cut")  # fmt: skip
+    if examples.dropped:
+        where, reason = examples.dropped[0]
+        yield f"{len(examples.dropped):,} bad rows were left out; the first: {where}, {reason}"
+    if examples.labels is not None:
+        yield from _class_warnings(found)
+
+
+def _class_warnings(found: Survey) -> Iterator[str]:
+    names = list(found.parts)
+    first = found.parts[names[0]]
+    for name, part in found.parts.items():
+        empty = [c for c, n in part.classes.items() if n == 0]
+        if empty and name == names[0]:
+            yield f"{name} has no row of {_some(empty)}: the model cannot learn what it never sees"
+        elif len(part.classes) - len(empty) == 1:
+            only = next(c for c, n in part.classes.items() if n)
+            yield f"all rows of {name} are {only!r}: no score on them tells classes apart"
+        elif empty:
+            yield f"{name} has no row of {_some(empty)}: no score can be given for them"
+    here = {c: n for c, n in first.classes.items() if n}
+    rare = [c for c, n in here.items() if n < RARE]
+    if rare:
+        yield f"{names[0]} has fewer than {RARE} rows of {_some(rare)}"
+    if here and max(here.values()) > UNEVEN * min(here.values()):
+        common, least = max(here, key=lambda c: here[c]), min(here, key=lambda c: here[c])
+        yield (f"the classes are uneven: {here[common]:,} of {common!r} and {here[least]:,} of "
+               f"{least!r}; look at macro F1 beside accuracy")  # fmt: skip
+    for miss, name in near_misses(here):
+        yield f"{miss!r} ({here[miss]:,} rows) may be {name!r} ({here[name]:,} rows) misspelt"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    listed = ", ".join(map(repr, names[:LISTED]))
+    return listed + (f" and {more:,} more classes" if more > 0 else "")

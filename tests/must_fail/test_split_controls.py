@@ -1,0 +1,45 @@
+"""Negative controls: divisions with one promise broken must fail the real tests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.tasks import test_splits
+
+from maskwright.tasks import splits
+
+
+def by_shuffling(texts: Sequence[str], classes: Any, division: Any, groups: Any = None) -> Any:
+    """What many scripts do: shuffle with a seed, cut. Places decide, texts do not."""
+    order = list(range(len(texts)))
+    random.Random(division.seed).shuffle(order)
+    test, rest = int(division.test * len(order)), int(division.validation * len(order))
+    return {"test": order[:test], "validation": order[test : test + rest],
+            "train": order[test + rest :]}  # fmt: skip
+
+
+def by_fresh_draws(texts: Sequence[str], classes: Any, count: int, seed: int = 0,
+                   *, balanced: bool = False) -> list[int]:  # fmt: skip
+    """A new draw for every size: the 50 are not among the 200."""
+    return random.Random(1000 * seed + count).sample(range(len(texts)), count)
+
+
+@pytest.mark.parametrize("division", [test_splits.TENTHS, test_splits.FIXED])
+def test_a_division_by_place_is_seen(monkeypatch: pytest.MonkeyPatch, division: Any) -> None:
+    monkeypatch.setattr(splits, "divide", by_shuffling)
+    with pytest.raises(AssertionError):
+        test_splits.test_a_division_does_not_depend_on_the_order_of_rows(division)
+    with pytest.raises(AssertionError):
+        test_splits.test_rows_added_do_not_move_the_others()
+    with pytest.raises(AssertionError):
+        test_splits.test_duplicates_and_groups_stay_together()
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_draws_that_do_not_nest_are_seen(monkeypatch: pytest.MonkeyPatch, balanced: bool) -> None:
+    monkeypatch.setattr(splits, "few", by_fresh_draws)
+    with pytest.raises(AssertionError):
+        test_splits.test_few_labels_are_nested(balanced)

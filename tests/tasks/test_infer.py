@@ -1,0 +1,197 @@
+"""Columns by name and by content, the task they make, and how the user overrules both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.errors import DataError, UsageError
+from maskwright.tasks.infer import Task, infer
+from maskwright.tasks.table import load
+from tasks.tables import refusal, sentence, table_of, write
+
+MANY = range(40)
+
+
+def rows(**columns: Any) -> list[dict[str, Any]]:
+    """Forty rows; a function makes the cell of a row from its number."""
+    return [{name: make(n) if callable(make) else make for name, make in columns.items()}
+            for n in MANY]  # fmt: skip
+
+
+def of(**columns: Any) -> Task:
+    return infer(table_of(*rows(**columns)))
+
+
+def some(n: int) -> str:
+    return sentence(n)
+
+
+def other(n: int) -> str:
+    return sentence(n + 1000)
+
+
+TOKENS = {"tokens": lambda n: some(n).split(), "tags": lambda n: ["O"] * len(some(n).split())}
+ANSWER = {"text": ["river"], "answer_start": [4]}
+CASES: list[tuple[dict[str, Any], str, dict[str, tuple[str, ...]]]] = [
+    ({"text": some, "label": lambda n: n % 2}, "classification", {"text": ("text",)}),
+    ({"Review_Text": some, "stars": lambda n: 1 + n % 5}, "classification", {"label": ("stars",)}),
+    ({"title": some, "text": other, "category": lambda n: "ab"[n % 2]}, "classification",
+     {"text": ("text",)}),
+    ({"sentence": some, "label": lambda n: n % 3 == 0}, "classification", {}),
+    ({"text": some, "label": lambda n: n % 2, "label_name": lambda n: ["no", "yes"][n % 2]},
+     "classification", {"label_name": ("label_name",)}),
+    ({"text": some, "score": lambda n: n / 10 + 0.05}, "regression", {"label": ("score",)}),
+    ({"text": some, "score": lambda n: n * 3}, "regression", {}),
+    ({"text": some, "label": lambda n: float(n % 3)}, "classification", {}),
+    ({"premise": some, "hypothesis": other, "label": lambda n: n % 3}, "pair-classification",
+     {"first": ("premise",), "second": ("hypothesis",)}),
+    ({"question1": some, "question2": other, "is_duplicate": lambda n: n % 2},
+     "pair-classification", {"label": ("is_duplicate",)}),
+    ({"question": some, "sentence": other, "label": lambda n: n % 2}, "pair-classification", {}),
+    ({"question": some, "passage": other, "answer": lambda n: n % 3 == 0}, "pair-classification",
+     {"label": ("answer",)}),
+    ({"sentence1": some, "sentence2": other, "score": lambda n: n / 8}, "similarity", {}),
+    ({"text": some, "labels": lambda n: ["a", "b", "c"][: n % 4]}, "multi-label", {}),
+    ({"text": some, "labels": lambda n: [n % 3, 3]}, "multi-label", {}),
+    ({"text": some, "genres": lambda n: "|".join("abc"[: 1 + n % 3])}, "multi-label", {}),
+    ({"comment_text": some, "toxic": lambda n: n % 2, "insult": lambda n: int(n % 3 == 0),
+      "threat": lambda n: int(n % 5 == 0)}, "multi-label",
+     {"label": ("toxic", "insult", "threat")}),
+    (TOKENS, "tagging", {"tags": ("tags",)}),
+    ({"words": TOKENS["tokens"], "ner_tags": lambda n: [0] * len(some(n).split()), "text": some},
+     "tagging", {"tokens": ("words",), "tags": ("ner_tags",)}),
+    ({"id": some, "question": some, "context": lambda n: "the river", "answers": lambda n: ANSWER},
+     "question-answering", {"answers": ("answers",)}),
+    ({"ctx": some, "endings": lambda n: ["a", "b"], "label": lambda n: n % 2}, "multiple-choice",
+     {"choices": ("endings",)}),
+    ({"premise": some, "choice1": other, "choice2": some, "label": lambda n: n % 2},
+     "multiple-choice", {"choices": ("choice1", "choice2")}),
+    ({"src": some, "tgt": other}, "sequence-to-sequence", {"source": ("src",)}),
+    ({"id": some, "document": some, "summary": other}, "sequence-to-sequence", {}),
+    ({"text": some, "target": other}, "sequence-to-sequence", {"target": ("target",)}),
+    ({"translation": lambda n: {"en": some(n), "de": other(n)}}, "sequence-to-sequence",
+     {"source": ("translation.en",), "target": ("translation.de",)}),
+    # No name says anything.
+    ({"satz": some, "klasse": lambda n: "ja" if n % 2 else "nein"}, "classification",
+     {"text": ("satz",), "label": ("klasse",)}),
+    ({"satz": some, "nummer": lambda n: n, "mass": lambda n: n / 7}, "regression",
+     {"label": ("mass",)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "kind", "roles"), CASES)
+def test_what_a_table_is_for(
+    columns: dict[str, Any], kind: str, roles: dict[str, tuple[str, ...]]
+) -> None:
+    task = of(**columns)
+    assert task.kind == kind, task.why
+    assert roles.items() <= task.columns.roles.items()
+    assert task.lines()[0] == f"task: {kind}, because {task.why}"
+    used = {name for names in task.columns.roles.values() for name in names}
+    assert all(any(repr(name) in line for line in task.lines()) for name in used)
+
+
+def test_a_csv_is_understood_by_what_its_texts_spell(tmp_path: Path) -> None:
+    lines = [f"{sentence(n)},{n % 3},{n / 7:.2f}" for n in MANY]
+    path = write(tmp_path / "a.csv", "review,label,weight\n" + "\n".join(lines))
+    table = load(path)
+    assert infer(table).kind == "classification"
+    assert infer(table, {"label": "weight"}).kind == "regression"
+
+
+def test_one_mistake_makes_no_other_task() -> None:
+    made = rows(text=some, score=lambda n: "n/a" if n == 7 else f"{n / 7:.2f}")
+    assert infer(table_of(*made)).kind == "regression"
+    made = rows(text=some, label=lambda n: "postive" if n == 7 else str(n % 2))
+    assert infer(table_of(*made)).columns.column("label").kind == "whole"
+
+
+@pytest.mark.parametrize(
+    ("make", "classes"),
+    [
+        (lambda n: n % 20, True),
+        (lambda n: n % 30, False),  # 30 different numbers, seldom each
+        (lambda n: n % 2 * 2 - 1, True),
+    ],
+)
+def test_when_whole_numbers_are_classes(make: Any, classes: bool) -> None:
+    assert (of(text=some, label=make).kind == "classification") == classes
+
+
+def test_many_classes_without_gaps_are_classes() -> None:
+    made = [{"text": sentence(n), "label": n % 150} for n in range(1500)]
+    task = infer(table_of(*made))
+    assert task.kind == "classification" and "0 to 149 without gaps" in task.why
+
+
+# ------------------------------------------------------------------------------ overruling
+def test_the_user_overrules_columns_and_task() -> None:
+    table = table_of(*rows(text=some, title=other, label=lambda n: n % 2, stars=lambda n: n % 5))
+    task = infer(table, {"text": "title", "label": "stars"})
+    assert task.columns.roles == {"text": ("title",), "label": ("stars",)}
+    assert task.columns.why == {"text": "as you said", "label": "as you said"}
+    assert task.columns.left_out == ["text", "label"]
+    task = infer(table, {"label": "stars"}, "regression")
+    assert task.kind == "regression" and task.why.startswith("you said so (otherwise")
+    flags = infer(table, {"label": ("label", "stars")})
+    assert flags.kind == "multi-label"
+    pair = infer(table, {"first": "title", "second": "text"})
+    assert pair.kind == "pair-classification" and pair.columns["label"] == "label"
+
+
+def test_refusals_name_what_is_near() -> None:
+    table = table_of(*rows(text=some, label=lambda n: "ab"[n % 2]))
+    error = refusal(UsageError, lambda: infer(table, {"text": "txet"}))
+    assert error.what == "the column is missing" and error.where == "text=txet"
+    assert error.wanted == "did you mean 'text'?"
+    error = refusal(UsageError, lambda: infer(table, {"lable": "label"}))
+    assert "did you mean 'label'" in str(error.wanted)
+    error = refusal(UsageError, lambda: infer(table, kind="clasification"))
+    assert "did you mean 'classification'" in str(error.wanted)
+    error = refusal(DataError, lambda: infer(table, kind="regression"))
+    assert error.what == "regression needs numbers as labels"
+    assert error.where == "all.jsonl, column 'label'" and "classification" in str(error.do)
+    error = refusal(DataError, lambda: infer(table, kind="tagging"))
+    assert error.what == "it is not clear which column is what"
+    assert error.wanted == "tokens + tags"
+    error = refusal(UsageError, lambda: infer(table, {"tokens": "text", "text": "text"}))
+    assert error.what == "no task has all these columns"
+
+
+def test_text_without_labels_is_for_pretraining() -> None:
+    error = refusal(DataError, lambda: of(body_of_it=some))
+    assert "use pretraining" in str(error.do)
+    assert "body_of_it (text, 40 different)" in str(error.found)
+
+
+def test_two_possible_labels_are_asked_about() -> None:
+    error = refusal(DataError, lambda: of(text=some, mood=lambda n: n % 2, tone=lambda n: n % 3))
+    assert error.do == "say which column is the label: label=mood (or tone)"
+
+
+def test_two_columns_of_texts_are_asked_about() -> None:
+    """Taking one and dropping the other in silence would train on half of each pair."""
+    error = refusal(DataError, lambda: of(eins=some, zwei=other, klasse=lambda n: n % 2))
+    assert "first=eins second=zwei for pairs" in str(error.do)
+    table = table_of(*rows(eins=some, zwei=other, klasse=lambda n: n % 2))
+    task = infer(table, {"first": "eins", "second": "zwei"})
+    assert task.kind == "pair-classification" and task.columns["label"] == "klasse"
+    long = infer(table_of(*rows(kurz=lambda n: "two words", lang=some, klasse=lambda n: n % 2)))
+    assert long.columns["text"] == "lang" and "'kurz'" in long.lines()[-1]
+
+
+def test_F74_a_part_without_the_column() -> None:
+    good = rows(text=some, label=lambda n: n % 2)
+    bad = rows(text=some, lable=lambda n: n % 2)
+    error = refusal(DataError, lambda: infer(table_of(train=good, test=bad)))
+    assert error.what == "the part 'test' has no column 'label'"
+    assert error.where == "test.jsonl" and "did you mean 'lable'?" in str(error.do)
+
+
+def test_several_labels_of_pairs_are_refused() -> None:
+    error = refusal(DataError, lambda: of(premise=some, hypothesis=other,
+                                          labels=lambda n: ["a", "b"]))  # fmt: skip
+    assert "pairs with several labels" in error.what

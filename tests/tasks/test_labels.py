@@ -1,0 +1,311 @@
+"""Fault catalogue E, labels and rows: file, line, value, what is allowed, and the remedy."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError
+from maskwright.tasks.build import build
+from maskwright.tasks.examples import Answered, Choice, Examples
+from maskwright.tasks.infer import infer
+from maskwright.tasks.labels import near_misses
+from maskwright.tasks.table import load
+from tasks.tables import loaded, refusal, sentence, table_of, understood, write, write_rows
+
+SKIP = Reading(on_bad="skip", max_bad_fraction=0.5)
+
+
+def texts(*labels: Any, **more: Any) -> list[dict[str, Any]]:
+    return [{"text": sentence(n), "label": label, **more} for n, label in enumerate(labels)]
+
+
+def names_of(*labels: Any) -> tuple[str, ...]:
+    made = understood(table_of(*texts(*labels)))[1]
+    assert made.labels is not None
+    return made.labels.names
+
+
+# ------------------------------------------------------------------------------ order and names
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        ((1, 0, 1, 0), ("0", "1")),
+        ((10, 9, 2, 2), ("2", "9", "10")),
+        ((1, -1, 0, 0), ("-1", "0", "1")),
+        (("b", "a", "C", "b"), ("a", "b", "C")),
+        ((True, False, True), ("false", "true")),
+        (("5", "10", "5"), ("5", "10")),
+        ((2.0, 1.0, 2.0), ("1", "2")),
+    ],
+)
+def test_the_order_of_classes_is_that_of_their_names(
+    labels: tuple[Any, ...], names: tuple[str, ...]
+) -> None:
+    assert names_of(*labels) == names
+    shuffled = list(labels)
+    for seed in range(5):
+        random.Random(seed).shuffle(shuffled)
+        assert names_of(*shuffled) == names
+
+
+def test_names_of_numbers_come_from_a_column_or_a_file(tmp_path: Path) -> None:
+    called = ["bad", "good"]
+    rows = [{**row, "label_name": called[row["label"]]} for row in texts(1, 0, 1)]
+    made = understood(table_of(*rows))[1]
+    assert made.labels is not None and made.labels.names == ("bad", "good")
+    write_rows(tmp_path / "train.jsonl", texts(1, 0, 1))
+    write(tmp_path / "labels.json", '["bad", "good", "never seen"]')
+    made = loaded(tmp_path)
+    assert made.labels is not None and made.labels.names == ("bad", "good", "never seen")
+    assert [e.label for e in made.parts["train"]] == [1, 0, 1]
+
+
+def test_names_may_stand_where_other_rows_have_numbers(tmp_path: Path) -> None:
+    write_rows(tmp_path / "train.jsonl", texts(1, 0, 1))
+    write_rows(tmp_path / "dev.jsonl", texts("good", "bad"))
+    write(tmp_path / "labels.json", '["bad", "good"]')
+    assert [e.label for e in loaded(tmp_path).parts["validation"]] == [1, 0]
+
+
+# ------------------------------------------------------------------------------ F71 to F73
+def folder(tmp_path: Path, train: list[dict[str, Any]], dev: list[dict[str, Any]]) -> Path:
+    write_rows(tmp_path / "train.jsonl", train)
+    write_rows(tmp_path / "dev.jsonl", dev)
+    return tmp_path
+
+
+def test_F71_an_unknown_label_in_validation(tmp_path: Path) -> None:
+    path = folder(tmp_path, texts("positive", "negative"), texts("positive", "postive"))
+    error = refusal(DataError, lambda: loaded(path))
+    assert str(error) == (
+        "error E-DATA: the label is not in the label set\n"
+        f"  where:  {path}/dev.jsonl, line 2, column 'label'\n"
+        "  found:  'postive'\n"
+        "  wanted: one of 'negative', 'positive'\n"
+        "  do:     correct the row (did you mean 'positive' or 'negative'?), or add the class "
+        "to the training rows"
+    )
+
+
+@pytest.mark.parametrize("value", [3, -1, "3", 3.0])
+def test_F73_a_label_out_of_range(tmp_path: Path, value: Any) -> None:
+    path = folder(tmp_path, texts(0, 1, 2), texts(0, value))
+    error = refusal(DataError, lambda: loaded(path))
+    assert error.what == "the label is out of range"
+    assert error.where == f"{path}/dev.jsonl, line 2, column 'label'"
+    assert error.found == str(int(value)) and error.wanted == "0 to 2 (3 classes: 0, 1, 2)"
+
+
+def test_F73_out_of_the_range_of_the_names(tmp_path: Path) -> None:
+    write_rows(tmp_path / "train.jsonl", texts(0, 1, 2))
+    write(tmp_path / "labels.json", '["bad", "good"]')
+    error = refusal(DataError, lambda: loaded(tmp_path))
+    assert error.where == f"{tmp_path}/train.jsonl, line 3, column 'label'"
+    assert error.wanted == "0 to 1 (2 classes: bad, good)"
+
+
+@pytest.mark.parametrize("odd", [" pos", "Pos", "pos ", "POS"])
+def test_F73_labels_that_differ_by_case_or_blanks(odd: str) -> None:
+    table = table_of(*texts("pos", "neg", "pos", odd, "neg"))
+    error = refusal(DataError, lambda: understood(table))
+    assert error.what == "labels that differ only by case or blanks"
+    assert error.where == "all.jsonl, line 4, column 'label'"
+    assert error.found == f"'pos' (2 rows), {odd!r} (1 rows)"
+    assert "fold_labels" in str(error.do)
+    made = understood(table, fold_labels=True)[1]
+    assert made.labels is not None and made.labels.names == ("neg", "pos")
+    assert [e.label for e in made.parts["all"]] == [1, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (None, "the label is empty"),
+        ("", "the label is empty"),
+        ("  ", "the label is empty"),
+        (0.5, "no label"),
+        ("often", "the label is no whole number"),
+        ([1], "no label"),
+    ],
+)
+def test_F73_what_is_no_label(value: Any, what: str) -> None:
+    labels = [n % 2 for n in range(40)]
+    table = table_of(*texts(*labels, value, *labels))
+    # One row of 81 must not make the column one of fractions or of lists: the user said classes.
+    task = infer(table_of(*texts(*labels)))
+    error = refusal(DataError, lambda: build(table, task))
+    assert error.what == what and error.where == "all.jsonl, line 41, column 'label'"
+
+
+def test_F72_a_single_class() -> None:
+    error = refusal(DataError, lambda: understood(table_of(*texts(*["pos"] * 8))))
+    assert error.what == "all labels are the same"
+    assert error.found == "all 8 labels are 'pos'" and error.where == "all.jsonl, column 'label'"
+
+
+def test_names_that_disagree() -> None:
+    rows = [{**r, "label_name": n} for r, n in zip(texts(0, 1, 0), ["a", "b", "c"], strict=True)]
+    error = refusal(DataError, lambda: understood(table_of(*rows)))
+    assert error.what == "a class has two names"
+    assert error.found == "0 is 'c' here and 'a' in all.jsonl, line 1"
+    rows = [{**r, "label_name": n} for r, n in zip(texts(0, 1, 0), ["a", "a", "a"], strict=True)]
+    assert "both 'a'" in str(refusal(DataError, lambda: understood(table_of(*rows))).found)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "high", None, "", "1,5"])
+def test_F78_targets_of_regression(value: Any) -> None:
+    rows = [{"text": sentence(n), "score": f"{n / 7:.2f}"} for n in range(40)]
+    rows[11]["score"] = value
+    error = refusal(DataError, lambda: understood(table_of(*rows)))
+    assert error.what == "the target is not a finite number"
+    assert error.where == "all.jsonl, line 12, column 'score'"
+    assert error.wanted == "a number, such as 3.5"
+
+
+def test_F59_an_empty_text_is_refused_or_skipped() -> None:
+    rows = texts(0, 1, 0, 1)
+    rows[2]["text"] = " \n"
+    error = refusal(DataError, lambda: understood(table_of(*rows)))
+    assert error.what == "the text is empty" and error.where == "all.jsonl, line 3, column 'text'"
+    made = understood(table_of(*rows), reading=SKIP)[1]
+    assert len(made.parts["all"]) == 3
+    assert made.dropped == [("all.jsonl, line 3, column 'text'", "the text is empty")]
+    error = refusal(DataError, lambda: understood(table_of(*rows), reading=Reading(on_bad="skip")))
+    assert error.what == "too many bad rows" and "1 of 4 rows" in str(error.found)
+
+
+def test_rows_left_out_are_listed_beside_those_of_the_file(tmp_path: Path) -> None:
+    rows = "".join(json.dumps(row) + "\n" for row in texts(0, 1, None, 1))
+    path = write(tmp_path / "a.jsonl", rows + "nonsense\n" + rows)
+    table = load(path, reading=SKIP, rejects=tmp_path / "rejects.jsonl")
+    made = build(table, infer(table), reading=SKIP)
+    assert len(made.parts["all"]) == 6
+    listed = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text().splitlines()]
+    assert [(entry["line"], entry["reason"]) for entry in listed] == [
+        (5, "not JSON"), (3, "the label is empty"), (8, "the label is empty"),
+    ]  # fmt: skip
+
+
+def test_labels_that_are_none_can_be_skipped(tmp_path: Path) -> None:
+    made = understood(table_of(*texts(0, 1, 0, 1, "often", 1)), reading=SKIP)[1]
+    assert made.labels is not None and made.labels.names == ("0", "1", "often")
+    # Among many numbers a word is a slip, and no class of its own.
+    labels = [n % 2 for n in range(40)]
+    made = understood(table_of(*texts(*labels, "often")), reading=SKIP)[1]
+    assert made.labels is not None and made.labels.names == ("0", "1")
+    assert [reason for _, reason in made.dropped] == ["the label is not in the label set"]
+    write_rows(tmp_path / "train.jsonl", texts(*labels, 7))
+    write(tmp_path / "labels.json", '["bad", "good"]')
+    made = loaded(tmp_path, reading=SKIP)
+    assert made.dropped == [
+        (f"{tmp_path}/train.jsonl, line 41, column 'label'", "the label is out of range")
+    ]
+
+
+# ------------------------------------------------------------------------------ several labels
+def test_several_labels_in_lists_cells_and_flags() -> None:
+    lists = [{"text": sentence(n), "labels": ["b", "a"][: n % 3]} for n in range(6)]
+    cells = [{"text": sentence(n), "labels": "; ".join(["b", "a"][: 1 + n % 2])} for n in range(6)]
+    flags = [{"text": sentence(n), "label": 0, "a": n % 2, "b": "1", "c": 0} for n in range(6)]
+    made = understood(table_of(*lists))[1]
+    assert [e.label for e in made.parts["all"]] == [(), (1,), (0, 1)] * 2
+    made = understood(table_of(*cells))[1]
+    assert [e.label for e in made.parts["all"]] == [(1,), (0, 1)] * 3
+    table = table_of(*flags)
+    made = build(table, infer(table, {"label": ("a", "b", "c")}))
+    assert [e.label for e in made.parts["all"]] == [(1,), (0, 1)] * 3
+
+
+# ------------------------------------------------------------------------------ F77 taggings
+def tagged(*rows: tuple[str, str]) -> list[dict[str, Any]]:
+    return [{"tokens": tokens.split(), "tags": tags.split()} for tokens, tags in rows]
+
+
+def test_taggings_have_O_first() -> None:
+    made = understood(table_of(*tagged(("Ada Lovelace wrote", "B-per I-per O"))))[1]
+    assert made.labels is not None and made.labels.names == ("O", "B-per", "I-per")
+    assert made.parts["all"][0].tags == (1, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "what", "where"),
+    [
+        (("one two", "O"), "tokens and tags differ in number",
+         "line 2, columns 'tokens' and 'tags'"),
+        (("one two", "O I-per"), "a span begins with I-", "line 2, column 'tags', token 2"),
+        (("one two", "B-per I-org"), "a span begins with I-", "line 2, column 'tags', token 2"),
+    ],
+)  # fmt: skip
+def test_F77_bad_taggings(row: tuple[str, str], what: str, where: str) -> None:
+    table = table_of(*tagged(("Ada L. x", "B-per I-per B-org"), row, ("a b", "B-org I-org")))
+    error = refusal(DataError, lambda: understood(table))
+    assert error.what == what and error.where == f"all.jsonl, {where}"
+
+
+# ------------------------------------------------------------------------------ F75 answers
+def asked(context: str, answer: str, start: Any) -> list[dict[str, Any]]:
+    return [{"question": "Who?", "context": context,
+             "answers": {"text": [answer], "answer_start": [start]}}]  # fmt: skip
+
+
+@given(st.text(min_size=1), st.text(min_size=1).filter(str.strip), st.text())
+def test_F75_an_answer_stays_where_it_is(before: str, answer: str, after: str) -> None:
+    context = before + answer + after
+    (example,) = understood(table_of(*asked(context, answer, len(before))))[1].parts["all"]
+    assert isinstance(example, Answered)
+    ((text, start),) = example.answers
+    assert example.context[start : start + len(text)] == text == answer
+
+
+def test_F75_an_answer_that_is_elsewhere() -> None:
+    # Two code units of UTF-16 for one character: the commonest way to be wrong by one.
+    context = "\U0001f600 Ada came."
+    error = refusal(DataError, lambda: understood(table_of(*asked(context, "Ada", 3))))
+    assert error.what == "the answer is not in the context at its place"
+    assert error.where == "all.jsonl, line 1, column 'answers'"
+    assert error.found == "'Ada', at character 3: 'da '"
+    assert "at character 2: correct answer_start" in str(error.do)
+    error = refusal(DataError, lambda: understood(table_of(*asked("a b a b", "b", 0))))
+    assert "2 times, at 2, 6" in str(error.do)
+    error = refusal(DataError, lambda: understood(table_of(*asked("a b", "Zoe", 0))))
+    assert "correct the answer" in str(error.do)
+
+
+def test_questions_without_answers_and_without_places() -> None:
+    row = asked("the river", "x", 0)[0]
+    made = understood(table_of({**row, "answers": {"text": [], "answer_start": []}}))[1]
+    assert made.parts["all"][0].answers == ()
+    made = understood(table_of({**row, "answers": "river"}))[1]
+    assert made.parts["all"][0].answers == (("river", 4),)
+
+
+# ------------------------------------------------------------------------------ choices
+def choice(label: Any) -> Examples:
+    row = {"question": "Which?", "choices": ["red", "blue", "green"], "label": label}
+    return understood(table_of(row))[1]
+
+
+@pytest.mark.parametrize("label", [1, "1", "B", "b", "blue"])
+def test_the_right_choice_by_number_letter_or_words(label: Any) -> None:
+    (example,) = choice(label).parts["all"]
+    assert isinstance(example, Choice) and example.label == 1
+
+
+@pytest.mark.parametrize("label", [3, -1, "D", "purple", None])
+def test_a_label_that_is_no_choice(label: Any) -> None:
+    error = refusal(DataError, lambda: choice(label))
+    assert error.what == "the label is no choice of this row"
+    assert error.where == "all.jsonl, line 1, column 'label'"
+
+
+def test_misspelt_classes_are_suspected() -> None:
+    counts = {"positive": 500, "postive": 1, "negative": 480, "neutral": 20}
+    assert near_misses(counts) == [("postive", "positive")]

@@ -1,0 +1,178 @@
+"""Divisions that come out the same for ever, tear nothing apart, and nest; and few labels."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.tasks import splits
+from maskwright.tasks.build import build
+from maskwright.tasks.infer import infer
+from maskwright.tasks.splits import Division
+from tasks.tables import refusal, sentence, table_of, understood
+
+TEXTS = [sentence(n) for n in range(600)]
+CLASSES = [n % 3 if n < 570 else 3 for n in range(600)]
+ALIKE = [0] * 600
+TENTHS = Division(validation=0.1, test=0.2, seed=4)
+FIXED = Division(validation=0.1, test=0.2, seed=4, way="fixed")
+BOTH = pytest.mark.parametrize("division", [TENTHS, FIXED], ids=["stratified", "fixed"])
+
+
+def parts_of(texts: list[str], classes: list[int], division: Division) -> dict[str, str]:
+    """Text -> its part."""
+    found = splits.divide(texts, classes, division)
+    return {texts[i]: part for part, places in found.items() for i in places}
+
+
+@BOTH
+def test_a_division_does_not_depend_on_the_order_of_rows(division: Division) -> None:
+    before = parts_of(TEXTS, CLASSES, division)
+    order = list(range(600))
+    random.Random(1).shuffle(order)
+    after = parts_of([TEXTS[i] for i in order], [CLASSES[i] for i in order], division)
+    assert before == after and len(before) == 600
+
+
+def test_golden_division() -> None:
+    """Frozen: a change here gives users other test rows under the same seed."""
+    found = splits.divide(TEXTS[:30], ALIKE[:30], Division(validation=0.2, seed=0))
+    assert found["validation"] == [0, 6, 12, 14, 19, 27]
+
+
+@BOTH
+def test_another_seed_gives_another_division(division: Division) -> None:
+    one = parts_of(TEXTS, CLASSES, division)
+    other = parts_of(TEXTS, CLASSES, Division(validation=0.1, test=0.2, seed=5, way=division.way))
+    assert sum(one[t] != other[t] for t in TEXTS) > 100
+
+
+def test_rows_added_do_not_move_the_others() -> None:
+    more = [sentence(n) for n in range(1000, 1040)]
+    for division, most in ((FIXED, 0), (TENTHS, 2 * len(more))):
+        before = parts_of(TEXTS, ALIKE, division)
+        after = parts_of(TEXTS + more, ALIKE + [0] * 40, division)
+        assert sum(before[t] != after[t] for t in TEXTS) <= most
+    # One row at a time moves at most one other at each of the two borders.
+    before = parts_of(TEXTS, ALIKE, TENTHS)
+    for text in more[:10]:
+        after = parts_of([*TEXTS, text], [*ALIKE, 0], TENTHS)
+        assert sum(before[t] != after[t] for t in TEXTS) <= 2
+
+
+def test_each_class_gives_its_share() -> None:
+    found = splits.divide(TEXTS, CLASSES, TENTHS)
+    for part, share in (("validation", 0.1), ("test", 0.2), ("train", 0.7)):
+        counts = Counter(CLASSES[i] for i in found[part])
+        for name, size in Counter(CLASSES).items():
+            assert abs(counts[name] - share * size) < (2 if part == "train" else 1)
+
+
+def test_small_classes_give_their_share_on_average() -> None:
+    classes = [n // 3 for n in range(600)]  # 200 classes of three
+    found = splits.divide(TEXTS, classes, Division(validation=0.2))
+    assert 90 < len(found["validation"]) < 150
+    assert {classes[i] for i in found["train"]} == set(classes)
+
+
+def test_duplicates_and_groups_stay_together() -> None:
+    texts = [*TEXTS[:200], *(t.upper() + "  " for t in TEXTS[:200])]
+    for division in (TENTHS, FIXED):
+        found = splits.divide(texts, [0] * 400, division)
+        place = {i: part for part, places in found.items() for i in places}
+        assert all(place[i] == place[i + 200] for i in range(200))
+        groups = [f"group {i // 10}" for i in range(400)]
+        found = splits.divide(texts, [0] * 400, division, groups)
+        place = {i: part for part, places in found.items() for i in places}
+        assert all(place[i] == place[i - i % 10] for i in range(400))
+        assert all(place[i] == place[i + 200] for i in range(200))
+
+
+def test_what_cannot_be_divided() -> None:
+    most = Division(validation=0.4, test=0.4)
+    error = refusal(DataError, lambda: splits.divide(["a", "b", "A "], [0, 0, 0], most))
+    assert error.what.startswith("no rows are left for")
+    assert error.found == "3 rows that make 2 after joining duplicates"
+    error = refusal(ConfigError, lambda: Division(validation=1.5))
+    assert error.where == "validation"
+    error = refusal(ConfigError, lambda: Division(validation=0.6, test=0.5))
+    assert error.found == "0.6 and 0.5"
+
+
+# ------------------------------------------------------------------------------ few labels
+@pytest.mark.parametrize("balanced", [False, True])
+def test_few_labels_are_nested(balanced: bool) -> None:
+    drawn = {n: splits.few(TEXTS, CLASSES, n, seed=2, balanced=balanced) for n in (50, 200, 600)}
+    assert drawn[200][:50] == drawn[50] and drawn[600][:200] == drawn[200]
+    assert sorted(drawn[600]) == list(range(600))
+    counts = Counter(CLASSES[i] for i in drawn[50])
+    sizes = Counter(CLASSES)
+    for name in range(4):
+        ideal = 12.5 if balanced else 50 * sizes[name] / 600
+        assert abs(counts[name] - ideal) <= 1.5
+    assert drawn[50] != splits.few(TEXTS, CLASSES, 50, seed=3, balanced=balanced)
+
+
+def test_few_labels_do_not_depend_on_the_order_of_rows() -> None:
+    order = list(range(600))
+    random.Random(3).shuffle(order)
+    one = splits.few(TEXTS, CLASSES, 60)
+    other = splits.few([TEXTS[i] for i in order], [CLASSES[i] for i in order], 60)
+    assert [TEXTS[i] for i in one] == [TEXTS[order[i]] for i in other]
+
+
+def test_few_labels_take_copies_last() -> None:
+    texts = TEXTS[:20] + TEXTS[:20]
+    assert {texts[i] for i in splits.few(texts, [0] * 40, 20)} == set(TEXTS[:20])
+
+
+@pytest.mark.parametrize("count", [0, 601])
+def test_as_many_labels_as_there_are(count: int) -> None:
+    error = refusal(UsageError, lambda: splits.few(TEXTS, CLASSES, count))
+    assert error.wanted == "1 to 600" and error.found == str(count)
+
+
+# ------------------------------------------------------------------------------ whole tables
+def rows(count: int, start: int = 0) -> list[dict[str, object]]:
+    return [{"text": sentence(n), "label": n % 2} for n in range(start, start + count)]
+
+
+def test_missing_parts_are_drawn() -> None:
+    made = splits.complete(understood(table_of(*rows(200)))[1], Division(test=0.25))
+    assert {part: len(some) for part, some in made.parts.items()} == {
+        "train": 130, "validation": 20, "test": 50,
+    }  # fmt: skip
+    table = table_of(train=rows(100), test=rows(10, 500))
+    made = splits.complete(understood(table)[1], Division(test=0.25))
+    assert list(made.parts) == ["train", "validation", "test"]
+    assert [len(some) for some in made.parts.values()] == [90, 10, 10]
+    made = splits.complete(understood(table_of(train=rows(100)))[1], Division(test=0.2))
+    assert [len(some) for some in made.parts.values()] == [70, 10, 20]
+    whole = understood(table_of(train=rows(20), validation=rows(4, 50), test=rows(4, 90)))[1]
+    assert splits.complete(whole).parts == whole.parts
+
+
+def test_questions_about_one_context_stay_together() -> None:
+    asked = [{"question": sentence(n), "context": f"the river {n // 4}",
+              "answers": {"text": ["river"], "answer_start": [4]}} for n in range(80)]  # fmt: skip
+    made = splits.complete(understood(table_of(*asked))[1], Division(validation=0.3))
+    contexts = [{e.context for e in some} for some in made.parts.values()]
+    assert not contexts[0] & contexts[1] and len(contexts[1]) == 6
+
+
+def test_groups_stay_whole_and_follow_their_rows() -> None:
+    made = [{**row, "author": f"author {n % 25}"} for n, row in enumerate(rows(200))]
+    table = table_of(*made)
+    task = infer(table, {"group": "author"})
+    assert task.columns["group"] == "author" and task.columns["label"] == "label"
+    whole = build(table, task)
+    parts = splits.complete(whole, Division(validation=0.2))
+    train, validation = (set(parts.groups[part]) for part in ("train", "validation"))
+    assert not train & validation and len(train | validation) == 25
+    assert [len(parts.groups[p]) for p in parts.parts] == [len(e) for e in parts.parts.values()]
+    few = splits.with_few(parts, 12)
+    assert len(few.parts["train"]) == len(few.groups["train"]) == 12
+    assert few.parts["validation"] == parts.parts["validation"]

@@ -1,0 +1,117 @@
+"""The survey counts what was planted, and says in sentences what a user should hear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from maskwright.report import tables as report
+from maskwright.tasks.survey import Survey, survey
+from tasks.tables import sentence, table_of, understood
+
+
+def rows(count: int, start: int = 0, classes: int = 2) -> list[dict[str, Any]]:
+    return [
+        {"text": sentence(n), "label": "abcdef"[n % classes]} for n in range(start, start + count)
+    ]
+
+
+def of(*some: dict[str, Any], **parts: Any) -> Survey:
+    return survey(understood(table_of(*some, **parts))[1])
+
+
+def said(found: Survey, words: str) -> str:
+    (sentence_,) = [w for w in found.warnings if words in w]
+    return sentence_
+
+
+def test_clean_data_give_counts_and_no_warnings() -> None:
+    found = of(train=rows(40), validation=rows(10, 100), test=rows(20, 200))
+    assert found.kind == "classification" and found.warnings == [] and found.leaks == []
+    assert {name: p.rows for name, p in found.parts.items()} == {
+        "train": 40, "validation": 10, "test": 20,
+    }  # fmt: skip
+    assert found.parts["train"].classes == {"a": 20, "b": 20}
+    words = found.parts["train"].words
+    assert words.longest == 10 and words.mean == words.median == words.high == 10
+
+
+def test_F67_planted_leaks_are_counted() -> None:
+    train, test = rows(40), rows(20, 100)
+    test[3] = {"text": f"  {train[7]['text'].upper()}\n", "label": train[7]["label"]}
+    test[9] = {**train[11], "label": "a"}
+    found = of(train=train, test=test)
+    (leak,) = found.leaks
+    assert (leak.part, leak.other, leak.rows, leak.relabelled) == ("test", "train", 2, 1)
+    assert leak.places[0] == ("test.jsonl, line 4", "train.jsonl, line 8")
+    assert said(found, "also stand") == (
+        "2 rows of test also stand in train, 1 of them with another label; "
+        "the first: test.jsonl, line 4 and train.jsonl, line 8"
+    )
+
+
+def test_duplicates_with_equal_and_with_other_labels() -> None:
+    train = rows(40)
+    train += [train[0], train[0], {**train[1], "label": "a"}, {**train[2], "label": "b"}, train[3]]
+    part = of(train=train, test=rows(4, 100)).parts["train"]
+    assert part.copies == 3 and len(part.contradictions) == 2
+    assert part.contradictions[0] == ("train.jsonl, line 2", "train.jsonl, line 43")
+
+
+def test_classes_that_cannot_be_learned_or_scored() -> None:
+    odd = [{"text": sentence(500 + n), "label": "c"} for n in range(3)]
+    found = of(train=rows(400) + odd, test=rows(10, 1000))
+    assert said(found, "fewer than") == "train has fewer than 10 rows of 'c'"
+    assert "200 of 'a' and 3 of 'c'" in said(found, "uneven")
+    assert said(found, "no score").startswith("test has no row of 'c'")
+    same = [{"text": sentence(n), "label": "a"} for n in range(1000, 1004)]
+    found = of(train=rows(40), validation=same)
+    assert "no score on them tells classes apart" in said(found, "all rows of validation")
+
+
+def test_a_misspelt_class_is_pointed_at() -> None:
+    train = [{"text": sentence(n), "label": ["positive", "negative"][n % 2]} for n in range(600)]
+    train[17]["label"] = "negatve"
+    found = of(train=train, test=[{**train[0], "text": "x y"}, {**train[1], "text": "y z"}])
+    assert said(found, "misspelt") == "'negatve' (1 rows) may be 'negative' (299 rows) misspelt"
+
+
+def test_numbers_tokens_and_pairs() -> None:
+    pairs = [{"sentence1": "one two", "sentence2": sentence(n), "score": n / 9} for n in range(30)]
+    found = of(*pairs)
+    assert found.kind == "similarity" and found.parts["all"].classes == {}
+    assert found.parts["all"].values == pytest.approx((0.0, 29 / 18, 29 / 9))
+    assert found.parts["all"].words.longest == 12
+
+    class Letters:
+        """A token for each letter."""
+
+        def encode_batch(self, texts: list[str]) -> list[list[int]]:
+            return [[ord(c) for c in text] for text in texts]
+
+    made = understood(table_of(*pairs))[1]
+    sizes = [len("one two") + len(sentence(n)) for n in range(30)]
+    found = survey(made, Letters(), max_length=sorted(sizes)[20])  # type: ignore[arg-type]
+    part = found.parts["all"]
+    assert part.tokens is not None and part.tokens.longest == max(sizes)
+    assert part.too_long == sum(size > sorted(sizes)[20] for size in sizes)
+    assert "would be cut" in said(found, "tokens")
+    assert found.tables()[0]["head"][-1] == "too long"
+
+
+def test_tables_are_those_of_the_report() -> None:
+    found = of(train=rows(40), test=rows(8, 100))
+    first, second = found.tables()
+    assert first["rows"][0][:2] == ["train", "40"]
+    assert second["rows"] == [["a", "20 (50.0%)", "4 (50.0%)"], ["b", "20 (50.0%)", "4 (50.0%)"]]
+    for table in (first, second):
+        assert all(len(row) == len(table["head"]) for row in table["rows"])
+        assert table["title"] in report.for_terminal(table)
+        assert "<table" in report.for_page(table)
+
+
+def test_taggings_are_counted_by_token() -> None:
+    tagged = [{"tokens": ["Ada", "came", str(n)], "tags": ["B-per", "O", "O"]} for n in range(20)]
+    found = of(*tagged)
+    assert found.parts["all"].classes == {"O": 40, "B-per": 20}

@@ -1,0 +1,224 @@
+"""Labelled files of every kind become the same rows, each with its place; bad files are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, UsageError
+from maskwright.tasks.table import Table, load
+from tasks.tables import refusal, sentence, write, write_parquet, write_rows
+
+ROWS = [{"text": sentence(n), "label": n % 2} for n in range(6)]
+SKIP = Reading(on_bad="skip", max_bad_fraction=1.0)
+
+
+def values(table: Table, part: str = "all") -> list[tuple[str, str]]:
+    return [(row.values["text"], str(row.values["label"])) for row in table.parts[part]]
+
+
+EXPECTED = [(str(row["text"]), str(row["label"])) for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    "name", ["a.csv", "a.tsv", "a.jsonl", "a.jsonl.gz", "a.json", "lines.json", "a.parquet",
+             "a.csv.zst"]
+)  # fmt: skip
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    lines = [f"{row['text']},{row['label']}" for row in ROWS]
+    if name == "a.tsv":
+        write(path, "text\tlabel\n" + "\n".join(line.replace(",", "\t") for line in lines))
+    elif name == "a.csv":
+        write(path, "text,label\n" + "\n".join(lines))
+    elif name == "a.csv.zst":
+        zstandard = pytest.importorskip("zstandard")
+        path.write_bytes(zstandard.compress(("text,label\n" + "\n".join(lines)).encode()))
+    elif name == "a.json":
+        write(path, json.dumps(ROWS, indent=1))
+    elif name == "a.parquet":
+        write_parquet(path, ROWS)
+    else:
+        write_rows(path, ROWS)
+    table = load(path)
+    assert values(table) == EXPECTED
+    first = 2 if ".csv" in name or ".tsv" in name else 1
+    assert [row.number for row in table.parts["all"]] == list(range(first, first + 6))
+    unit = {"a.json": "item", "a.parquet": "row"}.get(name, "line")
+    assert table.parts["all"][0].where == f"{path}, {unit} {first}"
+    assert table.counts["all"].documents == 6 and len(table.counts["all"].hashes) == 1
+
+
+def test_lines_are_those_of_the_file_after_a_field_of_several_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'text,label\n"one\ntwo",pos\nthree,neg\n')
+    assert [row.number for row in load(path).parts["all"]] == [2, 4]
+
+
+def test_a_folder_knows_its_parts_and_its_names(tmp_path: Path) -> None:
+    for part, name in (("train", "train-00"), ("train", "train-01"), ("dev", "dev"),
+                       ("test", "test")):  # fmt: skip
+        write_rows(tmp_path / f"{name}.jsonl.gz", ROWS if part == "train" else ROWS[:2])
+    write(tmp_path / "labels.json", '["bad", "good"]')
+    write(tmp_path / "languages.json", '{"en": "English"}')
+    table = load(tmp_path)
+    assert {part: len(rows) for part, rows in table.parts.items()} == {
+        "train": 12, "validation": 2, "test": 2,
+    }  # fmt: skip
+    assert table.names == {"label": ("bad", "good")}
+    assert table.columns == ["text", "label"]
+
+
+def test_parts_by_folder_and_parts_by_path(tmp_path: Path) -> None:
+    for part in ("training", "val"):
+        write_rows(tmp_path / "set" / part / "part.jsonl", ROWS)
+    assert list(load(tmp_path / "set").parts) == ["train", "validation"]
+    given = load(train=tmp_path / "set" / "training", validation=tmp_path / "set/val/part.jsonl")
+    assert list(given.parts) == ["train", "validation"]
+    assert values(given, "train") == EXPECTED
+
+
+def test_a_folder_without_parts_is_one_table(tmp_path: Path) -> None:
+    for name in ("monday", "tuesday"):
+        write_rows(tmp_path / f"{name}.jsonl", ROWS[:3])
+    assert list(load(tmp_path).parts) == ["all"] and len(load(tmp_path).parts["all"]) == 6
+
+
+def test_names_that_a_parquet_file_notes(tmp_path: Path) -> None:
+    named = {"names": ["bad", "good"], "_type": "ClassLabel"}
+    deeper = {"feature": named, "_type": "List"}
+    noted = {"info": {"features": {"label": named, "tags": deeper, "text": {"dtype": "string"}}}}
+    write_parquet(tmp_path / "a.parquet", ROWS, {"huggingface": json.dumps(noted)})
+    assert load(tmp_path / "a.parquet").names == {
+        "label": ("bad", "good"), "tags": ("bad", "good"),
+    }  # fmt: skip
+
+
+def test_a_csv_without_a_header_is_named_by_hand(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"1,{sentence(1)}\n0,{sentence(2)}\n")
+    error = refusal(DataError, lambda: load(path))
+    assert error.what == "the first row looks like data, not like the names of columns"
+    assert error.where == f"{path}, line 1" and "header=…" in str(error.do)
+    table = load(path, header=("label", "text"))
+    assert values(table) == [(sentence(1), "1"), (sentence(2), "0")]
+    error = refusal(UsageError, lambda: load(path, header=("label",)))
+    assert "1 names for 2 columns" in str(error.found)
+
+
+def test_squad_becomes_flat_rows(tmp_path: Path) -> None:
+    asked = {"id": "q1", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
+    squad = {
+        "version": "1.1",
+        "data": [{"title": "t", "paragraphs": [{"context": "Ada came.", "qas": [asked]}]}],
+    }
+    (row,) = load(write(tmp_path / "a.json", json.dumps(squad))).parts["all"]
+    assert row.values["answers"] == {"text": ["Ada"], "answer_start": [0]}
+    assert row.values["context"] == "Ada came." and row.where.endswith("a.json, item 1")
+    # It stands on one line, which may be longer than lines of text are allowed to be.
+    assert len(load(tmp_path / "a.json", reading=Reading(max_line_bytes=20)).parts["all"]) == 1
+    del asked["question"]
+    path = write(tmp_path / "b.json", json.dumps(squad))
+    error = refusal(DataError, lambda: load(path))
+    assert error.where == f"{path}, question 1" and "'question'" in str(error.found)
+
+
+# ------------------------------------------------------------------------------ refusals
+def test_a_wrong_separator_is_guessed_in_the_message(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text;label\none;1\ntwo;0\n")
+    error = refusal(DataError, lambda: load(path))
+    assert error.where == f"{path}, line 1" and "separator=';'" in str(error.do)
+    assert values(load(path, reading=Reading(separator=";"))) == [("one", "1"), ("two", "0")]
+
+
+def test_bad_rows_stop_the_reading_or_are_listed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text,label\none,1\ntwo\nthree,0\n")
+    error = refusal(DataError, lambda: load(path))
+    assert error.what == "the row has too few fields" and error.where == f"{path}, line 3"
+    rejects = tmp_path / "rejects.jsonl"
+    table = load(path, reading=SKIP, rejects=rejects)
+    assert [row.number for row in table.parts["all"]] == [2, 4]
+    (listed,) = map(json.loads, rejects.read_text().splitlines())
+    assert listed["line"] == 3 and table.counts["all"].rejected == 1
+
+
+def test_each_part_has_rejects_of_its_own(tmp_path: Path) -> None:
+    for part in ("train", "dev"):
+        write(tmp_path / f"{part}.jsonl", '{"text": "a", "label": 1}\nnonsense\n')
+    load(tmp_path, reading=SKIP, rejects=tmp_path / "out" / "rejects.jsonl")
+    names = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert names == ["rejects.train.jsonl", "rejects.validation.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ("nonsense", "not JSON"),
+        ("[1]", "the row is not an object"),
+        ('{"text": "a", "text": "b"}', "a name stands twice in one object"),
+        ('{"text": "a", "label": NaN}', "a number that JSON does not have"),
+        ('{"text": "\\ud83d", "label": 1}', "half of a surrogate pair"),
+        ('{"text": "a", "tags": ["\\u0000"]}', "a NUL character in the text"),
+    ],
+)
+def test_F68_F69_damaged_rows_are_named_by_line(tmp_path: Path, row: str, what: str) -> None:
+    path = write(tmp_path / "a.jsonl", f'{{"text": "good", "label": 1}}\n{row}\n')
+    error = refusal(DataError, lambda: load(path))
+    assert error.what == what and str(error.where).startswith(f"{path}, line 2")
+
+
+def test_F70_a_name_twice_in_the_header(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text,label,label\none,1,0\n")
+    error = refusal(DataError, lambda: load(path))
+    assert error.what == "a column name stands twice in the header" and error.found == "'label'"
+
+
+def test_F58_nothing_to_read_is_said(tmp_path: Path) -> None:
+    for name, text in (("a.csv", "text,label\n"), ("a.jsonl", ""), ("a.jsonl", "\n\n")):
+        path = write(tmp_path / name, text)
+        error = refusal(DataError, lambda path=path: load(path))
+        assert error.what == "the data have 0 rows" and "a." in str(error.where)
+
+
+def test_what_is_not_clear_about_the_paths(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "a" / "train.jsonl", ROWS)
+    assert "both" in str(refusal(UsageError, lambda: load(path, train=path)).found)
+    assert refusal(UsageError, load).found == "no path"
+    assert "--train" in str(refusal(UsageError, lambda: load(test=path)).do)
+    assert "did you mean 'train.jsonl'" in str(
+        refusal_of_missing(tmp_path / "a" / "tran.jsonl").wanted
+    )
+    text = write(tmp_path / "b.txt", "only text\n")
+    assert refusal(UsageError, lambda: load(text)).what == "plain text has no labels"
+    write(tmp_path / "a" / "train.csv", "text,label\na,1\n")
+    error = refusal(UsageError, lambda: load(tmp_path / "a"))
+    assert error.what == "the same part lies there in two formats"
+    write_rows(tmp_path / "c" / "dev.jsonl", ROWS)
+    write_rows(tmp_path / "c" / "test.jsonl", ROWS)
+    error = refusal(UsageError, lambda: load(tmp_path / "c"))
+    assert error.what == "the folder has no training data"
+    write_rows(tmp_path / "d" / "train_dev.jsonl", ROWS)
+    write_rows(tmp_path / "d" / "x.jsonl", ROWS)
+    error = refusal(UsageError, lambda: load(tmp_path / "d"))
+    assert error.found == "train and validation"
+
+
+def refusal_of_missing(path: Path) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    return caught.value
+
+
+def test_F74_parts_with_other_columns(tmp_path: Path) -> None:
+    write_rows(tmp_path / "train.jsonl", ROWS)
+    write_rows(tmp_path / "dev.jsonl", [{"satz": "ein", "klasse": 1}])
+    error = refusal(DataError, lambda: load(tmp_path))
+    assert error.what == "the parts have different columns"
+    assert error.found == "validation: klasse, satz" and error.wanted == "text, label"
+
+
+def test_a_json_object_that_is_no_table(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", '{\n"rows": 3\n}')
+    error = refusal(DataError, lambda: load(path))
+    assert error.what == "the .json file is no table" and str(path) in str(error.where)
