@@ -134,7 +134,10 @@ def point(fields: Fields) -> TransformerConfig:
     )
     head = VocabularyHead(tied=fields.flag("tie_word_embeddings", True))
     dropout = fields.rate("classifier_dropout", 0.1)
-    options = {"sequence": {"bias": False}, "token": {"dropout": dropout}}
+    options: dict[str, dict[str, Any]] = {
+        "sequence": {"bias": False},
+        "token": {"dropout": dropout},
+    }
     return TransformerConfig(
         width=width,
         tokens=Tokens(vocabulary=fields.whole("vocab_size", 50257), width=width),

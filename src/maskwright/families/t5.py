@@ -181,7 +181,7 @@ def point(fields: Fields) -> TransformerConfig:
         attention(pattern="bidirectional"),
     )
     rate = fields.rate("classifier_dropout", 0.0)
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "sequence": {"transform": "tanh", "input_dropout": rate, "dropout": rate},
         "token": {"dropout": rate},
     }

@@ -15,7 +15,8 @@ from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import said
 from maskwright.report import tables
-from maskwright.tasks import build, infer, splits, survey, table
+from maskwright.tasks import splits, survey
+from maskwright.tasks.prepare import prepare
 from maskwright.train.optimizer import AdamW
 
 # What is held back where the user gives one file.
@@ -44,11 +45,9 @@ def finetune_file(
     if seeds < 1:
         raise UsageError("no seed to try", where="--seeds", found=seeds, wanted="1 or more")
     say = said(stream)
-    rows = table.load(data)
-    found = infer.infer(rows, columns or None, task)
-    for line in found.lines():
+    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION)
+    for line in examples.task.lines():
         say(line)
-    examples = splits.complete(build.build(rows, found), DIVISION)
     looked = survey.survey(examples)
     for each in looked.tables():
         say("\n" + tables.for_terminal(each))

@@ -25,6 +25,7 @@ from maskwright.corpus.files import find
 from maskwright.errors import DataError, IncompatibleError, UsageError, near
 from maskwright.finetune import run
 from maskwright.finetune.encode import encode
+from maskwright.finetune.examples import Reading
 from maskwright.finetune.tune import scores
 from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.pretrain import build
@@ -47,7 +48,7 @@ class Predictor:
 
     objective: Supervised
     tokenizer: Tokenizer
-    reading: run.Reading
+    reading: Reading
     columns: tuple[str, ...]
     length: int
     labels: tuple[str, ...]
@@ -101,10 +102,9 @@ def load(folder: Path | str) -> Predictor:
             wanted="one head for whole texts, and a tokenizer",
             do="fine-tune it first: maskwright finetune MODEL --data FILE",
         )
-    problem: Problem = next(
-        (ours for ours, theirs in run.PROBLEM_TYPES.items() if theirs == loaded.about.problem_type),
-        "regression" if heads[0].labels == 1 else "single",
-    )  # type: ignore[assignment]
+    named = {theirs: ours for ours, theirs in run.PROBLEM_TYPES.items()}
+    usual: Problem = "regression" if heads[0].labels == 1 else "single"
+    problem = named.get(loaded.about.problem_type or "", usual)
     task: dict[str, Any] = {"columns": ["text"], "length": run.longest(loaded.config)}
     if (folder / run.TASK).is_file():
         task |= parse((folder / run.TASK).read_text(encoding="utf-8"), folder / run.TASK)

@@ -13,6 +13,7 @@ commonest label, and words counted by TF-IDF with a logistic regression.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,7 +54,7 @@ PROBLEMS: dict[str, Problem] = {
     "similarity": "regression",
 }
 TEXTS = {"single": ("text",), "pair": ("first", "second")}
-PROBLEM_TYPES = {
+PROBLEM_TYPES: dict[Problem, str] = {
     "single": "single_label_classification",
     "multi": "multi_label_classification",
     "regression": "regression",
@@ -144,9 +145,10 @@ def finetune(
     plain = {
         "task": kind, "measure": measure, "asked": asked, "chosen": best.seed, "cut": cut,
         "seeds": [
-            {"seed": one.seed, "epoch": one.tuned.epoch, "validation": one.tuned.figures,
+            {"seed": one.seed, "epoch": one.tuned.epoch,
+             "validation": [v if math.isfinite(v) else None for v in one.tuned.figures],
              "loss": one.tuned.losses, "seconds": one.tuned.seconds,
-             asked: metrics.METRICS[measure](truth, answers)}
+             asked: _finite(metrics.METRICS[measure](truth, answers))}
             for one, answers in zip(found, told, strict=True)
         ],
         "table": shown,
@@ -176,8 +178,9 @@ def _tuned(
         number += 1
         answers = decided(scores(asked, parts[VALIDATION], reading), options.problem)
         value = float(metrics.METRICS[measure](truth, answers))
+        shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
         say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
-            f"validation {measure} {value:.4f}")  # fmt: skip
+            f"validation {measure} {shown}")  # fmt: skip
         return value
 
     return tune(objective, parts[TRAIN], reading, settings, figure=figure)
@@ -199,11 +202,11 @@ def _table(
         *[(each.name, each.predicted) for each in _baselines(kind, data)],
     ]:
         figures = metrics.estimates(kind, truth, answers)
-        rows.append([name, *(f"{e.value:.4f} ({e.low:.4f} to {e.high:.4f})"
-                             for e in figures.values())])  # fmt: skip
+        rows.append([name, *map(_interval, figures.values())])
     each = [[float(metrics.METRICS[m](truth, a)) for a in told] for m in metrics.USUAL[kind]]
     spread = [f"{mean(v):.4f} ± {stdev(v):.4f}" if len(v) > 1 else f"{v[0]:.4f}" for v in each]
-    rows.insert(1, [f"all {len(found)} seeds", *spread])
+    if len(found) > 1:
+        rows.insert(1, [f"all {len(found)} seeds", *spread])
     return {
         "title": f"{kind} on the {asked} part, {len(truth):,} examples",
         "own_first": True,
@@ -213,6 +216,17 @@ def _table(
         f"seeds. Epoch and seed were chosen on {VALIDATION} data."
         + (" There is no test part: these figures flatter." if asked == VALIDATION else ""),
     }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _interval(estimate: metrics.Estimate) -> str:
+    """A figure and its interval; a dash where it is not defined, as of answers all alike."""
+    if not math.isfinite(estimate.value):
+        return "–"
+    return f"{estimate.value:.4f} ({estimate.low:.4f} to {estimate.high:.4f})"
 
 
 def _baselines(kind: str, data: labelled.Examples) -> list[baseline.Baseline]:

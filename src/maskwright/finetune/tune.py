@@ -10,6 +10,7 @@ epoch is chosen by the caller's own figure on validation data, the earliest amon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -155,9 +156,11 @@ class _Epochs:
             self._keep(epoch)
             return
         self.objective.eval()
-        self.figures.append(self.figure(self.objective))
+        value = self.figure(self.objective)
         self.objective.train()
-        if self.figures[-1] > max(self.figures[:-1], default=-np.inf):
+        # A correlation with answers that are all alike is no number: no epoch is worse.
+        self.figures.append(value if math.isfinite(value) else -math.inf)
+        if not self.chosen or self.figures[-1] > max(self.figures[:-1]):
             self._keep(epoch)
         elif self.patience is not None and epoch - self.chosen >= self.patience:
             self.stop.raised = True

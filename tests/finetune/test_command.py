@@ -1,0 +1,175 @@
+"""From a csv to a model that answers, as a user does it: what is said, written, and answered."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.cli import main
+from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.predict import load, predict_file
+from maskwright.pretrain import run
+from tinyrun import WORDS, recipe, text_file
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    run.pretrain(recipe(text_file(folder), steps=2), folder / "run", stream=io.StringIO())
+    return folder / "run"
+
+
+def table(path: Path, kind: str, count: int = 200) -> Path:
+    """Texts with a cat or a dog in them, and what their label says of that."""
+    draw = np.random.default_rng(0)
+    plain = [word for word in WORDS if word not in ("cat", "dog")]
+    rows = []
+    for _ in range(count):
+        about = draw.integers(0, 2, 2)
+        texts = []
+        for each in about:
+            words = draw.choice(plain, draw.integers(2, 9)).tolist()
+            words.insert(int(draw.integers(0, len(words))), ("cat", "dog")[each])
+            texts.append(" ".join(words))
+        first, second = (("meow", "woof")[each] for each in about)
+        rows.append({
+            "classification": [texts[0], first],
+            "pair-classification": [*texts, ("other", "same")[int(about[0] == about[1])]],
+            "multi-label": [" ".join(texts), "|".join(sorted({first, second}))],
+            "regression": [texts[0], f"{about[0] + 0.1 * draw.random():.3f}"],
+            "similarity": [*texts, f"{3.5 * (about[0] == about[1]) + draw.random():.3f}"],
+        }[kind])  # fmt: skip
+    names = ["text", "label"] if len(rows[0]) == 2 else ["sentence1", "sentence2", "label"]
+    if kind in ("regression", "similarity"):
+        names[-1] = "score"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *rows])
+    return path
+
+
+@pytest.fixture(scope="module")
+def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder, said = tmp_path_factory.mktemp("tuned"), io.StringIO()
+    finetune_file(model, table(folder / "data.csv", "classification"), folder / "out", seeds=2,
+                  epochs=8, batch=16, rate=1e-2, stream=said)  # fmt: skip
+    return folder / "out", said.getvalue()
+
+
+def test_what_is_said_and_written(tuned: tuple[Path, str]) -> None:
+    out, said = tuned
+    for part in (
+        "task: classification", "using column 'text' as text", "The data (classification)",
+        "new: heads.classifier", "seed 1 · epoch 8 of 8", "majority", "words", "all 2 seeds",
+        "next: maskwright predict",
+    ):  # fmt: skip
+        assert part in said, part
+    found = json.loads((out / "results.json").read_text())
+    assert found["asked"] == "test" and len(found["seeds"]) == 2
+    chosen = found["seeds"][found["chosen"]]
+    assert chosen["test"] > 0.9 and max(chosen["validation"]) > 0.9
+    assert json.loads((out / "task.json").read_text())["labels"] == ["meow", "woof"]
+
+
+def test_the_reference_library_says_the_same(tuned: tuple[Path, str]) -> None:
+    transformers = pytest.importorskip("transformers")
+    texts = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat", "tree"] * 9
+    ours = load(tuned[0]).predict(texts)
+    path = tuned[0] / "model"
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    with torch.no_grad():
+        given = tokenizer(texts, padding=True, return_tensors="pt")
+        shares = theirs.eval()(**given).logits.softmax(-1)
+    assert [a["label"] for a in ours] == [
+        theirs.config.id2label[i] for i in shares.argmax(-1).tolist()
+    ]
+    assert [a["score"] for a in ours] == pytest.approx(shares.amax(-1).tolist(), abs=1e-5)
+    assert {a["label"] for a in ours} == {"meow", "woof"}
+
+
+def test_a_file_is_answered_row_by_row(tuned: tuple[Path, str], tmp_path: Path) -> None:
+    asked = table(tmp_path / "new.csv", "classification", 70)
+    stream = io.StringIO()
+    assert predict_file(tuned[0], asked, stream) == 70
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    with asked.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [line["text"] for line in lines] == [row["text"] for row in rows]
+    right = [
+        line["prediction"]["label"] == row["label"] for line, row in zip(lines, rows, strict=True)
+    ]
+    assert np.mean(right) > 0.9
+    plain = tmp_path / "new.txt"
+    plain.write_text("".join(f"{row['text']}\n" for row in rows), encoding="utf-8")
+    again = io.StringIO()
+    predict_file(tuned[0], plain, again)
+    assert [json.loads(line)["prediction"] for line in again.getvalue().splitlines()] == [
+        line["prediction"] for line in lines
+    ]
+
+
+def test_answers_do_not_depend_on_who_is_asked_beside(tuned: tuple[Path, str]) -> None:
+    predictor = load(tuned[0])
+    draw = np.random.default_rng(1)
+    texts = [" ".join(draw.choice(WORDS, draw.integers(1, 12))) for _ in range(64)]
+    whole = predictor.predict(texts)
+    for size in (1, 7, 32):
+        parts = [a for i in range(0, 64, size) for a in predictor.predict(texts[i : i + size])]
+        assert [a["label"] for a in parts] == [a["label"] for a in whole]
+        assert [a["score"] for a in parts] == pytest.approx([a["score"] for a in whole], abs=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["pair-classification", "multi-label", "regression", "similarity"])
+def test_other_tasks(kind: str, model: Path, tmp_path: Path) -> None:
+    said = io.StringIO()
+    data = table(tmp_path / "data.csv", kind)
+    finetune_file(
+        model, data, tmp_path / "out", seeds=1, epochs=2, batch=16, rate=1e-2, stream=said
+    )
+    assert f"task: {kind}" in said.getvalue()
+    texts = "a cat" if kind in ("multi-label", "regression") else ("a cat", "the dog")
+    (answer,) = load(tmp_path / "out").predict([texts])  # type: ignore[list-item]
+    wanted = {"pair-classification": {"label", "score"}, "multi-label": {"labels", "scores"}}
+    assert set(answer) == wanted.get(kind, {"score"})
+
+
+def test_the_verbs(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = table(tmp_path / "data.csv", "classification", 60), tmp_path / "out"
+    learn = ["finetune", str(model), "--data", str(data), "--out", str(out), "--seeds", "1",
+             "--epochs", "1", "--column", "text=text"]  # fmt: skip
+    assert main(learn) == 0
+    ask = ["predict", str(out), str(data), "--out", str(tmp_path / "told.jsonl")]
+    assert main(ask) == 0 and "60 predictions" in capsys.readouterr().out
+    assert len((tmp_path / "told.jsonl").read_text().splitlines()) == 60
+    assert main(ask) == 64 and "there already" in capsys.readouterr().err
+    assert main([*learn[:-1], "text=review"]) != 0
+    assert "review" in capsys.readouterr().err
+    assert main([*learn[:-1], "review"]) == 64
+
+
+def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
+    with pytest.raises(IncompatibleError, match="gives no labels to texts"):
+        load(next((model / "checkpoints").glob("step-*")))
+    with pytest.raises(DataError, match="another number of texts"):
+        load(tuned[0]).predict([("one", "two")])
+    other = tmp_path / "other.csv"
+    other.write_text("review,stars\nfine,5\n", encoding="utf-8")
+    with pytest.raises(DataError, match="column that the model reads is not there") as caught:
+        predict_file(tuned[0], other, io.StringIO())
+    assert "line 2" in str(caught.value.where) and "'text'" in str(caught.value)
+    tagged = tmp_path / "tagged.jsonl"
+    rows = ({"tokens": [f"a{n}", "cat"], "tags": ["O", "B-X"]} for n in range(40))
+    tagged.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    with pytest.raises(UsageError, match="not learned by this command"):
+        finetune_file(model, tagged, tmp_path / "out", stream=io.StringIO())
+    with pytest.raises(UsageError, match="no seed"):
+        finetune_file(model, tagged, tmp_path / "out", seeds=0)
+    with pytest.raises(MaskwrightError):
+        finetune_file(model, tmp_path / "nothing.csv", tmp_path / "out", stream=io.StringIO())
