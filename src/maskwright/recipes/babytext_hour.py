@@ -51,7 +51,7 @@ def recipe() -> Recipe:
         objective=ObjectiveChoice(name="causal", options={}),
         rows=RowChoice(length=128, kind="sentences"),
         training=Training(
-            budget=Budget(minutes=55),
+            budget=Budget(minutes=55.0),
             batch=64,
             optimizer=Muon(learning_rate=6e-3, beta2=0.95, decay=0.1),
             schedule=Schedule(kind="linear", warmup=0.03),
