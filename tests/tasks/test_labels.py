@@ -151,6 +151,15 @@ def test_F72_a_single_class() -> None:
     assert error.found == "all 8 labels are 'pos'" and error.where == "all.jsonl, column 'label'"
 
 
+@pytest.mark.parametrize("value", [-1, "-1", None, ""])
+def test_F74_a_part_without_labels(value: Any) -> None:
+    table = table_of(train=texts(0, 1, 0, 1), test=texts(value, value, value))
+    error = refusal(DataError, lambda: understood(table))
+    assert error.what == "the part 'test' has no labels"
+    assert error.where == "test.jsonl, column 'label'"
+    assert error.found == f"{value!r} in all 3 rows" and "leave this part out" in str(error.do)
+
+
 def test_names_that_disagree() -> None:
     rows = [{**r, "label_name": n} for r, n in zip(texts(0, 1, 0), ["a", "b", "c"], strict=True)]
     error = refusal(DataError, lambda: understood(table_of(*rows)))

@@ -185,7 +185,7 @@ def test_what_is_not_clear_about_the_paths(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a" / "train.jsonl", ROWS)
     assert "both" in str(refusal(UsageError, lambda: load(path, train=path)).found)
     assert refusal(UsageError, load).found == "no path"
-    assert "--train" in str(refusal(UsageError, lambda: load(test=path)).do)
+    assert "train=FILE" in str(refusal(UsageError, lambda: load(test=path)).do)
     assert "did you mean 'train.jsonl'" in str(
         refusal_of_missing(tmp_path / "a" / "tran.jsonl").wanted
     )

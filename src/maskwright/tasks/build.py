@@ -59,6 +59,8 @@ def build(
     groups: dict[str, list[str]] = {}
     dropped: list[tuple[str, str]] = []
     for part, rows in table.parts.items():
+        if rows is not table.first:
+            _check_labelled(part, rows, task, known)
         made, bad = _usable(rows, lambda row: (row, read(row)), reading)
         parts[part] = [example for _, example in made]
         if "group" in task.columns.roles:
@@ -69,6 +71,22 @@ def build(
             raise DataError("the part has no rows", where=part, found="0 rows",
                             wanted="at least one row", do="leave the part out")  # fmt: skip
     return Examples(task, parts, known, dropped, table.counts, groups)
+
+
+def _check_labelled(part: str, rows: Sequence[Row], task: Task, known: Vocabulary | None) -> None:
+    """Test parts of public sets often come without labels, or with -1 in every row."""
+    names = task.columns.roles.get("label", ())
+    if len(names) != 1 or task.kind == "multi-label" or (known and -1 in known.places):
+        return
+    values = [value_of(row, names[0]) for row in rows]
+    if all(is_empty(v) or (known is not None and whole(v) == -1) for v in values):
+        raise DataError(
+            f"the part {part!r} has no labels",
+            where=f"{rows[0].file}, column {names[0]!r}",
+            found=f"{values[0]!r} in all {len(rows):,} rows",
+            wanted="labels to compare with",
+            do="leave this part out; another can be drawn from the training rows",
+        )
 
 
 def _usable(

@@ -63,7 +63,7 @@ def by_part(files: Sequence[Source]) -> dict[str, list[Source]]:
             where=files[0].path.parent,
             found=", ".join(f"{part}: {s[0].path.name}" for part, s in found.items()),
             wanted="a file whose name has the word train",
-            do="rename the file, or give the paths: --train FILE --validation FILE",
+            do="rename the file, or give the paths: train=FILE, validation=FILE",
         )
     for part, some in found.items():
         kinds = Counter(source.suffix for source in some)
@@ -73,7 +73,7 @@ def by_part(files: Sequence[Source]) -> dict[str, list[Source]]:
                 where=files[0].path.parent,
                 found=f"{part}: " + ", ".join(sorted(source.path.name for source in some)),
                 wanted="one of them",
-                do=f"give the paths: --train FILE, or move {kinds.most_common()[-1][0]} away",
+                do=f"give the paths: train=FILE, or move {kinds.most_common()[-1][0]} away",
             )
     return {part: found[part] for part in PARTS if part in found}
 
@@ -95,7 +95,7 @@ def _part_of(source: Source) -> str:
             where=source.shown,
             found=" and ".join(sorted(parts)),
             wanted="one of train, validation, test",
-            do="give the paths: --train FILE --validation FILE --test FILE",
+            do="give the paths: train=FILE, validation=FILE, test=FILE",
         )
     return parts.pop() if parts else ALL
 

@@ -118,11 +118,11 @@ def load(
         raise UsageError(
             "say which data, in one of two ways",
             found="both" if given else "no path",
-            wanted="one file or folder, or --train with --validation and --test",
+            wanted="one file or folder (data=…), or train=… with validation=… and test=…",
         )
     if given and TRAIN not in given:
         raise UsageError("no training data", found=f"only {', '.join(given)}",
-                         wanted="a path for train", do="add --train FILE")  # fmt: skip
+                         wanted="a path for train", do="say train=FILE too")  # fmt: skip
     if data is not None:
         files, names = names_beside(find(data)[0])
         alone = isinstance(data, str | Path) and not Path(data).is_dir()
