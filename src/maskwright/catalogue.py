@@ -1,8 +1,8 @@
 """A folder is a registry.
 
-`families/`, `objectives/` and `recipes/` are open sets: a module that keeps the room's contract
-is a member by lying there, and its file name is its name (`openai_gpt.py` is `openai-gpt`).
-Another installed package joins through an entry point of the group `maskwright.families` (or the
+`families/`, `objectives/`, `adapters/` and `recipes/` are open sets: a module that keeps the room's
+contract is a member by lying there, and its file name is its name (`openai_gpt.py` is
+`openai-gpt`). Another installed package joins through an entry point of the group `maskwright.families` (or the
 like) that names its module. Nothing is imported before it is asked for by name, so a list costs no
 torch; nothing is ever found in a folder of models or data.
 """
@@ -25,6 +25,7 @@ CONTRACTS = {
         *("vocabulary_divergence", "vocabulary_loss"),
     },
     "recipes": {"recipe", "mini"},
+    "adapters": {"adapter", "freeze", "peft_form"},
 }
 
 
