@@ -2,9 +2,9 @@
 
 `families/`, `objectives/`, `adapters/` and `recipes/` are open sets: a module that keeps the room's
 contract is a member by lying there, and its file name is its name (`openai_gpt.py` is
-`openai-gpt`). Another installed package joins through an entry point of the group `maskwright.families` (or the
-like) that names its module. Nothing is imported before it is asked for by name, so a list costs no
-torch; nothing is ever found in a folder of models or data.
+`openai-gpt`). Another installed package joins through an entry point of the group
+`maskwright.families` (or the like) that names its module. Nothing is imported before it is asked
+for by name, so a list costs no torch; nothing is ever found in a folder of models or data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which of a model's own parameters train, and how fast: rules that give names, and numbers by name.
+"""Which of a model's own parameters train, and how fast: names by rule, and numbers by name.
 
     full, heads_only, last_layers, biases     names of parameters
     gradual                                   names, as a function of progress (ULMFiT)

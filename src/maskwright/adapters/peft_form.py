@@ -1,9 +1,9 @@
 """Adapter folders as the `peft` library has them: LoRA and (IA)³.
 
-    adapter_config.json            what it is, and the foreign names of the modules it stands beside
-    adapter_model.safetensors      base_model.model.<module>.lora_A.weight (rank, in), .lora_B.weight
-                                   (out, rank); .ia3_l (out, 1) or (1, in); heads by their names
-    README.md                      a model card, and MANIFEST.json last
+    adapter_config.json          what it is, and the foreign names of the modules it stands beside
+    adapter_model.safetensors    base_model.model.<module>.lora_A.weight (rank, in), .lora_B.weight
+                                 (out, rank); .ia3_l (out, 1) or (1, in); heads by their names
+    README.md                    a model card, and MANIFEST.json last
 
 Names are those under which the model itself is published. Where a published module holds several of
 ours (a fused projection), pairs are put on a block diagonal, of that many times the rank and alpha,
@@ -257,8 +257,8 @@ def load(
     elif kind == "IA3":
         settings = _read_ia3(form, foreign, values, read)
     else:
-        raise IncompatibleError("a kind of adapter that is not read here",
-                                where=folder / CONFIG, found=kind, wanted="LORA or IA3")  # fmt: skip
+        raise IncompatibleError("a kind of adapter that is not read here", where=folder / CONFIG,
+                                found=kind, wanted="LORA or IA3")  # fmt: skip
     if left := sorted(foreign.keys() - read):
         raise CheckpointError("the folder has tensors that this model has no place for",
                               where=folder / WEIGHTS, found=left[:10],
@@ -290,15 +290,21 @@ def _read_lora(
             continue
         read |= set(names)
         a, b = (foreign[name] for name in names)
+        if a.dim() != 2 or b.dim() != 2 or len(a) != b.shape[1] or len(b) % len(parts):
+            raise CheckpointError("the two matrices of a pair do not fit each other",
+                                  where=f"{WEIGHTS}: {theirs}",
+                                  found=f"{tuple(a.shape)} and {tuple(b.shape)}",
+                                  wanted="(rank, in) and (out, rank)")  # fmt: skip
         alpha = _pattern(config, "alpha_pattern", theirs, config.get("lora_alpha"))
-        scale = alpha / len(a)
         for i, pair in _parted(a, b, len(parts)).items():
             chosen.append(parts[i])
             values |= {f"{parts[i]}.{side}": t for side, t in zip("AB", pair, strict=True)}
-            scales.add((len(pair[0]), scale * len(pair[0])))
+            scales.add((len(pair[0]), alpha * len(pair[0]) / len(a)))
+    _found(chosen)
     if len(scales) != 1:
         raise IncompatibleError("the adapter's modules have no rank and scale in common",
-                                where=CONFIG, found=sorted(scales), wanted="one of each")  # fmt: skip
+                                where=CONFIG, found=sorted(scales),
+                                wanted="one of each")  # fmt: skip
     ((rank, alpha),) = scales
     return LoRA(rank=rank, alpha=alpha, dropout=float(config.get("lora_dropout", 0.0)),
                 targets=tuple(endings(chosen, _places(form))))  # fmt: skip
@@ -328,6 +334,10 @@ def _read_ia3(
             continue
         read.add(name)
         factors = foreign[name]
+        if factors.dim() != 2 or 1 not in factors.shape or len(factors) % len(parts) > 1:
+            raise CheckpointError("the factors of a module are no vector",
+                                  where=f"{WEIGHTS}: {name}", found=tuple(factors.shape),
+                                  wanted="(out, 1) or (1, in)")  # fmt: skip
         if factors.shape[0] == 1:
             inputs += parts
             values |= {f"{our}.factors": factors[0] for our in parts}
@@ -336,8 +346,15 @@ def _read_ia3(
             if len(parts) == 1 or bool((part != 1).any()):
                 outputs.append(our)
                 values[f"{our}.factors"] = part
+    _found([*outputs, *inputs])
     places = _places(form)
     return IA3(outputs=tuple(endings(outputs, places)), inputs=tuple(endings(inputs, places)))
+
+
+def _found(modules: Collection[str]) -> None:
+    if not modules:
+        raise CheckpointError("the folder has nothing that stands beside a module of this model",
+                              where=WEIGHTS, do="load it beside the model it was made for")  # fmt: skip
 
 
 def _pattern(config: Mapping[str, Any], field: str, module: str, usual: Any) -> float:
