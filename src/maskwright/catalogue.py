@@ -25,7 +25,10 @@ CONTRACTS = {
         *("vocabulary_divergence", "vocabulary_loss"),
     },
     "recipes": {"recipe", "mini"},
-    "adapters": {"adapter", "freeze", "peft_form"},
+    "adapters": {
+        *("adapter", "places", "freeze", "folder"),
+        *("peft_form", "peft_lora", "peft_ia3", "peft_names"),
+    },
 }
 
 

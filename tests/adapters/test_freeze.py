@@ -125,6 +125,8 @@ def test_only_the_named_ones_train(rule: Callable[[Transformer], list[str]]) -> 
     network.tokens.weight.requires_grad_(False)
     names = set(rule(network))
     back = freeze.train_only(network, names)
+    count = sum(p.numel() for n, p in network.named_parameters() if n in names)
+    assert freeze.share(network).startswith(f"{count:,} of {network.num_parameters():,} ")
     scores = network.head("classifier", network.encode(torch.arange(12).reshape(2, 6))[:, 0])
     scores.square().sum().backward()
     assert {n for n, p in network.named_parameters() if p.grad is not None} == names

@@ -19,6 +19,7 @@ from maskwright.adapters import peft_form
 from maskwright.adapters.adapter import Adapter, Settings
 from maskwright.adapters.ia3 import IA3
 from maskwright.adapters.lora import LoRA
+from maskwright.adapters.peft_names import endings
 from maskwright.checkpoint import pretrained
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.families.family import family
@@ -216,10 +217,10 @@ def test_endings() -> None:
     adapter = adapt(model(), LoRA(rank=2, targets=("down",)))
     known = [f"layer.{i}.{part}" for i in range(2)
              for part in ("attention.output.dense", "output.dense")]  # fmt: skip
-    assert peft_form.endings(known, known) == ["dense"]
+    assert endings(known, known) == ["dense"]
     down = ["layer.0.output.dense", "layer.1.output.dense"]
-    assert peft_form.endings(down, known) == ["0.output.dense", "1.output.dense"]
-    assert peft_form.endings(["layer.0.attention.output.dense"], known) == [
+    assert endings(down, known) == ["0.output.dense", "1.output.dense"]
+    assert endings(["layer.0.attention.output.dense"], known) == [
         "0.attention.output.dense"
     ]
     assert len(list(adapter.places())) == 3

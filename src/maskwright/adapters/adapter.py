@@ -22,7 +22,8 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError, near
+from maskwright.adapters.places import head_parameters, own_parameters, share_of
+from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
 from maskwright.nn.transformer import Transformer
 
 
@@ -151,10 +152,9 @@ class Adapter(nn.Module):
 
     def share(self) -> str:
         """How much of the model trains, as a line of text."""
-        train = sum(p.numel() for p in self.trainable().values())
-        new = sum(p.numel() for p in self.branches.parameters())
-        total = new + sum(p.numel() for _, p in _own_parameters(self._model))
-        return f"{train:,} of {total:,} parameters train ({100 * train / total:.2f} %)"
+        new = list(self.branches.parameters())
+        every = [*new, *(p for _, p in own_parameters(self._model))]
+        return share_of(self.trainable().values(), every)
 
     def state(self) -> dict[str, Tensor]:
         """Every value of the adapter by name, the model's own that it trains among them."""
@@ -309,7 +309,7 @@ class Rack(nn.ModuleDict):
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
-        self._trained = {name: p.requires_grad for name, p in _own_parameters(model)}
+        self._trained = {name: p.requires_grad for name, p in own_parameters(model)}
 
     @classmethod
     def of(cls, model: Transformer) -> Rack:
@@ -341,69 +341,3 @@ class Rack(nn.ModuleDict):
         self.requires_grad_(False)
         for name, trains in self._trained.items():
             model.get_parameter(name).requires_grad_(trains)
-
-
-# --------------------------------------------------------------------------------------- places
-def projections(model: Transformer, targets: Iterable[str]) -> dict[str, nn.Linear]:
-    """The projections of the layers whose dotted path is or ends in one of `targets`, by path.
-
-    Args:
-        targets: "query", "key", "value", "output", "up", "gate", "down", or more of the path, as
-            "cross_attention.query" or "encoder.blocks.0.attention.query".
-
-    Raises:
-        ConfigError: a target that fits no projection of this model.
-    """
-    known = {
-        path: module
-        for path, module in model.named_modules()
-        if isinstance(module, nn.Linear) and in_layer(path)
-    }
-    chosen: set[str] = set()
-    for target in targets:
-        fitting = {path for path in known if ends_in(path, target)}
-        if not fitting:
-            roles = {path.split(".", 3)[3] for path in known}
-            roles |= {role.rsplit(".", 1)[1] for role in roles}
-            raise ConfigError("the model has no such projection in its layers",
-                              where="adapter.targets", found=repr(target),
-                              do=near(target, roles))  # fmt: skip
-        chosen |= fitting
-    return {path: module for path, module in known.items() if path in chosen}
-
-
-def ends_in(path: str, target: str) -> bool:
-    """Whether the dotted `path` is `target` or ends in it."""
-    return path == target or path.endswith(f".{target}")
-
-
-def in_layer(path: str) -> bool:
-    """Whether a dotted path lies in a layer of a stack."""
-    return path.split(".", 2)[:2] in (["encoder", "blocks"], ["decoder", "blocks"])
-
-
-def head_parameters(model: Transformer, heads: Iterable[str]) -> list[str]:
-    """The names of the parameters of heads: those of a task by their names, `pooler`, and
-    `vocabulary_head` (without the token table, which is not its own).
-
-    Raises:
-        ConfigError: no such head, or one without parameters of its own.
-    """
-    names: list[str] = []
-    prefixes = {name: f"heads.{name}." for name in model.heads}
-    prefixes |= {"pooler": "pooler.", "vocabulary_head": "vocabulary_head."}
-    for head in heads:
-        prefix = prefixes.get(head)
-        found = [n for n, _ in _own_parameters(model) if prefix and n.startswith(prefix)]
-        if not found:
-            raise ConfigError("the model has no such head to train", where="heads",
-                              found=repr(head), do=near(head, prefixes))  # fmt: skip
-        names += found
-    return names
-
-
-def _own_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
-    """The model's parameters without those of adapters."""
-    for name, parameter in model.named_parameters():
-        if not name.startswith("adapters."):
-            yield name, parameter

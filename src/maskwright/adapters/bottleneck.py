@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.adapter import Branch, Settings, in_layer
+from maskwright.adapters.adapter import Branch, Settings
+from maskwright.adapters.places import in_layer
 from maskwright.nn.attention import Attention
 from maskwright.nn.config import Activation
 from maskwright.nn.feed_forward import ACTIVATIONS, FeedForward

@@ -3,6 +3,7 @@
     full, heads_only, last_layers, biases     names of parameters
     gradual                                   names, as a function of progress (ULMFiT)
     train_only(model, names)                  sets `requires_grad`; what it returns sets it back
+    share(model)                              how much trains, as a line of text
     learning_rate_factors(model, decay)       name -> factor, falling from the heads downwards
 
 Depth is counted from the head: heads, pooler and final norms stand at 0, the last layer at 1, the
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from maskwright.adapters.adapter import ends_in, head_parameters
+from maskwright.adapters.places import ends_in, head_parameters, share_of
 from maskwright.errors import ConfigError
 from maskwright.nn.transformer import Transformer
 
@@ -95,6 +96,12 @@ def train_only(model: Transformer, names: Iterable[str]) -> Callable[[], None]:
 
     put({name: name in wanted for name in before})
     return lambda: put(before)
+
+
+def share(model: Transformer) -> str:
+    """How much of the model trains now, as a line of text."""
+    every = list(model.parameters())
+    return share_of((p for p in every if p.requires_grad), every)
 
 
 # --------------------------------------------------------------------------------------- depth

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.adapter import Branch, Settings, projections
+from maskwright.adapters.adapter import Branch, Settings
+from maskwright.adapters.places import projections
 from maskwright.nn.transformer import Transformer
 
 

@@ -18,7 +18,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.adapter import Branch, Settings, projections
+from maskwright.adapters.adapter import Branch, Settings
+from maskwright.adapters.places import projections
 from maskwright.nn.dropout import dropout
 from maskwright.nn.linear import linear
 from maskwright.nn.transformer import Transformer
