@@ -190,6 +190,14 @@ def test_merging_beside_others_is_refused() -> None:
         one.merge()
 
 
+@pytest.mark.parametrize("name", ["default", "keys", "training", "a.b", "", "two words"])
+def test_a_name_that_is_taken_or_no_plain_one_is_refused(name: str) -> None:
+    model = bert()
+    lora(model)
+    with pytest.raises(UsageError, match="plain name"):
+        LoRA().attach(model, generator(), name=name)
+
+
 def test_heads_belong_to_the_adapter_that_trains_them() -> None:
     model = bert("bert", "BertForSequenceClassification")
     first = model.heads["classifier"].weight.detach().clone()

@@ -196,7 +196,27 @@ def test_the_task_is_read_off_the_heads(
     assert config["task_type"] == task
     # A head is saved though it was not trained; the vocabulary's is the base's.
     heads = [n for n in tensors if ".lora_" not in n]
-    assert bool(heads) == bool(adapter._model.heads) == bool(config["modules_to_save"])
+    assert bool(heads) == bool(adapter.model.heads) == bool(config["modules_to_save"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "heads", "modules"),
+    [
+        ("BertForSequenceClassification", ("classifier", "pooler"), ["bert.pooler", "classifier"]),
+        ("BertForMaskedLM", ("vocabulary_head",), ["cls"]),
+        ("BertForPreTraining", ("pooler",), ["bert.pooler", "cls.seq_relationship"]),
+    ],
+)
+def test_heads_are_saved_as_the_modules_that_hold_nothing_else(
+    kind: str, heads: tuple[str, ...], modules: list[str], tmp_path: Path
+) -> None:
+    network, other = model("bert", kind), model("bert", kind)
+    adapter = adapt(network, LoRA(), heads)
+    peft_form.save(adapter, tmp_path / "a", base="base")
+    assert read(tmp_path / "a")[0]["modules_to_save"] == modules
+    loaded = peft_form.load(other, tmp_path / "a")
+    assert set(adapter.own_names) <= set(loaded.own_names)
+    assert all(torch.equal(loaded.state()[n], t) for n, t in adapter.state().items())
 
 
 def test_a_fused_projection_holds_a_block_for_each_part(tmp_path: Path) -> None:
@@ -220,9 +240,7 @@ def test_endings() -> None:
     assert endings(known, known) == ["dense"]
     down = ["layer.0.output.dense", "layer.1.output.dense"]
     assert endings(down, known) == ["0.output.dense", "1.output.dense"]
-    assert endings(["layer.0.attention.output.dense"], known) == [
-        "0.attention.output.dense"
-    ]
+    assert endings(["layer.0.attention.output.dense"], known) == ["0.attention.output.dense"]
     assert len(list(adapter.places())) == 3
 
 

@@ -3,6 +3,8 @@ a new method is tested by being there. Each law has its control."""
 
 from __future__ import annotations
 
+import copy
+import functools
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +34,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "prefix": {"length": 3},
     "prompt": {"length": 3},
 }
+SHAPES = ("albert", "gpt2", "bart")  # shared layers, a decoder, two stacks
 FOREIGN = ("lora", "ia3")  # what peft has a form for
 TOKENS = torch.arange(30).reshape(2, 15) * 7 % 61
 
@@ -40,12 +43,17 @@ def settings_of(method: str, **options: Any) -> Settings:
     return catalogue.load("adapters", method).SETTINGS(**{**SMALL.get(method, {}), **options})
 
 
-def model(name: str, seed: int = 0) -> Transformer:
+def model(name: str) -> Transformer:
     """A small one, with a classifier where the family has one."""
+    return copy.deepcopy(built(name))
+
+
+@functools.cache
+def built(name: str) -> Transformer:
     member = family(name)
     kinds = [k for k, kit in member.architectures.items() if kit.heads] or [None]
     kind = next((k for k in kinds if k and "SequenceClassification" in k), kinds[0])
-    return model_of(small(member, kind), seed)
+    return model_of(small(member, kind))
 
 
 def heads_of(network: Transformer) -> list[str]:
@@ -217,7 +225,7 @@ def test_state_is_all_there_is(method: str, name: str) -> None:
     assert torch.equal(outputs(other), outputs(network))
 
 
-@pytest.mark.parametrize(("method", "name"), CASES)
+@pytest.mark.parametrize(("method", "name"), [case for case in CASES if case[1] in SHAPES])
 def test_adapters_are_swapped_by_name(method: str, name: str) -> None:
     network, one = attached(name, method)
     stir(one, 1)

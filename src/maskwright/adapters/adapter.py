@@ -87,7 +87,7 @@ class Settings(abc.ABC):
             UsageError: the name is taken, or no plain one.
         """
         rack = Rack.of(model)
-        if not name.replace("-", "_").isidentifier() or name in rack:
+        if not name.replace("-", "_").isidentifier() or hasattr(rack, name):
             raise UsageError("an adapter needs a plain name of its own", where="name",
                              found=repr(name), do="choose another name")  # fmt: skip
         wanted = [*self.own(model), *head_parameters(model, heads)]
@@ -116,7 +116,7 @@ class Settings(abc.ABC):
 class Adapter(nn.Module):
     """One adapter of one model; made by `Settings.attach`."""
 
-    _model: Transformer
+    _model: Transformer  # not as a part of this module, whose part it is
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Adapter(nn.Module):
         self.settings, self.name = settings, name
         # A dot cannot stand in the name of a module.
         self.branches = nn.ModuleDict({path.replace(".", "/"): b for path, b in branches.items()})
-        object.__setattr__(self, "_model", model)  # not as a part of this module
+        object.__setattr__(self, "_model", model)
         self.own_names = list(dict.fromkeys(own))
         self.active = self.merged = False
         self._placed: list[Placed] = []
@@ -139,6 +139,11 @@ class Adapter(nn.Module):
         self._unmerged: dict[str, Tensor] = {}  # the weights that `merge` has replaced
 
     # ------------------------------------------------------------------------------- what it is
+    @property
+    def model(self) -> Transformer:
+        """The model it adapts."""
+        return self._model
+
     def places(self) -> Iterator[tuple[str, Branch]]:
         """(dotted path of a module, the branch that acts there)."""
         for path, branch in self.branches.items():
@@ -148,12 +153,12 @@ class Adapter(nn.Module):
     def trainable(self) -> dict[str, nn.Parameter]:
         """What trains, by the names of `state`: parameters of branches, and the model's own."""
         named = {name.replace("/", "."): p for name, p in self.branches.named_parameters()}
-        return named | {name: self._model.get_parameter(name) for name in self.own_names}
+        return named | {name: self.model.get_parameter(name) for name in self.own_names}
 
     def share(self) -> str:
         """How much of the model trains, as a line of text."""
         new = list(self.branches.parameters())
-        every = [*new, *(p for _, p in own_parameters(self._model))]
+        every = [*new, *(p for _, p in own_parameters(self.model))]
         return share_of(self.trainable().values(), every)
 
     def state(self) -> dict[str, Tensor]:
@@ -200,14 +205,14 @@ class Adapter(nn.Module):
         if self.active:
             return
         rack.rest()
-        own = {name: self._model.get_parameter(name) for name in self.own_names}
+        own = {name: self.model.get_parameter(name) for name in self.own_names}
         self._before = {name: p.detach().clone() for name, p in own.items()}
         for name, value in self._values.items():
             own[name].copy_(value)
         self._values = {}
-        self._placed = [b.place(self._model.get_submodule(path)) for path, b in self.places()]
+        self._placed = [b.place(self.model.get_submodule(path)) for path, b in self.places()]
         self.active = True
-        self._model.requires_grad_(False)
+        self.model.requires_grad_(False)
         for parameter in self.trainable().values():
             parameter.requires_grad_(True)
 
@@ -220,12 +225,12 @@ class Adapter(nn.Module):
             self._placed = []
             self._put_back()
             self.active = False
-            self._rack().free(self._model)
+            self._rack().free(self.model)
 
     def _put_back(self) -> None:
         """The model's own parameters as they were; the values here are kept."""
         for name, value in self._before.items():
-            parameter = self._model.get_parameter(name)
+            parameter = self.model.get_parameter(name)
             self._values[name] = parameter.detach().clone()
             parameter.copy_(value)
         self._before = {}
@@ -251,7 +256,7 @@ class Adapter(nn.Module):
                              found=", ".join(rack), do="detach them first")  # fmt: skip
         self.activate()
         for path, branch in self.places():
-            module = self._model.get_submodule(path)
+            module = self.model.get_submodule(path)
             for part, weight in branch.folded(module).items():
                 name, parameter = f"{path}.{part}", module.get_parameter(part)
                 self._unmerged.setdefault(name, parameter.detach().clone())
@@ -259,7 +264,7 @@ class Adapter(nn.Module):
         for placed in self._placed:
             placed.remove()
         self._placed, self.active, self.merged = [], False, True
-        rack.drop(self, self._model)
+        rack.drop(self, self.model)
 
     @torch.no_grad()
     def unmerge(self) -> None:
@@ -269,7 +274,7 @@ class Adapter(nn.Module):
             UsageError: it is not merged, or adapters have been attached since.
         """
         self._undo_merge()
-        Rack.of(self._model).take(self, self._model)
+        Rack.of(self.model).take(self, self.model)
         self.activate()
 
     def detach(self) -> None:
@@ -283,21 +288,21 @@ class Adapter(nn.Module):
             return
         rack = self._rack()
         self.rest()
-        rack.drop(self, self._model)
+        rack.drop(self, self.model)
 
     @torch.no_grad()
     def _undo_merge(self) -> None:
-        if not self.merged or "adapters" in self._model._modules:
+        if not self.merged or "adapters" in self.model._modules:
             raise UsageError("only the adapter that was merged last comes out", where=self.name,
                              do="detach those that were attached since")  # fmt: skip
         for name, weight in self._unmerged.items():
-            self._model.get_parameter(name).copy_(weight)
+            self.model.get_parameter(name).copy_(weight)
         self._unmerged = {}
         self._put_back()
         self.merged = False
 
     def _rack(self) -> Rack:
-        rack = self._model._modules.get("adapters")
+        rack = self.model._modules.get("adapters")
         if isinstance(rack, Rack) and rack._modules.get(self.name) is self:
             return rack
         raise UsageError("the adapter is merged" if self.merged else "the adapter is detached",

@@ -45,7 +45,7 @@ def save(
     """
     if adapter.settings.kind in peft_form.KINDS:
         return peft_form.save(adapter, folder, base=base, replace=replace)
-    model = adapter._model
+    model = adapter.model
     state = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
     wild = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
     if wild:

@@ -58,7 +58,7 @@ def save(
         CheckpointError: a value is not finite.
         OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
     """
-    model = adapter._model
+    model = adapter.model
     form = layout.of_config(model.config, family)
     arrays = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
     for name in adapter.own_names:
