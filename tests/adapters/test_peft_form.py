@@ -244,6 +244,18 @@ def test_endings() -> None:
     assert len(list(adapter.places())) == 3
 
 
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+@pytest.mark.parametrize("settings", [LoRA(rank=2), IA3(inputs=())], ids=["lora", "ia3"])
+def test_a_fresh_adapter_comes_back_too(name: str, settings: Settings, tmp_path: Path) -> None:
+    """Zeros and ones, of which nothing can be told."""
+    network = model(name)
+    adapter = settings.attach(network, torch.Generator().manual_seed(0))
+    peft_form.save(adapter, tmp_path / "a", base="base")
+    loaded = peft_form.load(model(name), tmp_path / "a")
+    ours, theirs = adapter.state(), loaded.state()
+    assert all(n in theirs and torch.equal(theirs[n], t) for n, t in ours.items())
+
+
 # ------------------------------------------------------------------------------ loading others'
 def foreign(folder: Path, tensors: dict[str, Tensor], **config: Any) -> Path:
     folder.mkdir()

@@ -112,6 +112,11 @@ def same(one: dict[str, tuple[Tensor, bool]], two: dict[str, tuple[Tensor, bool]
     )
 
 
+def hooked(network: Transformer) -> bool:
+    return any(m._forward_hooks or m._forward_pre_hooks or getattr(m, "before", None)
+               for m in network.modules())  # fmt: skip
+
+
 # ------------------------------------------------------------------------------ the contract
 @pytest.mark.parametrize("method", METHODS)
 def test_a_file_is_its_registration(method: str) -> None:
@@ -165,6 +170,28 @@ def test_only_what_is_declared_trains(method: str, name: str) -> None:
     assert training() != declared
 
 
+@pytest.mark.parametrize(("method", "name"), [case for case in CASES if case[1] in SHAPES])
+def test_training_moves_what_is_declared_and_nothing_else(method: str, name: str) -> None:
+    network, adapter = attached(name, method)
+    before, size = bits(network), len(outputs(network))
+    direction = torch.randn(size, generator=torch.Generator().manual_seed(2))
+
+    def loss() -> Tensor:
+        return graph(network) @ direction
+
+    first = float(loss().detach())
+    optimizer = torch.optim.Adam((p for p in network.parameters() if p.requires_grad), lr=1e-2)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    assert float(loss().detach()) < first - 0.1
+    moved = {n for n, (value, _) in bits(network).items() if not torch.equal(value, before[n][0])}
+    assert moved == {n for n, p in network.named_parameters() if p.requires_grad}
+    adapter.detach()
+    assert torch.equal(outputs(network), outputs(model(name)))
+
+
 @pytest.mark.parametrize(("method", "name"), CASES)
 def test_detached_is_as_before_bit_for_bit(method: str, name: str) -> None:
     fresh = model(name)
@@ -175,11 +202,12 @@ def test_detached_is_as_before_bit_for_bit(method: str, name: str) -> None:
     adapter = attach(network, method)
     stir(adapter)
     assert not same(bits(network), bits(fresh))  # the control
+    assert hooked(network) is bool(adapter.branches)
     adapter.detach()
     assert same(bits(network), bits(fresh))
     assert torch.equal(outputs(network), outputs(fresh))
     assert "adapters" not in dict(network.named_modules())
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
+    assert not hooked(network)
     with pytest.raises(UsageError, match="detached"):
         adapter.activate()
 
@@ -199,6 +227,7 @@ def test_merged_is_attached(method: str, name: str) -> None:
     torch.testing.assert_close(merged, beside, rtol=1e-6, atol=1e-6 * float(beside.abs().max()))
     assert not torch.allclose(merged, outputs(fresh), atol=1e-4)  # the control
     assert bits(network).keys() == bits(fresh).keys()
+    assert not hooked(network)  # as fast as before
     adapter.unmerge()
     assert torch.equal(outputs(network), beside)
     adapter.merge()

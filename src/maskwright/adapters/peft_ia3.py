@@ -20,6 +20,11 @@ from maskwright.errors import CheckpointError, IncompatibleError
 
 
 def tensors_of(form: Layout, adapter: Adapter, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The factors of an adapter, whose state is in `arrays`, by published names.
+
+    Raises:
+        IncompatibleError: one part of a fused projection is scaled at its input.
+    """
     sides = {path: b.side for path, b in adapter.places() if isinstance(b, Scale)}
     tensors: dict[str, Tensor] = {}
     for theirs, parts in modules_of(form).items():
@@ -77,10 +82,11 @@ def read(form: Layout, foreign: Mapping[str, Tensor]) -> tuple[IA3, dict[str, Te
             inputs += parts
             values |= {f"{our}.factors": factors[0] for our in parts}
             continue
-        for our, part in zip(parts, factors[:, 0].chunk(len(parts)), strict=True):
-            if len(parts) == 1 or bool((part != 1).any()):
-                outputs.append(our)
-                values[f"{our}.factors"] = part
+        pieces = dict(zip(parts, factors[:, 0].chunk(len(parts)), strict=True))
+        scaled = {our: piece for our, piece in pieces.items() if bool((piece != 1).any())}
+        for our, piece in (scaled or pieces).items():
+            outputs.append(our)
+            values[f"{our}.factors"] = piece
     require_some([*outputs, *inputs])
     known = published(form)
     settings = IA3(outputs=tuple(endings(outputs, known)), inputs=tuple(endings(inputs, known)))

@@ -16,11 +16,10 @@ WEIGHTS = "adapter_model.safetensors"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a projection of ours is published: number `index` of `count` in the module `theirs`."""
+    """The published module `theirs` that holds a projection of ours, perhaps beside others, and
+    whether it has the weight transposed."""
 
     theirs: str
-    index: int
-    count: int
     transposed: bool
 
 
@@ -28,11 +27,10 @@ def published(form: Layout) -> dict[str, Place]:
     """Where each of our modules with a weight is published."""
     found: dict[str, Place] = {}
     for rule in form.carriers():
-        ours = [part for part in rule.parts() if part.endswith(".weight")]
-        for index, part in enumerate(ours):
-            theirs = rule.names()[0].removesuffix(".weight")
-            place = Place(theirs, index, len(ours), rule.transpose)
-            found[part.removesuffix(".weight")] = place
+        for part in rule.parts():
+            if part.endswith(".weight"):
+                theirs = rule.names()[0].removesuffix(".weight")
+                found[part.removesuffix(".weight")] = Place(theirs, rule.transpose)
     return found
 
 
