@@ -1,10 +1,10 @@
 """A folder is a registry.
 
-`families/`, `objectives/` and `recipes/` are open sets: a module that keeps the room's contract
-is a member by lying there, and its file name is its name (`openai_gpt.py` is `openai-gpt`).
-Another installed package joins through an entry point of the group `maskwright.families` (or the
-like) that names its module. Nothing is imported before it is asked for by name, so a list costs no
-torch; nothing is ever found in a folder of models or data.
+`families/`, `objectives/`, `adapters/` and `recipes/` are open sets: a module that keeps the room's
+contract is a member by lying there, and its file name is its name (`openai_gpt.py` is
+`openai-gpt`). Another installed package joins through an entry point of the group
+`maskwright.families` (or the like) that names its module. Nothing is imported before it is asked
+for by name, so a list costs no torch; nothing is ever found in a folder of models or data.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ CONTRACTS = {
         *("vocabulary_divergence", "vocabulary_loss"),
     },
     "recipes": {"recipe", "mini"},
+    "adapters": {
+        *("adapter", "places", "freeze", "folder"),
+        *("peft_form", "peft_lora", "peft_ia3", "peft_names"),
+    },
 }
 
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 from maskwright import __version__
 from maskwright.errors import MaskwrightError, UsageError, near
 
-ROOMS = ("families", "objectives", "recipes")
+ROOMS = ("families", "objectives", "adapters", "recipes")
 
 
 class Help(argparse.HelpFormatter):
@@ -156,7 +156,7 @@ def parser() -> Parser:
     _settings(made)
 
     made = verb("list", "what there is: families, objectives, recipes", _list)
-    made.add_argument("room", nargs="?", help="families, objectives or recipes")
+    made.add_argument("room", nargs="?", help="families, objectives, adapters or recipes")
     return top
 
 

@@ -144,3 +144,14 @@ def test_a_learned_bias_gets_its_gradient() -> None:
     for stack in (model.encoder, model.decoder):
         assert stack is not None and stack.relative is not None
         assert stack.relative.weight.grad.abs().sum() > 0  # type: ignore[union-attr]
+
+
+def test_a_sight_behind_others_has_no_distance_to_them_and_is_made_once() -> None:
+    distance = torch.randn(1, HEADS, LENGTH, LENGTH)
+    sight = Sight(MASKS["causal"].draw(LENGTH), distance=distance)
+    behind = sight.behind(2)
+    assert behind is sight.behind(2) and behind is not sight.behind(3)
+    bias = behind.bias(torch.float32)
+    assert bias is not None and not bias[..., :2].any()
+    joined = sight.bias(torch.float32)
+    assert joined is not None and torch.equal(bias[..., 2:], joined)

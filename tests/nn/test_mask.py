@@ -166,3 +166,16 @@ def test_reach_goes_through_layers() -> None:
 def test_pattern_of_a_config() -> None:
     assert pattern("causal").picture(3).splitlines() == ["█··", "██·", "███"]
     assert pattern("bidirectional", (1, 0)).picture(3).splitlines() == ["█··", "██·", "·██"]
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_keys_in_front_are_seen_by_all_and_change_nothing_behind(name: str) -> None:
+    mask, count = MASKS[name], 3
+    drawing = mask.draw(8).behind(count)
+    dense = drawing.dense
+    assert dense.shape[-2:] == (8, 8 + count) and bool(dense[..., :count].all())
+    assert torch.equal(dense[..., count:], mask.dense(8))
+    later = mask.draw(2, 8, start=6).behind(count)  # from a cache
+    assert torch.equal(later.dense[..., count:], mask.dense(2, 8, start=6))
+    assert drawing.open == mask.draw(8).open
+    assert drawing.blind is None  # who sees nothing else sees these

@@ -20,7 +20,7 @@ from maskwright.checkpoint.guarded import write_json
 from maskwright.config import from_plain, to_plain
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, near
 from maskwright.families.family import Family, family, family_of
-from maskwright.families.weights import Rename, Rule
+from maskwright.families.weights import Carrier, Rename, Rule, carriers
 from maskwright.nn.config import Rotary, TransformerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -75,6 +75,10 @@ class Layout:
         if self.family is not None:
             return self.family.weights(self.config)
         return [Rename(name, name) for name in shapes.parameters(self.config)]
+
+    def carriers(self) -> list[Carrier]:
+        """The rules that carry a tensor of ours."""
+        return carriers(self.rules())
 
     def known_names(self) -> set[str]:
         return set() if self.family is None else self.family.known_names(self.config)

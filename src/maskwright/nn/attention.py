@@ -9,6 +9,7 @@ distinct pattern and forward and shared by its layers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -61,6 +62,7 @@ class Sight:
     rotary: tuple[Tensor, Tensor] | None = None
     weights: list[Tensor] | None = None
     _joined: dict[torch.dtype, Tensor | None] = field(default_factory=dict)
+    _behind: dict[int, Sight] = field(default_factory=dict)
 
     def bias(self, dtype: torch.dtype) -> Tensor | None:
         """Mask and distance as one tensor that is added to the scores, joined once."""
@@ -72,6 +74,18 @@ class Sight:
                 distance = self.distance.to(dtype)
                 self._joined[dtype] = distance if mask is None else distance + mask
         return self._joined[dtype]
+
+    def behind(self, count: int) -> Sight:
+        """The same with `count` keys in front that every query sees, at no distance; made once."""
+        if count not in self._behind:
+            distance = None if self.distance is None else F.pad(self.distance, (count, 0))
+            drawing = self.drawing.behind(count)
+            self._behind[count] = Sight(drawing, distance, self.rotary, self.weights)
+        return self._behind[count]
+
+
+# (keys, values, sight, layer) -> the same with more keys and values in front, and who sees them.
+Before = Callable[[Tensor, Tensor, Sight, int], tuple[Tensor, Tensor, Sight]]
 
 
 def attend(
@@ -153,6 +167,8 @@ class Attention(nn.Module):
         self.key = Linear(width, inner, bias=config.bias)
         self.value = Linear(width, inner, bias=config.bias)
         self.output = Linear(inner, width, bias=config.bias)
+        # Set from outside by a method of adaptation (adapters/prefix.py).
+        self.before: Before | None = None
 
     def forward(
         self,
@@ -178,6 +194,8 @@ class Attention(nn.Module):
             key = rotate(key, sight.rotary)
         if memory is None and cache is not None:
             key, value = cache.extend(layer, key, value)
+        if self.before is not None:
+            key, value, sight = self.before(key, value, sight, layer)
         out = attend(
             query,
             key,

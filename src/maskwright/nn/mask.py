@@ -79,6 +79,18 @@ class AttentionMask:
             _common_rows(self, other),
         )
 
+    def behind(self, count: int) -> AttentionMask:
+        """The same among keys that have `count` others in front, which every query sees."""
+        if self.form == "all":
+            return self
+        return AttentionMask(
+            lambda row, query, key: (
+                (key < count) | self.rule(row, query, (key - count).clamp(min=0))
+            ),
+            f"({self.name} behind {count})",
+            self.rows,
+        )
+
     # -------------------------------------------------------------------------------- renderings
     def draw(
         self,
@@ -147,6 +159,11 @@ class Drawing:
         self.mask, self.queries, self.keys, self.start = mask, queries, keys, start
         self.device = torch.device(device)
         self._bias: dict[torch.dtype, Tensor | None] = {}
+
+    def behind(self, count: int) -> Drawing:
+        """With `count` keys in front that every query sees."""
+        keys = self.keys + count
+        return Drawing(self.mask.behind(count), self.queries, keys, self.start, self.device)
 
     @cached_property
     def dense(self) -> Bool[Tensor, "B Q K"]:

@@ -1,0 +1,42 @@
+"""BitFit (Ben Zaken et al. 2022, arXiv:2106.10199): the biases train, and nothing else.
+
+Biases of projections and of norms, in the stacks; with heads named, those train whole. A model
+without biases cannot be adapted so, and is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from maskwright.adapters.adapter import Branch, Settings
+from maskwright.adapters.freeze import biases
+from maskwright.errors import IncompatibleError
+from maskwright.nn.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitFit(Settings):
+    """`parts` are the biases by the modules they belong to ("query", "up", …); empty: all."""
+
+    # There is nothing to fold: the biases are the model's own.
+    merges: ClassVar[bool] = True
+
+    kind: Literal["bitfit"] = "bitfit"
+    parts: tuple[str, ...] = ()
+
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
+        return {}
+
+    def own(self, model: Transformer) -> list[str]:
+        names = biases(model, self.parts)
+        if not names:
+            raise IncompatibleError("the model has no such biases", where="adapter.parts",
+                                    found=", ".join(self.parts) or "none at all",
+                                    do="choose another method")  # fmt: skip
+        return names
+
+
+SETTINGS = BitFit

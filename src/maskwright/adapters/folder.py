@@ -1,0 +1,122 @@
+"""A folder with an adapter and nothing else of the model: save one, load one, of any method.
+
+What others have a form for is written in that form (`peft_form`). All else is written in ours:
+
+    adapter.json             the method's settings, the heads that trained along, and the base
+    adapter.safetensors      values by the names of `Adapter.state`
+    MANIFEST.json            last
+
+A folder is read by what stands in it, and only beside a model of the shape it was made for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright import catalogue, commit
+from maskwright.adapters import peft_form
+from maskwright.adapters.adapter import Adapter, Settings
+from maskwright.adapters.places import head_of
+from maskwright.checkpoint import files, guarded
+from maskwright.config import fingerprint, from_plain, to_plain
+from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.nn.transformer import Transformer
+
+CONFIG = "adapter.json"
+WEIGHTS = "adapter.safetensors"
+FORMAT = 1
+
+
+def save(
+    adapter: Adapter, folder: Path | str, *, base: str, replace: bool = False
+) -> commit.Manifest:
+    """Write the adapter, in the form that others read where there is one.
+
+    Args:
+        base: the folder or name of the model it belongs to, for those who load it.
+
+    Raises:
+        CheckpointError: a value is not finite.
+        OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
+    """
+    if adapter.settings.kind in peft_form.KINDS:
+        return peft_form.save(adapter, folder, base=base, replace=replace)
+    model = adapter.model
+    state = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
+    wild = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
+    if wild:
+        raise CheckpointError("a value of the adapter is not finite", where=wild[0])
+    config = {
+        "base": base,
+        "format": FORMAT,
+        "heads": sorted({head_of(name) for name in adapter.own_names} - {""}),
+        "model": fingerprint(_shape(model)),
+        "settings": to_plain(adapter.settings),
+    }
+
+    def write(staging: commit.Staging) -> None:
+        staging.write_bytes(CONFIG, guarded.write_json(config))
+        staging.write_bytes(WEIGHTS, files.chunks(state))
+
+    return commit.commit(Path(folder), write, about={"kind": "adapter", "base": base},
+                         expected_bytes=files.num_bytes(state), replace=replace)  # fmt: skip
+
+
+def load(model: Transformer, folder: Path | str, *, name: str = "default") -> Adapter:
+    """Attach the adapter in `folder` to its model, active.
+
+    Raises:
+        UsageError: no such folder, no such method, or the name is taken.
+        ConfigError: a setting of the method is wrong.
+        CheckpointError: a file is torn or damaged, or its tensors do not fit the model.
+        IncompatibleError: it was made for a model of another shape.
+    """
+    folder = guarded.model_folder(folder)
+    if not (folder / CONFIG).exists():
+        return peft_form.load(model, folder, name=name)
+    config = guarded.read_json(folder, CONFIG)
+    opened = files.open_file(guarded.regular_file(folder, WEIGHTS))
+    if (folder / commit.MANIFEST).exists():
+        commit.verify(folder)
+    if config.get("format") != FORMAT:
+        raise CheckpointError("the folder was written in another version of the format",
+                              where=folder / CONFIG, found=config.get("format"), wanted=FORMAT,
+                              do="load it with the version that wrote it")  # fmt: skip
+    if config.get("model") != fingerprint(_shape(model)):
+        raise IncompatibleError("the adapter was made for a model of another shape",
+                                where=folder / CONFIG, found=config.get("model"),
+                                wanted=fingerprint(_shape(model)),
+                                do=f"load it beside {config.get('base')}")  # fmt: skip
+    settings = _settings(config.get("settings"))
+    heads = [head for head in config.get("heads", ()) if isinstance(head, str)]
+    # Every value is replaced by one that is read.
+    generator = torch.Generator().manual_seed(0)
+    adapter = settings.attach(model, generator, name=name, heads=heads)
+    try:
+        adapter.load_state({key: opened.read(key) for key in opened.entries})
+    except CheckpointError:
+        adapter.detach()
+        raise
+    return adapter
+
+
+def _settings(plain: Any) -> Settings:
+    if not isinstance(plain, dict) or not isinstance(plain.get("kind"), str):
+        raise CheckpointError("the folder does not say which method it is of",
+                              where=f"{CONFIG}: settings.kind")  # fmt: skip
+    return from_plain(catalogue.load("adapters", plain["kind"]).SETTINGS, plain, "settings")
+
+
+def _shape(model: Transformer) -> Any:
+    """The model's config without rates of dropout, which change between runs."""
+
+    def still(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: still(v) for k, v in value.items() if "dropout" not in k}
+        return [still(v) for v in value] if isinstance(value, list) else value
+
+    return still(to_plain(dataclasses.replace(model.config, heads=())))

@@ -1,0 +1,151 @@
+"""LoRA in the form of the `peft` library, both ways.
+
+Where a published module holds several of ours (a fused projection), our pairs are put on a block
+diagonal, of that many times the rank and alpha, and come back as they were. A pair of others has
+one A for all parts, each of which has its rows of B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwright.adapters.lora import LoRA
+from maskwright.adapters.peft_names import (
+    CONFIG,
+    WEIGHTS,
+    endings,
+    modules_of,
+    published,
+    require_some,
+)
+from maskwright.adapters.places import ends_in
+from maskwright.checkpoint.layout import Layout
+from maskwright.errors import CheckpointError, IncompatibleError
+
+
+def tensors_of(form: Layout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The pairs of an adapter, whose state is in `arrays`, by published names."""
+    tensors: dict[str, Tensor] = {}
+    for theirs, parts in modules_of(form).items():
+        pairs = {i: (arrays[f"{our}.A"], arrays[f"{our}.B"])
+                 for i, our in enumerate(parts) if f"{our}.A" in arrays}  # fmt: skip
+        if not pairs:
+            continue
+        a, b = next(iter(pairs.values()))
+        blank = (torch.zeros_like(a), torch.zeros_like(b))
+        every = [pairs.get(i, blank) for i in range(len(parts))]
+        tensors[f"{theirs}.lora_A.weight"] = torch.cat([a for a, _ in every])
+        tensors[f"{theirs}.lora_B.weight"] = torch.block_diag(*(b for _, b in every)).to(b.dtype)
+    return tensors
+
+
+def config_of(form: Layout, settings: LoRA, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The keys of adapter_config.json that are LoRA's; `tensors` as from `tensors_of`."""
+    targets = [name.removesuffix(".lora_A.weight") for name in tensors if ".lora_A." in name]
+    modules = modules_of(form)
+    fused = {size for module in targets if (size := len(modules[module])) > 1}
+    patterns: dict[str, dict[str, float]] = {"rank_pattern": {}, "alpha_pattern": {}}
+    for size in sorted(fused):
+        those = [module for module in targets if len(modules[module]) == size]
+        for name in endings(those, modules):
+            patterns["rank_pattern"][name] = settings.rank * size
+            patterns["alpha_pattern"][name] = settings.alpha * size
+    return {
+        "bias": "none",
+        "fan_in_fan_out": any(
+            p.transposed for p in published(form).values() if p.theirs in targets
+        ),
+        "init_lora_weights": True,
+        "layers_pattern": None,
+        "layers_to_transform": None,
+        "lora_alpha": settings.alpha,
+        "lora_dropout": settings.dropout,
+        "r": settings.rank,
+        "target_modules": endings(targets, modules),
+        "use_dora": False,
+        "use_rslora": False,
+        **patterns,
+    }
+
+
+def read(
+    form: Layout,
+    config: Mapping[str, Any],
+    foreign: Mapping[str, Tensor],
+) -> tuple[LoRA, dict[str, Tensor], set[str]]:
+    """Settings, values by the names of `Adapter.state`, and the names that were read.
+
+    Raises:
+        CheckpointError: tensors that fit no module, or not each other; no number where one is due.
+        IncompatibleError: a setting that is not built here.
+    """
+    _plain(config, {"use_dora": False, "use_rslora": False, "bias": "none"})
+    values: dict[str, Tensor] = {}
+    seen: set[str] = set()
+    chosen: list[str] = []
+    scales: set[tuple[int, float]] = set()
+    for theirs, parts in modules_of(form).items():
+        names = [f"{theirs}.lora_{side}.weight" for side in "AB"]
+        if not all(name in foreign for name in names):
+            continue
+        seen |= set(names)
+        a, b = (foreign[name] for name in names)
+        if a.dim() != 2 or b.dim() != 2 or len(a) != b.shape[1] or len(b) % len(parts):
+            raise CheckpointError("the two matrices of a pair do not fit each other",
+                                  where=f"{WEIGHTS}: {theirs}",
+                                  found=f"{tuple(a.shape)} and {tuple(b.shape)}",
+                                  wanted="(rank, in) and (out, rank)")  # fmt: skip
+        alpha = _alpha(config, theirs)
+        for i, pair in _parted(a, b, len(parts)).items():
+            chosen.append(parts[i])
+            values |= {f"{parts[i]}.{side}": t for side, t in zip("AB", pair, strict=True)}
+            scales.add((len(pair[0]), alpha * len(pair[0]) / len(a)))
+    require_some(chosen)
+    if len(scales) != 1:
+        raise IncompatibleError("the adapter's modules have no rank and scale in common",
+                                where=CONFIG, found=sorted(scales),
+                                wanted="one of each")  # fmt: skip
+    ((rank, alpha),) = scales
+    rate = _number(config.get("lora_dropout", 0.0), "lora_dropout")
+    targets = tuple(endings(chosen, published(form)))
+    return LoRA(rank=rank, alpha=alpha, dropout=rate, targets=targets), values, seen
+
+
+def _parted(a: Tensor, b: Tensor, count: int) -> dict[int, tuple[Tensor, Tensor]]:
+    """The pairs of a fused module: the blocks of a block diagonal, without those that are blank; or
+    else A for all, each with its rows of B."""
+    rows, rank = b.shape[0] // count, a.shape[0] // count
+    parts = [b[i * rows : (i + 1) * rows] for i in range(count)]
+    if count > 1 and a.shape[0] % count == 0:
+        blocks = [part[:, i * rank : (i + 1) * rank].contiguous() for i, part in enumerate(parts)]
+        if torch.equal(torch.block_diag(*blocks).to(b.dtype), b):
+            pairs = {i: (a[i * rank : (i + 1) * rank], blocks[i]) for i in range(count)}
+            return {i: (a, b) for i, (a, b) in pairs.items() if bool(a.any()) or bool(b.any())}
+    return {i: (a, part) for i, part in enumerate(parts)}
+
+
+def _alpha(config: Mapping[str, Any], module: str) -> float:
+    """The alpha of one module: the pattern's whose key its name ends in, else the usual one."""
+    patterns = config.get("alpha_pattern") or {}
+    if not isinstance(patterns, dict):
+        raise CheckpointError("not a table", where=f"{CONFIG}: alpha_pattern", found=repr(patterns))
+    fitting = [value for key, value in patterns.items() if ends_in(module, key)]
+    return _number(fitting[0] if fitting else config.get("lora_alpha"), "lora_alpha")
+
+
+def _number(value: Any, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise CheckpointError("not a number", where=f"{CONFIG}: {key}", found=repr(value))
+    return float(value)
+
+
+def _plain(config: Mapping[str, Any], wanted: Mapping[str, object]) -> None:
+    for key, value in wanted.items():
+        if config.get(key, value) not in (value, None):
+            raise IncompatibleError("a setting of the adapter that is not built here",
+                                    where=f"{CONFIG}: {key}", found=config[key],
+                                    wanted=value)  # fmt: skip

@@ -1,0 +1,142 @@
+"""Prefix tuning (Li & Liang 2021, arXiv:2101.00190): keys and values of positions that are not
+there, in front of those of every layer, for every query to see.
+
+    keys, values  =  [prefix of this layer | those of the text]          positions and masks of the
+                                                                         text stay as they are
+
+All attention of all stacks has its own: an encoder's, a decoder's, and what a decoder reads of its
+memory. The prefix comes after rotary positions, has no learned distance, and is seen through every
+window. With `hidden` it is made by a small network over one table of vectors (section 4.3), which
+is trained and can be dropped afterwards.
+
+A fresh prefix cannot leave a model's outputs as they were: softmax gives each key a share. What
+holds instead: the prefix made of the keys and values of earlier tokens does what those tokens in
+front would do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from maskwright.adapters.adapter import Branch, Settings
+from maskwright.adapters.places import in_layer
+from maskwright.nn.attention import Attention, Sight
+from maskwright.nn.transformer import Transformer
+
+DEVIATION = 0.02  # of fresh keys and values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prefix(Settings):
+    """`length` positions; `hidden` is the width of the network that makes them, None: none does."""
+
+    silent: ClassVar[bool] = False
+
+    kind: Literal["prefix"] = "prefix"
+    length: int = 20
+    hidden: int | None = None
+
+    def __post_init__(self) -> None:
+        self.require("length", 1 <= self.length <= 1 << 16, "1 to 65,536")
+        self.require("hidden", self.hidden is None or 1 <= self.hidden <= 1 << 16, "1 to 65,536")
+
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
+        like = model.tokens.weight
+        maker = None
+        if self.hidden is not None:
+            maker = Maker(self.length, model.config.width, self.hidden, like, generator)
+        branches: dict[str, Branch] = {}
+        for path, module in model.named_modules():
+            if isinstance(module, Attention) and in_layer(path):
+                name, _, source, *_ = path.split(".")
+                users = model.config.stacks[name].weights_of
+                layers = tuple(layer for layer, of in enumerate(users) if of == int(source))
+                branches[path] = Front(self.length, layers, module, maker, like, generator)
+        return branches
+
+
+SETTINGS = Prefix
+
+
+def _drawn(
+    shape: tuple[int, ...], deviation: float, like: Tensor, generator: torch.Generator
+) -> nn.Parameter:
+    drawn = torch.empty(shape, device="cpu").normal_(0.0, deviation, generator=generator)
+    return nn.Parameter(drawn.to(like))
+
+
+class Maker(nn.Module):
+    """The table of vectors and the first layer of the network, shared by all branches."""
+
+    def __init__(
+        self, length: int, width: int, hidden: int, like: Tensor, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.table = _drawn((length, width), 1.0, like, generator)
+        self.weight = _drawn((hidden, width), width**-0.5, like, generator)
+
+    def forward(self) -> Float[Tensor, "P hidden"]:
+        return (self.table @ self.weight.T).tanh()
+
+
+class Front(Branch):
+    """The prefix of one module of attention: keys and values for each of the `layers` that use
+    it."""
+
+    def __init__(
+        self,
+        length: int,
+        layers: tuple[int, ...],
+        attention: Attention,
+        maker: Maker | None,
+        like: Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.length, self.layers = length, layers
+        self.heads, self.head_width = attention.config.heads, attention.config.head_width
+        self.maker = maker
+        inner = self.heads * self.head_width
+        if maker is None:
+            self.prefix = _drawn((len(layers), 2, length, inner), DEVIATION, like, generator)
+        else:
+            hidden = maker.weight.shape[0]
+            deviation = DEVIATION * hidden**-0.5
+            self.last = _drawn((len(layers), 2, inner, hidden), deviation, like, generator)
+
+    def place(self, module: nn.Module) -> Seam:
+        assert isinstance(module, Attention)
+        return Seam(module, self)
+
+    def values(self) -> Float[Tensor, "layers 2 P inner"]:
+        """Keys and values of each layer."""
+        return self.prefix if self.maker is None else self.maker() @ self.last.mT
+
+    def before(
+        self, key: Tensor, value: Tensor, sight: Sight, layer: int
+    ) -> tuple[Tensor, Tensor, Sight]:
+        """Keys and values (B, H, K, W) with the prefix in front."""
+        mine = self.values()[self.layers.index(layer)]  # 2, P, H · W
+        heads = mine.view(2, self.length, self.heads, self.head_width).transpose(1, 2)
+        front = heads.to(key.dtype)[:, None].expand(2, len(key), -1, -1, -1)  # 2, B, H, P, W
+        return (
+            torch.cat([front[0], key], 2),
+            torch.cat([front[1], value], 2),
+            sight.behind(self.length),
+        )
+
+
+class Seam:
+    """A prefix in its place."""
+
+    def __init__(self, module: Attention, front: Front) -> None:
+        self.module = module
+        module.before = front.before
+
+    def remove(self) -> None:
+        self.module.before = None

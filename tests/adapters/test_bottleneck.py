@@ -1,0 +1,50 @@
+"""The bottleneck's figure in the papers, and its place."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright.adapters.bottleneck import Bottleneck, Narrow
+from maskwright.families.family import family
+from maskwright.nn.transformer import Transformer
+
+
+@pytest.mark.parametrize(
+    ("after", "count", "share"), [("both", 2_379_264, 2.2), ("feed_forward", 1_189_632, 1.1)]
+)
+def test_figures_of_bert_base(
+    after: Literal["both", "feed_forward"], count: int, share: float
+) -> None:
+    """64 units, two in each layer: 2.2 % of a BERT-base."""
+    with torch.device("meta"):
+        model = Transformer(family("bert").size("base"))
+    adapter = Bottleneck(width=64, after=after).attach(model, torch.Generator().manual_seed(0))
+    assert sum(p.numel() for p in adapter.trainable().values()) == count
+    assert round(100 * count / 109_482_240, 1) == share
+
+
+def test_it_follows_every_half_of_a_layer() -> None:
+    model = model_of(small(family("t5")))
+    adapter = Bottleneck(width=2).attach(model, torch.Generator().manual_seed(0))
+    assert len(list(adapter.places())) == 3 * 2 + 2 * 3  # cross-attention has one, too
+
+
+def test_it_is_what_the_first_lines_say() -> None:
+    model = model_of(small(family("bert")))
+    half, x = model.get_submodule("encoder.blocks.0.feed_forward"), torch.randn(2, 5, 24)
+    before = half(x)
+    adapter = Bottleneck(width=4, activation="relu").attach(model, torch.Generator().manual_seed(0))
+    assert torch.equal(half(x), before)
+    branch = dict(adapter.places())["encoder.blocks.0.feed_forward"]
+    assert isinstance(branch, Narrow)
+    assert 0.0 < float(branch.down.detach().abs().max()) <= 0.02
+    with torch.no_grad():
+        branch.up.normal_()
+        branch.down_bias.fill_(0.1)
+    inner = (before @ branch.down.T + 0.1).relu()
+    torch.testing.assert_close(half(x), before + inner @ branch.up.T)
+    assert not torch.allclose(half(x), before)

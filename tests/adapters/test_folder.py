@@ -1,0 +1,125 @@
+"""A folder for every method: what is loaded from it does what was saved, and holds nothing of the
+model; a folder that is damaged or of another model is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright import catalogue
+from maskwright.adapters import folder
+from maskwright.adapters.adapter import Adapter
+from maskwright.adapters.prefix import Prefix
+from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
+from maskwright.families.family import family
+from maskwright.nn.transformer import Transformer
+
+METHODS = catalogue.names("adapters")
+TOKENS = torch.arange(5, 29).reshape(2, 12)
+
+
+def model(name: str = "bert", kind: str = "BertForSequenceClassification") -> Transformer:
+    return model_of(small(family(name), kind))
+
+
+def adapted(network: Transformer, method: str) -> Adapter:
+    adapter = (
+        catalogue.load("adapters", method)
+        .SETTINGS()
+        .attach(network, torch.Generator().manual_seed(0), heads=("classifier",))
+    )
+    with torch.no_grad():
+        for parameter in adapter.trainable().values():
+            parameter += 0.05 * torch.randn(parameter.shape, generator=torch.Generator())
+    return adapter
+
+
+@torch.no_grad()
+def scores(network: Transformer) -> torch.Tensor:
+    # A prompt takes room in the table of positions, which has 32.
+    return network.head("classifier", network.encode(TOKENS)[:, 0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_comes_back(method: str, tmp_path: Path) -> None:
+    network, other = model(), model()
+    adapter = adapted(network, method)
+    manifest = folder.save(adapter, tmp_path / "a", base="runs/base")
+    loaded = folder.load(other, tmp_path / "a", name="mood")
+    assert torch.equal(scores(other), scores(network))
+    assert not torch.equal(scores(model()), scores(network))  # the control
+    assert loaded.settings.kind == method and loaded.name == "mood"
+    assert manifest.about == {"base": "runs/base", "kind": "adapter"}
+    size = sum(facts["bytes"] for facts in manifest.files.values())
+    values = sum(4 * tensor.numel() for tensor in adapter.state().values())
+    assert values < size < values + 10_000
+
+
+def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
+    folder.save(adapted(model(), "prefix"), tmp_path / "a", base="base")
+    other = model_of(small(family("bert"), "BertForSequenceClassification", hidden_size=16))
+    with pytest.raises(IncompatibleError, match="another shape"):
+        folder.load(other, tmp_path / "a")
+    assert "adapters" not in dict(other.named_children())
+    # Dropout is no part of the shape.
+    same = model_of(small(family("bert"), "BertForSequenceClassification", hidden_dropout_prob=0.3))
+    assert folder.load(same, tmp_path / "a").active
+
+
+@pytest.mark.parametrize("method", ["prefix", "lora"])
+def test_a_damaged_file_is_refused(method: str, tmp_path: Path) -> None:
+    folder.save(adapted(model(), method), tmp_path / "a", base="base")
+    (weights,) = (tmp_path / "a").glob("*.safetensors")
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(CheckpointError, match="damaged"):
+        folder.load(model(), tmp_path / "a")
+
+
+def change(path: Path, **values: object) -> None:
+    """Write a setting as someone might who knows no manifest."""
+    (path / "MANIFEST.json").unlink()
+    config = json.loads((path / folder.CONFIG).read_text())
+    (path / folder.CONFIG).write_text(json.dumps({**config, **values}))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "message"),
+    [
+        ({"format": 2}, CheckpointError, "another version"),
+        ({"settings": {"kind": "prefixx", "length": 3}}, UsageError, "did you mean 'prefix'"),
+        ({"settings": {"kind": "prefix", "length": 0}}, ConfigError, "length"),
+        ({"settings": {"kind": "prefix", "lenght": 3}}, ConfigError, "lenght"),
+        ({"settings": {"kind": "prefix", "length": 3}}, CheckpointError, "do not fit"),
+        ({"settings": None}, CheckpointError, "which method"),
+        ({"heads": []}, CheckpointError, "do not fit"),
+    ],
+)
+def test_a_config_that_is_wrong_is_refused(
+    values: dict[str, object], kind: type[Exception], message: str, tmp_path: Path
+) -> None:
+    folder.save(adapted(model(), "prefix"), tmp_path / "a", base="base")
+    change(tmp_path / "a", **values)
+    network = model()
+    with pytest.raises(kind, match=message):
+        folder.load(network, tmp_path / "a")
+    assert "adapters" not in dict(network.named_children())
+
+
+def test_a_folder_is_never_half_written_or_overwritten(tmp_path: Path) -> None:
+    adapter = adapted(model(), "prefix")
+    folder.save(adapter, tmp_path / "a", base="base")
+    with pytest.raises(Exception, match="stands there already"):
+        folder.save(adapter, tmp_path / "a", base="base")
+    folder.save(adapter, tmp_path / "a", base="base", replace=True)
+    with torch.no_grad():
+        next(iter(adapter.trainable().values())).fill_(float("inf"))
+    with pytest.raises(CheckpointError, match="not finite"):
+        folder.save(adapter, tmp_path / "b", base="base")
+    assert not (tmp_path / "b").exists()
+    assert isinstance(folder.load(model(), tmp_path / "a").settings, Prefix)

@@ -1,0 +1,216 @@
+"""The product of two narrow matrices: figures of the paper, places, shared layers, bfloat16."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from checkpoint.small import model_of, small
+from maskwright.adapters.adapter import Adapter
+from maskwright.adapters.lora import LoRA, LowRank
+from maskwright.errors import ConfigError, UsageError
+from maskwright.families.family import family
+from maskwright.nn.transformer import Transformer
+from maskwright.train.parameters import Parameters
+
+TOKENS = torch.arange(24).reshape(2, 12)
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def bert(name: str = "bert", kind: str | None = None) -> Transformer:
+    return model_of(small(family(name), kind))
+
+
+def lora(model: Transformer, *heads: str, **options: Any) -> Adapter:
+    adapter = LoRA(**options).attach(model, generator(), heads=heads)
+    with torch.no_grad():
+        for _, branch in adapter.places():
+            assert isinstance(branch, LowRank)
+            branch.B.normal_(0.0, 0.1, generator=generator())
+    return adapter
+
+
+def test_figures_of_bert_base() -> None:
+    """One matrix of 768 × 768 with rank 8: 12,288 numbers, 48 times fewer."""
+    with torch.device("meta"):
+        model = Transformer(family("bert").size("base"))
+    adapter = LoRA(rank=8).attach(model, generator())
+    sizes = {sum(p.numel() for p in branch.parameters()) for _, branch in adapter.places()}
+    assert sizes == {12_288} and 768 * 768 / 12_288 == 48
+    assert len(list(adapter.places())) == 2 * 12
+    assert adapter.share() == "294,912 of 109,777,152 parameters train (0.27 %)"
+
+
+def test_the_product_is_the_papers() -> None:
+    model = bert()
+    query = model.get_submodule("encoder.blocks.1.attention.query")
+    x = torch.randn(3, 5, 24, generator=generator())
+    base = query(x)
+    adapter = lora(model, rank=3, alpha=6.0, targets=("query",))
+    branch = dict(adapter.places())["encoder.blocks.1.attention.query"]
+    assert isinstance(branch, LowRank)
+    assert branch.A.shape == (3, 24) and branch.B.shape == (24, 3)
+    assert 0.0 < float(branch.A.detach().abs().max()) <= 24**-0.5  # Kaiming-uniform
+    wanted = base + 2.0 * F.linear(F.linear(x, branch.A), branch.B)
+    torch.testing.assert_close(query(x), wanted, rtol=1e-6, atol=1e-6)
+    assert not torch.allclose(query(x), base)
+
+
+def test_dropout_falls_on_the_branch_and_only_in_training() -> None:
+    model = bert("gpt2")
+    still = model.decode(TOKENS)
+    lora(model, dropout=0.5)
+    calm = model.decode(TOKENS)
+    assert torch.equal(calm, model.decode(TOKENS)) and not torch.equal(calm, still)
+    model.train()
+    torch.manual_seed(0)
+    assert not torch.equal(model.decode(TOKENS), model.decode(TOKENS))
+
+
+@pytest.mark.parametrize(
+    ("targets", "count"),
+    [
+        (("query",), 3 + 2 + 2),
+        (("cross_attention.query",), 2),
+        (("attention.query",), 3 + 2),
+        (("encoder.blocks.0.attention.query", "up"), 1 + 3 + 2),
+        (("query", "key", "value", "output", "up", "down"), 4 * 7 + 2 * 5),
+    ],
+)
+def test_targets_are_endings_of_paths(targets: tuple[str, ...], count: int) -> None:
+    assert len(list(lora(bert("bart"), targets=targets).places())) == count
+
+
+def test_a_target_that_is_not_there_is_refused() -> None:
+    model = bert()
+    with pytest.raises(ConfigError, match="did you mean 'query'"):
+        LoRA(targets=("querry",)).attach(model, generator())
+    with pytest.raises(ConfigError, match="no such projection"):
+        LoRA(targets=("gate",)).attach(model, generator())
+    with pytest.raises(ConfigError, match="no such projection"):
+        LoRA(targets=("pooler",)).attach(model, generator())  # no part of a layer
+    with pytest.raises(ConfigError, match="no such head"):
+        LoRA().attach(model, generator(), heads=("classifier",))
+    assert "adapters" not in dict(model.named_children())
+    assert all(p.requires_grad for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "options", [{"rank": 0}, {"alpha": 0.0}, {"dropout": 1.0}, {"targets": ()}]
+)
+def test_a_setting_out_of_range_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="out of range"):
+        LoRA(**options)
+
+
+def test_layers_that_share_weights_share_the_pair() -> None:
+    model = bert("albert")
+    adapter = lora(model, targets=("query",))
+    (place,) = adapter.places()
+    calls: list[int] = []
+    hook = model.get_submodule(place[0]).register_forward_hook(lambda *_: calls.append(1))
+    attached = model.encode(TOKENS)
+    assert len(calls) == 3  # one module, three layers
+    hook.remove()
+    adapter.merge()
+    torch.testing.assert_close(model.encode(TOKENS), attached, rtol=1e-6, atol=2e-6)
+
+
+def test_in_bfloat16() -> None:
+    """A fresh pair changes no bit, and gradients flow past the frozen projection."""
+    model = bert().bfloat16()
+    with torch.no_grad():
+        before = model.encode(TOKENS)
+        adapter = LoRA().attach(model, generator())
+        assert torch.equal(model.encode(TOKENS), before)
+    lora_b = {n for n in adapter.trainable() if n.endswith(".B")}
+    model.encode(TOKENS).float().square().sum().backward()
+    found = {n for n, p in adapter.trainable().items() if p.grad is not None and p.grad.any()}
+    assert found == lora_b  # A has none as long as B is zero
+    assert all(p.dtype == torch.bfloat16 for p in adapter.trainable().values())
+
+
+def test_the_loops_parameters_are_the_adapters() -> None:
+    """What flattens a module for the optimizer finds the pairs and the head, and nothing else."""
+    model = bert("bert", "BertForSequenceClassification")
+    adapter = lora(model, "classifier")
+    parameters = Parameters(model, torch.bfloat16)
+    total = sum(p.numel() for p in adapter.trainable().values())
+    assert len(parameters.masters) == total
+    model.head("classifier", model.encode(TOKENS)[:, 0]).float().square().sum().backward()
+    parameters.settle()
+    parameters.masters.add_(parameters.gradient, alpha=-0.1)
+    parameters.publish()
+    after = model.encode(TOKENS)
+    adapter.merge()
+    torch.testing.assert_close(model.encode(TOKENS), after, rtol=0.1, atol=0.1)
+
+
+def test_a_copy_of_the_model_has_a_copy_of_the_adapter() -> None:
+    model = bert()
+    adapter = lora(model)
+    before = model.encode(TOKENS)
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in adapter.trainable().values():
+            parameter.zero_()
+    assert torch.equal(twin.encode(TOKENS), before)
+    assert not torch.equal(model.encode(TOKENS), before)
+    second = twin.get_submodule("adapters.default")
+    assert isinstance(second, Adapter)
+    second.detach()
+    assert torch.equal(twin.encode(TOKENS), bert().encode(TOKENS))
+    assert not torch.equal(twin.encode(TOKENS), before)
+
+
+def test_a_merged_adapter_goes_out_before_those_that_came_after() -> None:
+    model = bert()
+    one = lora(model)
+    one.merge()
+    two = LoRA().attach(model, generator())
+    with pytest.raises(UsageError, match="merged last"):
+        one.detach()
+    two.detach()
+    one.detach()
+    assert torch.equal(model.encode(TOKENS), bert().encode(TOKENS))
+
+
+def test_merging_beside_others_is_refused() -> None:
+    model = bert()
+    one = lora(model)
+    LoRA().attach(model, generator(), name="two")
+    with pytest.raises(UsageError, match="other adapters"):
+        one.merge()
+
+
+@pytest.mark.parametrize("name", ["default", "keys", "training", "a.b", "", "two words"])
+def test_a_name_that_is_taken_or_no_plain_one_is_refused(name: str) -> None:
+    model = bert()
+    lora(model)
+    with pytest.raises(UsageError, match="plain name"):
+        LoRA().attach(model, generator(), name=name)
+
+
+def test_heads_belong_to_the_adapter_that_trains_them() -> None:
+    model = bert("bert", "BertForSequenceClassification")
+    first = model.heads["classifier"].weight.detach().clone()
+    one = lora(model, "classifier", "pooler")
+    with torch.no_grad():
+        model.heads["classifier"].weight.fill_(1.0)
+    two = LoRA().attach(model, generator(), name="two", heads=("classifier",))
+    assert torch.equal(model.heads["classifier"].weight, first)
+    assert bool((one.state()["heads.classifier.weight"] == 1.0).all())
+    one.load_state({n: t * 2 for n, t in one.state().items()})  # while it is at rest
+    assert torch.equal(model.heads["classifier"].weight, first)
+    one.activate()
+    assert bool((model.heads["classifier"].weight == 2.0).all())
+    two.detach()
+    one.detach()
+    assert torch.equal(model.heads["classifier"].weight, first)

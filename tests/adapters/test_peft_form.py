@@ -1,0 +1,339 @@
+"""Folders of adapters: the names in them are those of the reference library's own modules, and what
+they say, added to its weights as the `peft` library does it, computes what we compute."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from checkpoint.small import model_of, small
+from maskwright import commit
+from maskwright.adapters import peft_form
+from maskwright.adapters.adapter import Adapter, Settings
+from maskwright.adapters.ia3 import IA3
+from maskwright.adapters.lora import LoRA
+from maskwright.adapters.peft_names import endings
+from maskwright.checkpoint import pretrained
+from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.families.family import family
+from maskwright.nn.transformer import Transformer
+
+TOKENS = torch.arange(5, 29).reshape(2, 12)  # ids that no family makes special
+# What is targeted beside the usual, so that every published module is met: our roles, by family.
+EVERY = ("query", "key", "value", "output", "up", "down")
+KINDS = {
+    "bert": "BertForSequenceClassification",
+    "roberta": "RobertaForSequenceClassification",
+    "electra": "ElectraForTokenClassification",
+    "albert": "AlbertForSequenceClassification",
+    "distilbert": "DistilBertForSequenceClassification",
+    "modernbert": "ModernBertForSequenceClassification",
+    "gpt2": "GPT2LMHeadModel",
+    "openai-gpt": "OpenAIGPTLMHeadModel",
+    "t5": "T5ForConditionalGeneration",
+    "bart": "BartForConditionalGeneration",
+}
+
+
+def model(name: str = "bert", kind: str | None = None) -> Transformer:
+    return model_of(small(family(name), kind or KINDS[name]))
+
+
+def adapt(network: Transformer, settings: Settings, heads: tuple[str, ...] = ()) -> Adapter:
+    adapter = settings.attach(network, torch.Generator().manual_seed(0), heads=heads)
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in adapter.trainable().values():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=draw)
+    return adapter
+
+
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    config = json.loads((folder / peft_form.CONFIG).read_text())
+    return config, load_file(folder / peft_form.WEIGHTS)
+
+
+# ------------------------------------------------------------------------------ as peft does it
+def is_meant(module: str, names: list[str]) -> bool:
+    return any(module == name or module.endswith(f".{name}") for name in names)
+
+
+def pattern(patterns: dict[str, float], module: str, usual: float) -> float:
+    return next((v for k, v in patterns.items() if re.match(rf"(.*\.)?({k})$", module)), usual)
+
+
+@torch.no_grad()
+def put_in(theirs: torch.nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write an adapter folder into the weights of the reference library's model; every tensor and
+    every module that the config means must find its counterpart."""
+    modules, left = dict(theirs.named_modules()), dict(tensors)
+    meant = [n for n in modules if is_meant(n, config["target_modules"])]
+    assert meant
+    for name in meant:
+        weight, path = modules[name].weight, f"base_model.model.{name}"
+        turned = type(modules[name]).__name__ == "Conv1D"
+        assert turned == config["fan_in_fan_out"]
+        if config["peft_type"] == "LORA":
+            a, b = left.pop(f"{path}.lora_A.weight"), left.pop(f"{path}.lora_B.weight")
+            assert len(a) == b.shape[1] == pattern(config["rank_pattern"], name, config["r"])
+            alpha = pattern(config["alpha_pattern"], name, config["lora_alpha"])
+            product = alpha / len(a) * (b @ a)
+            weight += product.T if turned else product
+            continue
+        factors = left.pop(f"{path}.ia3_l")
+        if is_meant(name, config["feedforward_modules"]):
+            assert factors.shape[0] == 1
+            weight *= factors.T if turned else factors
+        else:
+            assert factors.shape[1] == 1
+            weight *= factors.T if turned else factors
+            if modules[name].bias is not None:
+                modules[name].bias *= factors[:, 0]
+    for module in config["modules_to_save"] or []:
+        for part, parameter in modules[module].named_parameters():
+            parameter.copy_(left.pop(f"base_model.model.{module}.{part}"))
+    assert not left
+
+
+def gap(theirs: Any, ours: Transformer) -> float:
+    """The largest difference of their scores and ours, relative to the largest."""
+    with torch.no_grad():
+        if ours.decoder is None:
+            hidden = ours.encode(TOKENS)
+            (head,) = ours.config.heads
+            mine = ours.head(head.name, hidden[:, 0] if head.pools else hidden)
+            scores = theirs(input_ids=TOKENS).logits
+        elif ours.encoder is None:
+            mine, scores = ours.logits(ours.decode(TOKENS)), theirs(input_ids=TOKENS).logits
+        else:
+            mine = ours.logits(ours.decode(TOKENS[:, :7], memory=ours.encode(TOKENS)))
+            scores = theirs(input_ids=TOKENS, decoder_input_ids=TOKENS[:, :7]).logits
+    return float((mine - scores).abs().max() / scores.abs().max())
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("settings", [LoRA(rank=2, alpha=6.0), LoRA(rank=2, targets=EVERY), IA3()],
+                         ids=["lora", "lora-everywhere", "ia3"])  # fmt: skip
+@pytest.mark.parametrize("name", KINDS)
+def test_their_model_with_the_folder_is_our_adapted_one(
+    name: str, settings: Settings, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
+    network = model(name)
+    pretrained.save(network, None, tmp_path / "base")
+    theirs = getattr(transformers, KINDS[name]).from_pretrained(tmp_path / "base").eval()
+    assert gap(theirs, network) < 1e-5
+    adapter = adapt(network, settings, tuple(network.heads))
+    peft_form.save(adapter, tmp_path / "adapter", base=str(tmp_path / "base"))
+    assert gap(theirs, network) > 1e-3  # the control
+    put_in(theirs, *read(tmp_path / "adapter"))
+    assert gap(theirs, network) < 1e-5
+
+
+# ------------------------------------------------------------------------------ what stands there
+def test_keys_and_config_of_a_classifier(tmp_path: Path) -> None:
+    adapter = adapt(model(), LoRA(rank=2, alpha=4.0, dropout=0.1), ("classifier",))
+    manifest = peft_form.save(adapter, tmp_path / "a", base="some/bert")
+    config, tensors = read(tmp_path / "a")
+    assert config == {
+        "alpha_pattern": {},
+        "auto_mapping": None,
+        "base_model_name_or_path": "some/bert",
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "init_lora_weights": True,
+        "layers_pattern": None,
+        "layers_to_transform": None,
+        "lora_alpha": 4.0,
+        "lora_dropout": 0.1,
+        "modules_to_save": ["classifier"],
+        "peft_type": "LORA",
+        "r": 2,
+        "rank_pattern": {},
+        "revision": None,
+        "target_modules": ["query", "value"],
+        "task_type": "SEQ_CLS",
+        "use_dora": False,
+        "use_rslora": False,
+    }
+    path = "base_model.model.bert.encoder.layer.{}.attention.self.{}.lora_{}.weight"
+    wanted = {path.format(i, r, s) for i in range(3) for r in ("query", "value") for s in "AB"}
+    wanted |= {f"base_model.model.classifier.{part}" for part in ("weight", "bias")}
+    assert tensors.keys() == wanted
+    assert tensors[path.format(0, "query", "A")].shape == (2, 24)
+    assert tensors[path.format(0, "query", "B")].shape == (24, 2)
+    card = (tmp_path / "a" / "README.md").read_text()
+    assert "library_name: peft" in card and "base_model:adapter:some/bert" in card
+    commit.verify(tmp_path / "a")
+    assert manifest.about == {"base": "some/bert", "kind": "adapter"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "task"),
+    [
+        ("bert", "BertModel", "FEATURE_EXTRACTION"),
+        ("bert", "BertForMaskedLM", None),
+        ("bert", "BertForTokenClassification", "TOKEN_CLS"),
+        ("bert", "BertForQuestionAnswering", "QUESTION_ANS"),
+        ("gpt2", "GPT2LMHeadModel", "CAUSAL_LM"),
+        ("t5", "T5ForConditionalGeneration", "SEQ_2_SEQ_LM"),
+    ],
+)
+def test_the_task_is_read_off_the_heads(
+    name: str, kind: str, task: str | None, tmp_path: Path
+) -> None:
+    adapter = adapt(model(name, kind), LoRA())
+    peft_form.save(adapter, tmp_path / "a", base="base")
+    config, tensors = read(tmp_path / "a")
+    assert config["task_type"] == task
+    # A head is saved though it was not trained; the vocabulary's is the base's.
+    heads = [n for n in tensors if ".lora_" not in n]
+    assert bool(heads) == bool(adapter.model.heads) == bool(config["modules_to_save"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "heads", "modules"),
+    [
+        ("BertForSequenceClassification", ("classifier", "pooler"), ["bert.pooler", "classifier"]),
+        ("BertForMaskedLM", ("vocabulary_head",), ["cls"]),
+        ("BertForPreTraining", ("pooler",), ["bert.pooler", "cls.seq_relationship"]),
+    ],
+)
+def test_heads_are_saved_as_the_modules_that_hold_nothing_else(
+    kind: str, heads: tuple[str, ...], modules: list[str], tmp_path: Path
+) -> None:
+    network, other = model("bert", kind), model("bert", kind)
+    adapter = adapt(network, LoRA(), heads)
+    peft_form.save(adapter, tmp_path / "a", base="base")
+    assert read(tmp_path / "a")[0]["modules_to_save"] == modules
+    loaded = peft_form.load(other, tmp_path / "a")
+    assert set(adapter.own_names) <= set(loaded.own_names)
+    assert all(torch.equal(loaded.state()[n], t) for n, t in adapter.state().items())
+
+
+def test_a_fused_projection_holds_a_block_for_each_part(tmp_path: Path) -> None:
+    adapter = adapt(model("gpt2"), LoRA(rank=2, alpha=6.0, targets=("query", "value", "up")))
+    peft_form.save(adapter, tmp_path / "a", base="base")
+    config, tensors = read(tmp_path / "a")
+    assert config["target_modules"] == ["c_attn", "c_fc"] and config["fan_in_fan_out"] is True
+    assert config["rank_pattern"] == {"c_attn": 6} and config["alpha_pattern"] == {"c_attn": 18.0}
+    first = tensors["base_model.model.transformer.h.0.attn.c_attn.lora_B.weight"]
+    assert first.shape == (72, 6)
+    assert not first[24:48].any() and not first[:24, 2:].any() and bool(first[48:, 4:].all())
+    back = peft_form.load(model("gpt2"), tmp_path / "a")
+    assert back.settings == LoRA(rank=2, alpha=6.0, targets=("query", "up", "value"))
+
+
+def test_endings() -> None:
+    """A role that means other modules besides is named with more of its path."""
+    adapter = adapt(model(), LoRA(rank=2, targets=("down",)))
+    known = [f"layer.{i}.{part}" for i in range(2)
+             for part in ("attention.output.dense", "output.dense")]  # fmt: skip
+    assert endings(known, known) == ["dense"]
+    down = ["layer.0.output.dense", "layer.1.output.dense"]
+    assert endings(down, known) == ["0.output.dense", "1.output.dense"]
+    assert endings(["layer.0.attention.output.dense"], known) == ["0.attention.output.dense"]
+    assert len(list(adapter.places())) == 3
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+@pytest.mark.parametrize("settings", [LoRA(rank=2), IA3(inputs=())], ids=["lora", "ia3"])
+def test_a_fresh_adapter_comes_back_too(name: str, settings: Settings, tmp_path: Path) -> None:
+    """Zeros and ones, of which nothing can be told."""
+    network = model(name)
+    adapter = settings.attach(network, torch.Generator().manual_seed(0))
+    peft_form.save(adapter, tmp_path / "a", base="base")
+    loaded = peft_form.load(model(name), tmp_path / "a")
+    ours, theirs = adapter.state(), loaded.state()
+    assert all(n in theirs and torch.equal(theirs[n], t) for n, t in ours.items())
+
+
+# ------------------------------------------------------------------------------ loading others'
+def foreign(folder: Path, tensors: dict[str, Tensor], **config: Any) -> Path:
+    folder.mkdir()
+    usual = {"peft_type": "LORA", "r": 3, "lora_alpha": 6, "lora_dropout": 0.0, "bias": "none",
+             "target_modules": ["c_attn"], "fan_in_fan_out": True}  # fmt: skip
+    (folder / peft_form.CONFIG).write_text(json.dumps({**usual, **config}))
+    save_file({f"base_model.model.{n}": t for n, t in tensors.items()}, folder / peft_form.WEIGHTS)
+    return folder
+
+
+def fused() -> dict[str, Tensor]:
+    draw = torch.Generator().manual_seed(3)
+    path = "transformer.h.{}.attn.c_attn.lora_{}.weight"
+    shapes = {"A": (3, 24), "B": (72, 3)}
+    return {path.format(i, side): torch.randn(shape, generator=draw) * 0.1
+            for i in range(3) for side, shape in shapes.items()}  # fmt: skip
+
+
+def test_a_fused_pair_of_others_is_read(tmp_path: Path) -> None:
+    """All three parts share its A."""
+    network, base = model("gpt2"), model("gpt2")
+    adapter = peft_form.load(network, foreign(tmp_path / "a", fused()))
+    assert adapter.settings == LoRA(rank=3, alpha=6.0, targets=("key", "query", "value"))
+    pair = [fused()[f"transformer.h.1.attn.c_attn.lora_{side}.weight"] for side in "AB"]
+    with torch.no_grad():
+        for i, role in enumerate(("query", "key", "value")):
+            module = f"decoder.blocks.1.attention.{role}"
+            x = torch.randn(4, 24)
+            gained = network.get_submodule(module)(x) - base.get_submodule(module)(x)
+            wanted = 2.0 * x @ (pair[1][24 * i : 24 * (i + 1)] @ pair[0]).T
+            torch.testing.assert_close(gained, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"peft_type": "PREFIX_TUNING"}, IncompatibleError, "not read here"),
+        ({"use_dora": True}, IncompatibleError, "use_dora"),
+        ({"use_rslora": True}, IncompatibleError, "use_rslora"),
+        ({"bias": "all"}, IncompatibleError, "bias"),
+        ({"lora_alpha": "six"}, CheckpointError, "not a number"),
+        ({"alpha_pattern": {"0.attn.c_attn": 7}}, IncompatibleError, "in common"),
+    ],
+)
+def test_what_is_not_built_here_is_refused(
+    change: dict[str, Any], kind: type[Exception], message: str, tmp_path: Path
+) -> None:
+    network = model("gpt2")
+    with pytest.raises(kind, match=message):
+        peft_form.load(network, foreign(tmp_path / "a", fused(), **change))
+    assert "adapters" not in dict(network.named_children())
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    network = model("gpt2")
+    name = "transformer.h.0.attn.c_attn.lora_A.weight"
+    with pytest.raises(CheckpointError, match="no place for"):
+        more = {"more.lora_A.weight": torch.ones(1)}
+        peft_form.load(network, foreign(tmp_path / "a", {**fused(), **more}))
+    with pytest.raises(CheckpointError, match="not finite"):
+        peft_form.load(network, foreign(tmp_path / "b", {**fused(), name: fused()[name] / 0}))
+    wide = {n: torch.cat([t, t], 1) if "A" in n else t for n, t in fused().items()}
+    with pytest.raises(CheckpointError, match="do not fit"):
+        peft_form.load(network, foreign(tmp_path / "c", wide))
+    with pytest.raises(CheckpointError, match="nothing that stands beside"):
+        peft_form.load(model(), foreign(tmp_path / "d", fused()))
+    with pytest.raises(CheckpointError, match="do not fit each other"):
+        peft_form.load(network, foreign(tmp_path / "e", {**fused(), name: torch.ones(4, 24)}))
+    factors = {"transformer.h.0.attn.c_attn.ia3_l": torch.ones(9)}
+    with pytest.raises(CheckpointError, match="no vector"):
+        peft_form.load(network, foreign(tmp_path / "f", factors, peft_type="IA3"))
+    assert "adapters" not in dict(network.named_children())
+
+
+def test_what_is_not_finite_is_not_saved(tmp_path: Path) -> None:
+    adapter = adapt(model(), LoRA())
+    with torch.no_grad():
+        next(iter(adapter.trainable().values())).fill_(float("nan"))
+    with pytest.raises(CheckpointError, match="not finite"):
+        peft_form.save(adapter, tmp_path / "a", base="base")
+    assert not (tmp_path / "a").exists()

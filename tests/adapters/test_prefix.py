@@ -1,0 +1,192 @@
+"""A prefix does what tokens in front would do; a prompt, too, one floor lower."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright.adapters.prefix import Front, Prefix
+from maskwright.adapters.prompt import Prompt, Soft
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.families.family import family
+from maskwright.nn.cache import KVCache
+from maskwright.nn.mask import real, same_document
+from maskwright.nn.stack import Trace
+from maskwright.nn.transformer import Transformer
+
+TOKENS = torch.arange(24).reshape(2, 12) * 5 % 61
+COUNT = 4
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def model(name: str) -> Transformer:
+    return model_of(small(family(name)))
+
+
+# ------------------------------------------------------------------------------ prefix
+def with_tokens_in_front(network: Transformer, front: torch.Tensor) -> None:
+    """A prefix of the keys and values that the tokens `front` (P) have."""
+    cache = KVCache.of(network.config, 1, len(front))
+    network.decode(front[None], cache=cache)
+    adapter = Prefix(length=len(front)).attach(network, generator())
+    with torch.no_grad():
+        for layer, (_, branch) in enumerate(adapter.places()):
+            assert isinstance(branch, Front)
+            for side, found in enumerate((cache.keys, cache.values)):
+                branch.prefix[0, side] = found[layer][0].transpose(0, 1).flatten(1)
+
+
+def test_a_prefix_of_tokens_is_the_tokens_in_front() -> None:
+    front, rest = TOKENS[0, :COUNT], TOKENS[:, COUNT:]
+    places = torch.arange(COUNT, 12)[None]
+    network = model("gpt2")
+    with torch.no_grad():
+        wanted = network.decode(torch.cat([front.expand(2, -1), rest], 1))[:, COUNT:]
+        without = network.decode(rest, positions=places)
+        with_tokens_in_front(network, front)
+        found = network.decode(rest, positions=places)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(without, wanted, atol=1e-2)  # the control
+
+
+def test_a_prefix_is_seen_from_a_cache_too() -> None:
+    network = model("gpt2")
+    Prefix(length=COUNT).attach(network, generator())
+    with torch.no_grad():
+        whole = network.decode(TOKENS)
+        cache = KVCache.of(network.config, 2, 12)
+        parts = [network.decode(TOKENS[:, a:b], cache=cache) for a, b in ((0, 7), (7, 8), (8, 12))]
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "t5", "gpt2"])
+def test_masks_of_the_text_stay(name: str) -> None:
+    """Padding is unseen behind a prefix as it is without; a text is as it is alone."""
+    network = model(name)
+    Prefix(length=COUNT).attach(network, generator())
+    keep = torch.arange(12)[None] < torch.tensor([[12], [7]])
+    run = network.decode if network.encoder is None else network.encode
+    with torch.no_grad():
+        padded = run(TOKENS, visible=real(keep))
+        alone = run(TOKENS[1:, :7])
+        packed = run(TOKENS, visible=same_document((torch.arange(12) >= 7).long().repeat(2, 1) + 1))
+    torch.testing.assert_close(padded[1:, :7], alone, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(packed[1:, :7], alone, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(run(TOKENS)[1:, :6], alone[:, :6], atol=1e-3) or name == "gpt2"
+
+
+def test_each_layer_has_its_own_even_where_layers_share_weights() -> None:
+    network = model("albert")
+    adapter = Prefix(length=COUNT).attach(network, generator())
+    ((_, branch),) = adapter.places()
+    assert isinstance(branch, Front) and branch.prefix.shape == (3, 2, COUNT, 24)
+    before = network.encode(TOKENS)
+    for layer in range(3):
+        with torch.no_grad():
+            branch.prefix[layer] += 0.5
+        after = network.encode(TOKENS)
+        assert not torch.allclose(after, before, atol=1e-4)
+        before = after
+
+
+def test_both_stacks_and_what_is_read_of_the_memory() -> None:
+    network = model("bart")
+    adapter = Prefix(length=COUNT).attach(network, generator())
+    assert len(list(adapter.places())) == 3 + 2 + 2
+    memory = network.encode(TOKENS)
+    network.decode(TOKENS[:, :5], memory=memory).square().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in adapter.trainable().values())
+
+
+def test_a_network_may_make_it() -> None:
+    network = model("bert")
+    adapter = Prefix(length=COUNT, hidden=6).attach(network, generator())
+    fronts = [branch for _, branch in adapter.places()]
+    assert all(isinstance(f, Front) and f.values().shape == (1, 2, COUNT, 24) for f in fronts)
+    names = list(adapter.state())
+    assert len([n for n in names if n.endswith("maker.table")]) == 1  # one table for all layers
+    network.encode(TOKENS).square().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in adapter.trainable().values())
+
+
+def test_a_copy_has_a_prefix_of_its_own() -> None:
+    network = model("bert")
+    adapter = Prefix(length=COUNT).attach(network, generator())
+    before, twin = network.encode(TOKENS), copy.deepcopy(network)
+    adapter.detach()
+    assert torch.equal(twin.encode(TOKENS), before)
+    assert not torch.equal(network.encode(TOKENS), before)
+
+
+def test_weights_of_attention_have_the_prefix_in_front() -> None:
+    network = model("bert")
+    Prefix(length=COUNT).attach(network, generator())
+    trace = Trace()
+    network.encode(TOKENS, trace=trace)
+    assert {weights.shape[2:] for weights in trace.weights} == {(12, 12 + COUNT)}
+
+
+# ------------------------------------------------------------------------------ prompt
+def prompted(network: Transformer, front: torch.Tensor) -> None:
+    """A prompt of the vectors of the tokens `front` (P)."""
+    ((_, branch),) = Prompt(length=len(front)).attach(network, generator()).places()
+    assert isinstance(branch, Soft)
+    with torch.no_grad():
+        branch.vectors.copy_(network.tokens.weight[front])
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "t5", "gpt2"])
+def test_a_prompt_of_tokens_is_the_tokens_in_front(name: str) -> None:
+    network, keep = model(name), torch.arange(12)[None] < torch.tensor([[12], [7]])
+    front = TOKENS[0, :COUNT]
+    facts = {}
+    if name == "bert":
+        facts["segments"] = (torch.arange(12) > 5).long().repeat(2, 1)
+    run = network.decode if network.encoder is None else network.encode
+    whole = {n: torch.cat([torch.zeros(2, COUNT).long(), s], 1) for n, s in facts.items()}
+    with torch.no_grad():
+        both = torch.cat([front.expand(2, -1), TOKENS], 1)
+        shown = torch.cat([torch.ones(2, COUNT, dtype=torch.bool), keep], 1)
+        wanted = run(both, visible=real(shown), **whole)[:, COUNT:]
+        without = run(TOKENS, visible=real(keep), **facts)
+        prompted(network, front)
+        found = run(TOKENS, visible=real(keep), **facts)
+        counted = run(TOKENS, visible=real(keep), positions=torch.arange(12)[None], **facts)
+        documents = run(TOKENS, visible=same_document(keep.long()), **facts)
+    torch.testing.assert_close(found[keep], wanted[keep], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(counted[keep], wanted[keep], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(documents[keep], wanted[keep], rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(without[keep], wanted[keep], atol=1e-2)  # the control
+
+
+def test_a_prompt_begins_as_tokens_and_stands_before_the_encoder() -> None:
+    network = model("t5")
+    ((path, branch),) = Prompt(length=COUNT, common=9).attach(network, generator()).places()
+    assert path == "encoder" and isinstance(branch, Soft)
+    table = network.tokens.weight[:9]
+    assert all(bool((row == table).all(1).any()) for row in branch.vectors)
+
+
+def test_what_is_traced_has_the_shape_of_the_text() -> None:
+    network = model("bert")
+    Prompt(length=COUNT).attach(network, generator())
+    assert {h.shape for h in network.hidden_states(TOKENS)} == {(2, 12, 24)}
+
+
+def test_a_prompt_in_a_cache_is_refused() -> None:
+    network = model("gpt2")
+    Prompt(length=COUNT).attach(network, generator())
+    with pytest.raises(IncompatibleError, match="cache"):
+        network.decode(TOKENS, cache=KVCache.of(network.config, 2, 20))
+
+
+def test_a_length_out_of_range_is_refused() -> None:
+    for settings in (Prefix, Prompt):
+        with pytest.raises(ConfigError, match="length"):
+            settings(length=0)

@@ -1,0 +1,300 @@
+"""Every method of adaptation through the same body of tests, beside a small model of every family;
+a new method is tested by being there. Each law has its control."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from checkpoint.small import model_of, small
+from maskwright import catalogue
+from maskwright.adapters import peft_form
+from maskwright.adapters.adapter import Adapter, Settings
+from maskwright.config import from_plain, to_plain
+from maskwright.errors import CheckpointError, IncompatibleError, UsageError
+from maskwright.families.family import family
+from maskwright.nn.transformer import Transformer
+
+METHODS = catalogue.names("adapters")
+FAMILIES = catalogue.names("families")
+# Two families have no biases, and what trains biases refuses them.
+BARE = [("bitfit", "modernbert"), ("bitfit", "t5")]
+CASES = [(m, name) for m in METHODS for name in FAMILIES if (m, name) not in BARE]
+# Sizes that fit small models; everything else stays at its default.
+SMALL: dict[str, dict[str, Any]] = {
+    "lora": {"rank": 2, "alpha": 4.0},
+    "bottleneck": {"width": 3},
+    "prefix": {"length": 3},
+    "prompt": {"length": 3},
+}
+SHAPES = ("albert", "gpt2", "bart")  # shared layers, a decoder, two stacks
+FOREIGN = ("lora", "ia3")  # what peft has a form for
+TOKENS = torch.arange(30).reshape(2, 15) * 7 % 61
+
+
+def settings_of(method: str, **options: Any) -> Settings:
+    return catalogue.load("adapters", method).SETTINGS(**{**SMALL.get(method, {}), **options})
+
+
+def model(name: str) -> Transformer:
+    """A small one, with a classifier where the family has one."""
+    return copy.deepcopy(built(name))
+
+
+@functools.cache
+def built(name: str) -> Transformer:
+    member = family(name)
+    kinds = [k for k, kit in member.architectures.items() if kit.heads] or [None]
+    kind = next((k for k in kinds if k and "SequenceClassification" in k), kinds[0])
+    return model_of(small(member, kind))
+
+
+def heads_of(network: Transformer) -> list[str]:
+    return list(network.heads)
+
+
+@torch.no_grad()
+def outputs(network: Transformer) -> Tensor:
+    """Hidden states of all stacks, and the scores of heads. Without gradients: whether a query has
+    one decides which kernel computes attention, and kernels agree only to rounding."""
+    return graph(network)
+
+
+def graph(network: Transformer) -> Tensor:
+    if network.encoder is None:
+        parts = [network.decode(TOKENS)]
+    elif network.decoder is None:
+        parts = [network.encode(TOKENS)]
+    else:
+        memory = network.encode(TOKENS[:, :6])
+        parts = [memory, network.decode(TOKENS[:, 6:], memory=memory)]
+    for head in network.config.heads:
+        picked = parts[-1][:, 0] if head.pools else parts[-1]
+        parts.append(network.head(head.name, picked))
+    return torch.cat([part.flatten() for part in parts])
+
+
+def attach(network: Transformer, method: str, name: str = "default", **options: Any) -> Adapter:
+    """With the model's heads."""
+    generator = torch.Generator().manual_seed(len(name))
+    return settings_of(method, **options).attach(
+        network, generator, name=name, heads=heads_of(network)
+    )
+
+
+def attached(name: str, method: str) -> tuple[Transformer, Adapter]:
+    network = model(name)
+    return network, attach(network, method)
+
+
+@torch.no_grad()
+def stir(adapter: Adapter, seed: int = 1) -> None:
+    """As training would: other values everywhere."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in adapter.trainable().values():
+        parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+
+
+def bits(network: Transformer) -> dict[str, tuple[Tensor, bool]]:
+    return {n: (p.detach().clone(), p.requires_grad) for n, p in network.named_parameters()}
+
+
+def same(one: dict[str, tuple[Tensor, bool]], two: dict[str, tuple[Tensor, bool]]) -> bool:
+    return one.keys() == two.keys() and all(
+        torch.equal(one[n][0], two[n][0]) and one[n][1] == two[n][1] for n in one
+    )
+
+
+def hooked(network: Transformer) -> bool:
+    return any(m._forward_hooks or m._forward_pre_hooks or getattr(m, "before", None)
+               for m in network.modules())  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ the contract
+@pytest.mark.parametrize("method", METHODS)
+def test_a_file_is_its_registration(method: str) -> None:
+    module = catalogue.load("adapters", method)
+    assert isinstance(module, ModuleType) and module.__doc__ and "arXiv:" in module.__doc__
+    settings = settings_of(method)
+    assert settings.kind == method
+    assert from_plain(type(settings), to_plain(settings)) == settings
+
+
+@pytest.mark.parametrize(("method", "name"), BARE)
+def test_a_model_without_anything_to_train_is_refused(method: str, name: str) -> None:
+    network = model(name)
+    with pytest.raises(IncompatibleError, match="no such biases"):
+        attach(network, method)
+    assert same(bits(network), bits(model(name)))
+
+
+# ------------------------------------------------------------------------------ the laws
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_a_fresh_adapter_changes_no_output(method: str, name: str) -> None:
+    """Bit for bit; of a prefix and a prompt, which are new positions, not. Values that are not
+    fresh change the output."""
+    before = outputs(model(name))
+    network, adapter = attached(name, method)
+    after = outputs(network)
+    assert torch.equal(before, after) is adapter.settings.silent
+    assert before.shape == after.shape and after.isfinite().all()
+    stir(adapter)
+    assert not torch.allclose(outputs(network), after, atol=1e-4)
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_only_what_is_declared_trains(method: str, name: str) -> None:
+    network, adapter = attached(name, method)
+    stir(adapter)
+    declared = {id(p) for p in adapter.trainable().values()}
+
+    def training() -> set[int]:
+        for parameter in network.parameters():
+            parameter.grad = None
+        graph(network).square().sum().backward()
+        return {id(p) for p in network.parameters() if p.grad is not None and p.grad.any()}
+
+    assert training() == declared
+    assert {id(p) for p in network.parameters() if p.requires_grad} == declared
+    assert {n for n in adapter.trainable() if n.startswith("heads.")} == {
+        n for n, _ in network.named_parameters() if n.startswith("heads.")
+    }
+    network.tokens.weight.requires_grad_(True)  # the control
+    assert training() != declared
+
+
+@pytest.mark.parametrize(("method", "name"), [case for case in CASES if case[1] in SHAPES])
+def test_training_moves_what_is_declared_and_nothing_else(method: str, name: str) -> None:
+    network, adapter = attached(name, method)
+    before, size = bits(network), len(outputs(network))
+    direction = torch.randn(size, generator=torch.Generator().manual_seed(2))
+
+    def loss() -> Tensor:
+        return graph(network) @ direction
+
+    first = float(loss().detach())
+    optimizer = torch.optim.Adam((p for p in network.parameters() if p.requires_grad), lr=1e-2)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    assert float(loss().detach()) < first - 0.1
+    moved = {n for n, (value, _) in bits(network).items() if not torch.equal(value, before[n][0])}
+    assert moved == {n for n, p in network.named_parameters() if p.requires_grad}
+    adapter.detach()
+    assert torch.equal(outputs(network), outputs(model(name)))
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_detached_is_as_before_bit_for_bit(method: str, name: str) -> None:
+    fresh = model(name)
+    fresh.tokens.weight.requires_grad_(False)
+    network, adapter = attached(name, method)
+    adapter.detach()
+    network.tokens.weight.requires_grad_(False)  # a flag of the user's comes back too
+    adapter = attach(network, method)
+    stir(adapter)
+    assert not same(bits(network), bits(fresh))  # the control
+    assert hooked(network) is bool(adapter.branches)
+    adapter.detach()
+    assert same(bits(network), bits(fresh))
+    assert torch.equal(outputs(network), outputs(fresh))
+    assert "adapters" not in dict(network.named_modules())
+    assert not hooked(network)
+    with pytest.raises(UsageError, match="detached"):
+        adapter.activate()
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_merged_is_attached(method: str, name: str) -> None:
+    fresh = model(name)
+    network, adapter = attached(name, method)
+    stir(adapter)
+    beside = outputs(network)
+    if not adapter.settings.merges:
+        with pytest.raises(IncompatibleError, match="weights"):
+            adapter.merge()
+        return
+    adapter.merge()
+    merged = outputs(network)
+    torch.testing.assert_close(merged, beside, rtol=1e-6, atol=1e-6 * float(beside.abs().max()))
+    assert not torch.allclose(merged, outputs(fresh), atol=1e-4)  # the control
+    assert bits(network).keys() == bits(fresh).keys()
+    assert not hooked(network)  # as fast as before
+    adapter.unmerge()
+    assert torch.equal(outputs(network), beside)
+    adapter.merge()
+    adapter.detach()
+    assert same(bits(network), bits(fresh))
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_state_is_all_there_is(method: str, name: str) -> None:
+    """Beside the model it makes the same outputs, and the model is not in it."""
+    network, adapter = attached(name, method)
+    stir(adapter)
+    state = {n: t.clone() for n, t in adapter.state().items()}
+    other, second = attached(name, method)
+    assert not torch.equal(outputs(other), outputs(network))  # the control
+    second.load_state(state)
+    assert torch.equal(outputs(other), outputs(network))
+    assert "tokens.weight" not in state
+    with pytest.raises(CheckpointError, match="do not fit"):
+        second.load_state({**state, "more": torch.zeros(1)})
+    first = next(iter(state))
+    with pytest.raises(CheckpointError, match="not finite"):
+        second.load_state({**state, first: state[first] * float("nan")})
+    assert torch.equal(outputs(other), outputs(network))
+
+
+@pytest.mark.parametrize(("method", "name"), [case for case in CASES if case[1] in SHAPES])
+def test_adapters_are_swapped_by_name(method: str, name: str) -> None:
+    network, one = attached(name, method)
+    stir(one, 1)
+    first = outputs(network)
+    two = attach(network, method, "two")
+    assert two.active and not one.active
+    stir(two, 2)
+    second = outputs(network)
+    assert not torch.equal(first, second)  # the control
+    one.activate()
+    assert torch.equal(outputs(network), first)
+    assert not any(p.requires_grad for p in two.branches.parameters())
+    two.activate()
+    assert torch.equal(outputs(network), second)
+    with pytest.raises(UsageError, match="name"):
+        attach(network, method)
+    one.detach()
+    assert torch.equal(outputs(network), second)
+    assert all(p.requires_grad for p in two.trainable().values())
+    two.rest()
+    assert torch.equal(outputs(network), outputs(model(name)))
+    two.detach()
+    assert same(bits(network), bits(model(name)))
+
+
+@pytest.mark.parametrize(("method", "name"), [case for case in CASES if case[0] in FOREIGN])
+def test_saved_and_loaded_as_peft_has_it(method: str, name: str, tmp_path: Path) -> None:
+    network, adapter = attached(name, method)
+    stir(adapter)
+    peft_form.save(adapter, tmp_path / "adapter", base="base")
+    other = model(name)
+    loaded = peft_form.load(other, tmp_path / "adapter")
+    assert torch.equal(outputs(other), outputs(network))
+    assert loaded.state().keys() == adapter.state().keys()
+    assert not torch.equal(outputs(model(name)), outputs(network))  # the control
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in FOREIGN])
+def test_what_peft_has_no_form_for_is_refused(method: str, tmp_path: Path) -> None:
+    _, adapter = attached("bert", method)
+    with pytest.raises(IncompatibleError):
+        peft_form.save(adapter, tmp_path / "adapter", base="base")
+    assert not (tmp_path / "adapter").exists()
