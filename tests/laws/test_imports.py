@@ -17,7 +17,7 @@ import maskwright
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(maskwright.__file__).parent
-TORCHLESS_ROOMS = ("corpus", "tokenizer", "data", "families", "report")
+TORCHLESS_ROOMS = ("corpus", "tokenizer", "data", "families", "tasks", "report")
 TORCHLESS_FILES = tuple(file.stem for file in sorted(SOURCE.glob("[a-z]*.py")))
 
 
