@@ -99,7 +99,7 @@ def test_random_texts_equal_the_slow_definition() -> None:
         assert value == pytest.approx(slow_f1(slow_words(a), slow_words(b)))
         assert value == f1(b, a) and f1(a, a) == exact(a, a) == 1.0
         seen.add(round(value, 3))
-    assert len(seen) > 20
+    assert len(seen) > 10
 
 
 @pytest.mark.parametrize(
