@@ -20,10 +20,9 @@ from maskwright.tasks.squad_score import (
     words_f1,
 )
 
-WORDS = [
-    *("the a an The An theory Anne cat Cat cats sat 1,961 1961 co-op coop U.S. us").split(),
-    *("naïve — … \t \n  't isn't ' ? ! \u00a0 İ ß").split(" "),
-]
+PLAIN = "the a an The An theory Anne cat Cat cats sat 1,961 1961 co-op coop U.S. us"
+ODD = "naïve|—|…|\t|\n||'t|isn't|'|?|!|\u00a0|İ|ß"
+WORDS = [*PLAIN.split(), *ODD.split("|")]
 
 
 def random_text(rng: random.Random) -> str:

@@ -63,7 +63,7 @@ def test_only_first_tokens_have_labels() -> None:
 
 def test_entities_are_slices_of_the_text() -> None:
     given = sentence("Ann - Po met Bob 's Tion .", text="Ann-Po met  Bob's Tion.")
-    tags = "B-PER I-PER I-PER O B-PER O B-LOC O".split()
+    tags = ["B-PER", "I-PER", "I-PER", "O", "B-PER", "O", "B-LOC", "O"]
     assert locate(given, tags) == [
         Located("PER", "Ann-Po", 0, 6),
         Located("PER", "Bob", 12, 15),

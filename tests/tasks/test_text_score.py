@@ -24,12 +24,11 @@ from maskwright.tasks.text_score import (
     words_13a,
 )
 
-VOCABULARY = "the a cat dog sat on mat , . 3.5 don't co-op über 1,000".split()
+TEXT = "the a cat dog sat on mat , . 3.5 don't co-op über 1,000"
+VOCABULARY = TEXT.split()
 
 
-def random_rows(
-    rng: random.Random, count: int, most: int = 9
-) -> tuple[list[str], list[list[str]]]:
+def random_rows(rng: random.Random, count: int, most: int = 9) -> tuple[list[str], list[list[str]]]:
     """Texts and one to three references, which are often near the text."""
     texts, references = [], []
     for _ in range(count):
@@ -191,7 +190,7 @@ def test_random_texts_equal_the_slow_definitions() -> None:
         texts, references = random_rows(rng, rng.randint(1, 3))
         assert bleu(texts, references).score == pytest.approx(slow_bleu(texts, references))
         rows = [
-            (t, max(some, key=lambda r: slow_chrf([(t, r)])))  # noqa: B023
+            (t, max(some, key=lambda r: slow_chrf([(t, r)])))
             for t, some in zip(texts, references, strict=True)
         ]
         assert chrf(texts, references) == pytest.approx(slow_chrf(rows))
@@ -203,9 +202,7 @@ def test_random_texts_equal_the_slow_definitions() -> None:
                 options = [runs(rouge_words(r), n) for r in some]
                 best[n].append(max(slow_f1(slow_shared(a, b), len(a), len(b)) for b in options))
             options_l = [rouge_words(r) for r in some]
-            best[0].append(
-                max(slow_f1(slow_common(ours, b), len(ours), len(b)) for b in options_l)
-            )
+            best[0].append(max(slow_f1(slow_common(ours, b), len(ours), len(b)) for b in options_l))
         found = rouge(texts, references)
         assert found.longest == pytest.approx(np.mean(best[0]))
         assert (found.one, found.two) == pytest.approx((np.mean(best[1]), np.mean(best[2])))

@@ -108,7 +108,8 @@ class AnswerWindows:
     ) -> None:
         if absent not in ("ignore", "null"):
             raise ConfigError("no such way for windows without the answer", where="absent",
-                              found=repr(absent), wanted=near(absent, ("ignore", "null")))  # fmt: skip
+                              found=repr(absent),
+                              wanted=near(absent, ("ignore", "null")))  # fmt: skip
         self.questions = tuple(questions)
         self._tokenizer = tokenizer
         self._margins = tokenizer.frame_margins(pair=True)
@@ -244,5 +245,3 @@ class AnswerWindows:
             start[inside] = (begin - first + self._before[number])[inside]
             last[inside] = (end - 1 - first + self._before[number])[inside]
         return start, last
-
-

@@ -1,14 +1,14 @@
 """Words with tags into rows of tokens with labels, and scores of tokens back into tags of words.
 
-    words    Kalomi           sat    in  \x01   Po
+    words    Kalomi           sat    in  ␁      Po
     tokens   Ka   ##lo ##mi   sat    in         Po
     labels   B-P  -    -      O      O          B-L        - is IGNORE
 
 Only the first token of a word has a label (Devlin et al. 2019, section 5.3). A word has no token if
 the tokenizer leaves nothing of it, or if it begins inside one (`not` of "cannot", where the text is
-given and not put together from the words); such words are counted. Sentences that are too long become overlapping
-windows; a word is labelled, and later read, in the one window where its first token is central, so
-every word counts once.
+given and not put together from the words); such words are counted. Sentences that are too long
+become overlapping windows; a word is labelled, and later read, in the one window where its first
+token is central, so every word counts once.
 """
 
 from __future__ import annotations

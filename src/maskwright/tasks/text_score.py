@@ -184,9 +184,7 @@ def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -
     return Bleu(score, precisions, brevity, length, reference_length)
 
 
-def _precisions(
-    matches: Sequence[int], totals: Sequence[int], smooth: Smooth
-) -> tuple[float, ...]:
+def _precisions(matches: Sequence[int], totals: Sequence[int], smooth: Smooth) -> tuple[float, ...]:
     found, share = [], 1.0
     for match, total in zip(matches, totals, strict=True):
         if match == 0 and total and smooth == "exp":

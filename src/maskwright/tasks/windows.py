@@ -167,9 +167,7 @@ def fit_windows(
     return rows, central(found)
 
 
-def fit_pair(
-    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int
-) -> Row:
+def fit_pair(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int) -> Row:
     """Two texts as a framed row; what is too long loses its last tokens, the longer text first.
 
     `places` numbers the tokens of the first text only.
