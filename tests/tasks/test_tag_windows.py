@@ -10,13 +10,8 @@ import pytest
 
 from maskwright.errors import ConfigError, DataError, IncompatibleError
 from maskwright.tasks.answers import IGNORE
-from maskwright.tasks.tag_windows import (
-    Located,
-    Sentence,
-    TagWindows,
-    first_tokens,
-    locate,
-)
+from maskwright.tasks.tag_file import Sentence
+from maskwright.tasks.tag_windows import TagWindows, first_tokens
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 
@@ -59,17 +54,6 @@ def test_only_first_tokens_have_labels() -> None:
     )
     assert windows.decode(perfect(windows, 1)) == [["B-PER", "O", "O", "O", "B-LOC"]]
     assert windows.decode(perfect(windows, 1), missing="?")[0][3] == "?"
-
-
-def test_entities_are_slices_of_the_text() -> None:
-    given = sentence("Ann - Po met Bob 's Tion .", text="Ann-Po met  Bob's Tion.")
-    tags = ["B-PER", "I-PER", "I-PER", "O", "B-PER", "O", "B-LOC", "O"]
-    assert locate(given, tags) == [
-        Located("PER", "Ann-Po", 0, 6),
-        Located("PER", "Bob", 12, 15),
-        Located("LOC", "Tion", 18, 22),
-    ]
-    assert sentence("Ann met").text == "Ann met"
 
 
 @every_kind
@@ -172,14 +156,6 @@ def test_nothing_to_do() -> None:
 
 
 # ------------------------------------------------------------------------------ refusals
-def test_F77_unequal_words_and_tags_are_refused() -> None:
-    with pytest.raises(DataError, match="not one tag for each word") as refused:
-        Sentence(("a", "b"), ("O",), where="train.jsonl:12")
-    assert "train.jsonl:12" in str(refused.value) and "1 tags" in str(refused.value)
-    with pytest.raises(DataError, match=r"'c', word 2"):
-        Sentence(("a", "c"), text="a b")
-
-
 def test_F71_unknown_tags_are_refused() -> None:
     given = Sentence(("a", "b"), ("O", "B-PRE"), where="train.jsonl:3")
     with pytest.raises(DataError, match="not among the labels") as refused:
@@ -200,5 +176,3 @@ def test_other_refusals() -> None:
         windows.decode([(rows, good), (rows, good)])
     with pytest.raises(IncompatibleError, match=r"window 0(?s:.*)0 times"):
         windows.decode([])
-    with pytest.raises(IncompatibleError, match="each word"):
-        locate(sentence("lo mi"), ["O"])

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus.compressed import expand
-from maskwright.corpus.files import RegularFile, find
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, UsageError
+from maskwright.errors import DataError
 from maskwright.strict_json import parse
+from maskwright.tasks.whole_file import whole_text
 
 LONGEST_SHOWN = 60
 
@@ -98,23 +96,11 @@ def read_squad(path: Path | str) -> list[Question]:
     """The questions of a SQuAD file, 1.1 or 2.0, also compressed, in the order of the file.
 
     Raises:
-        UsageError: no such file, or several.
+        UsageError: no such file.
         DataError: not such a file; the message names article, paragraph and question.
     """
-    sources, _ = find(path)
-    if len(sources) != 1:
-        raise UsageError("SQuAD questions are read from one file", where=path,
-                         found=f"{len(sources)} files")  # fmt: skip
-    (source,) = sources
-    with RegularFile(source) as opened:
-        chunks = expand(opened.chunks(), source.compression, source.shown, Reading())
-        data = b"".join(chunks)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as bad:
-        raise DataError("not UTF-8", where=source.shown, found=f"byte {bad.start}",
-                        do="save the file as UTF-8") from bad  # fmt: skip
-    return questions(parse(text, source.shown), source.shown)
+    text, name = whole_text(path)
+    return questions(parse(text, name), name)
 
 
 def questions(document: Any, where: str = "") -> list[Question]:

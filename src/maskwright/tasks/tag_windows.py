@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,78 +22,12 @@ from numpy.typing import NDArray
 from maskwright.errors import DataError, IncompatibleError, near
 from maskwright.tasks.answers import IGNORE
 from maskwright.tasks.offsets import inked
-from maskwright.tasks.tags import OUTSIDE, entities
+from maskwright.tasks.tag_file import Sentence
+from maskwright.tasks.tags import OUTSIDE
 from maskwright.tasks.windows import central, padded, room_of, windows
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """Words and, where they are known, a tag for each; checked when it is made.
-
-    Attributes:
-        text: what the words stand in, in order; by default the words with a blank between them.
-        where: file and row, for messages.
-    Raises:
-        DataError: not one tag for each word, or a word that is not in the text.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...] | None = None
-    text: str = ""
-    where: str = ""
-
-    def __post_init__(self) -> None:
-        if self.tags is not None and len(self.words) != len(self.tags):
-            raise DataError("not one tag for each word", where=self.where or None,
-                            found=f"{len(self.tags)} tags", wanted=f"{len(self.words)}, one for"
-                            " each word", do="correct the row")  # fmt: skip
-        if not self.text:
-            object.__setattr__(self, "text", " ".join(self.words))
-        self.spans  # noqa: B018  a word that is not in the text is refused here
-
-    @cached_property
-    def spans(self) -> tuple[tuple[int, int], ...]:
-        """(begin, end) in the text of each word."""
-        found, at = [], 0
-        for number, word in enumerate(self.words, 1):
-            begin = self.text.find(word, at)
-            if begin < 0:
-                raise DataError("a word that is not in the text", where=self.where or None,
-                                found=f"{word!r}, word {number}",
-                                wanted=f"a part of {self.text[at : at + 40]!r}")  # fmt: skip
-            at = begin + len(word)
-            found.append((begin, at))
-        return tuple(found)
-
-
-@dataclass(frozen=True)
-class Located:
-    """An entity in the original text: `text` is its slice from `begin` to `end`."""
-
-    kind: str
-    text: str
-    begin: int
-    end: int
-
-
-def locate(sentence: Sentence, tags: Sequence[str]) -> list[Located]:
-    """The entities that `tags` mark, as slices of the sentence's text.
-
-    Raises:
-        IncompatibleError: not one tag for each word.  DataError: a tag that is none of an entity.
-    """
-    if len(tags) != len(sentence.words):
-        raise IncompatibleError("not one tag for each word", where=sentence.where or None,
-                                found=len(tags), wanted=len(sentence.words))  # fmt: skip
-    found = []
-    for entity in entities(tags, sentence.where):
-        begin, end = sentence.spans[entity.first][0], sentence.spans[entity.stop - 1][1]
-        found.append(Located(entity.kind, sentence.text[begin:end], begin, end))
-    return found
-
-
-# ------------------------------------------------------------------------------ rows
 @dataclass(frozen=True)
 class TagCounts:
     """What became of the words: `words` - `dropped` of them have a token to be labelled at."""
