@@ -65,6 +65,21 @@ def test_one_window_by_hand() -> None:
     assert windows.counts.render().startswith("1 questions in 1 windows; of 1 answers 1 come back")
 
 
+def test_the_first_gold_in_the_window_is_the_target() -> None:
+    context = "Kalomi in Po . " + "lo " * 30 + "Tion ."
+    golds = [Answer(text, context.index(text)) for text in ("Tion", "Po", "Kalomi")]
+    windows = AnswerWindows(
+        trained("wordpiece"), [Question("q", "who", context, tuple(golds))], length=24, stride=10
+    )
+    found = set()
+    for rows in (windows.rows([n]) for n in range(len(windows))):
+        if rows.start[0] != IGNORE:
+            begin = windows.characters(rows.windows, rows.start)[0, 0]
+            end = windows.characters(rows.windows, rows.stop)[0, 1]
+            found.add(context[begin:end])
+    assert found == {"Po", "Tion"} and windows.counts.exact == 1
+
+
 def test_spans_by_hand() -> None:
     start = np.array([[9.0, 1.0, 3.0, 0.0, 2.0]])
     stop = np.array([[9.0, 5.0, 0.0, 2.0, 1.0]])
@@ -341,6 +356,8 @@ def test_F75_an_answer_that_is_not_there_is_refused_with_its_place() -> None:
         question("Po", 99)
     with pytest.raises(DataError, match="wrong place"):
         question("Po", -2)
+    with pytest.raises(DataError, match="wrong place"):
+        question(" P", -3)  # what Python counts from the end
     with pytest.raises(DataError, match="character 6: correct"):
         question("Po", 8, "😀😀 to Po")  # counted in UTF-16
     with pytest.raises(DataError, match="answer without words"):

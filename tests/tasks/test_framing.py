@@ -34,6 +34,7 @@ def test_labels_are_read_back_letter_by_letter() -> None:
     read = ACCEPTABLE.read([" acceptable\n", "unacceptable", "Acceptable", "acceptable.", "", "1"])
     assert read.classes.tolist() == [1, 0, -1, -1, -1, -1] and read.strangers == 4
     assert read.render() == "4 of 6 outputs (66.7%) are no label"
+    assert Labels((" no", "yes ")).read(["no", " yes"]).classes.tolist() == [0, 1]
     assert ACCEPTABLE.read([]).render().startswith("0 of 0")
 
 

@@ -68,6 +68,15 @@ def test_words_that_touch(kind: str) -> None:
     assert windows.counts.dropped == 7 - len(read) <= 1
 
 
+def test_a_token_belongs_to_the_word_it_begins_in() -> None:
+    tokenizer = trained("wordpiece")
+    assert tokenizer.tokens(tokenizer.encode("kalomi")) == ["ka", "##lomi"]
+    windows = TagWindows(tokenizer, [sentence("ka lo mi", "A B C", "kalomi")], ["A", "B", "C"])
+    assert windows.rows([0]).labels[0].tolist() == [IGNORE, 0, 1, IGNORE]
+    assert windows.counts.dropped == 1
+    assert windows.decode(perfect(windows, 1), missing="-") == [["A", "B", "-"]]
+
+
 # ------------------------------------------------------------------------------ there and back
 def tagged(count: int, seed: int) -> list[Sentence]:
     rng, found = random.Random(seed), []

@@ -121,8 +121,8 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
     other = np.array([number[word] for word in second], np.int64)
     row = np.zeros(len(second) + 1, np.int64)
     for word in first:
-        matched = np.where(other == number.get(word, -1), row[:-1] + 1, row[1:])
-        row[1:] = np.maximum.accumulate(np.maximum(matched, row[1:]))
+        longer = row[:-1] + (other == number.get(word, -1))
+        row[1:] = np.maximum.accumulate(np.maximum(longer, row[1:]))
     return int(row[-1])
 
 
