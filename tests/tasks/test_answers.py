@@ -19,7 +19,7 @@ from maskwright.tasks import answer_search
 from maskwright.tasks.answer_search import best_spans, search
 from maskwright.tasks.answers import IGNORE, NULL, AnswerWindows
 from maskwright.tasks.offsets import covering, inked
-from maskwright.tasks.squad_file import Answer, Question, questions, read_squad
+from maskwright.tasks.squad_file import Answer, Question, from_rows, questions, read_squad
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 
@@ -441,3 +441,25 @@ def test_faults_of_a_file_are_named(change: dict[str, Any], message: str) -> Non
 def test_other_documents_are_refused(bad: Any) -> None:
     with pytest.raises(DataError):
         questions(bad, "dev.json")
+
+
+def test_flat_rows() -> None:
+    row = {"question": "who", "context": "to Po", "answers": {"text": ["Po"], "answer_start": [3]}}
+    one, two = from_rows([(row, "a, line 1"), (row | {"id": "x", "answers": {
+        "text": [], "answer_start": []}}, "a, line 2")])  # fmt: skip
+    assert (one.id, one.golds, one.where) == ("0", ("Po",), "a, line 1")
+    assert (two.id, two.answers) == ("x", ())
+    assert from_rows([({"question": "who", "context": "to"}, "")])[0].answers == ()
+    for change, message in (
+        ({"answers": {"text": ["Po"], "answer_start": [2]}}, "character 3: correct"),
+        ({"answers": {"text": ["Po"], "answer_start": []}}, "1 texts, 0 places"),
+        ({"answers": {"text": ["Po"], "answer_start": ["3"]}}, "a whole number"),
+        ({"answers": {"text": "Po", "answer_start": [3]}}, "a list"),
+        ({"answers": {"text": ["Po"]}}, '"answer_start"'),
+        ({"answers": ["Po"]}, '"text"'),
+        ({"context": 3}, "a text"),
+        ({"id": 4}, "a text"),
+    ):
+        with pytest.raises(DataError, match="a, line 7") as refused:
+            from_rows([(row | change, "a, line 7")])
+        assert message in str(refused.value)

@@ -154,7 +154,8 @@ def _parts(batches: Iterable[Scored]) -> Iterator[Scored]:
                                     found=f"{start.shape} and {stop.shape}",
                                     wanted=rows.allowed.shape)  # fmt: skip
         bad = np.isnan(start) | np.isnan(stop) | np.isposinf(start) | np.isposinf(stop)
-        if (bad & rows.real).any():
+        bad &= rows.real
+        if bad.any():
             raise DataError("a score that is not a number",
                             where=f"window {rows.windows[np.nonzero(bad)[0][0]]}")  # fmt: skip
         for at in range(0, len(start), ROWS_AT_ONCE):

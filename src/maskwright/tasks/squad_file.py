@@ -11,7 +11,7 @@ of the file's text, before any tokenizer changes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,40 @@ def questions(document: Any, where: str = "") -> list[Question]:
     return list(found.values())
 
 
+def from_rows(rows: Iterable[tuple[Mapping[str, Any], str]]) -> list[Question]:
+    """Questions of parsed flat rows, each with its place for messages.
+
+        {"question": …, "context": …, "answers": {"text": […], "answer_start": […]}, "id": …}
+
+    A row without `id` has its number; one without `answers` has none.
+
+    Raises:
+        DataError: a missing or wrong field, or a wrong answer.
+    """
+    found = []
+    for number, (row, where) in enumerate(rows):
+        golds: tuple[Answer, ...] = ()
+        if "answers" in row:
+            texts = _list(row["answers"], "text", str, where)
+            starts = _list(row["answers"], "answer_start", int, where)
+            if len(texts) != len(starts):
+                raise DataError("not one place for each answer", where=where,
+                                found=f"{len(texts)} texts, {len(starts)} places")  # fmt: skip
+            golds = tuple(map(Answer, texts, starts))
+        name = _field(row, "id", str, where) if "id" in row else str(number)
+        question, context = (_field(row, key, str, where) for key in ("question", "context"))
+        found.append(Question(name, question, context, golds, where))
+    return found
+
+
+def _list(row: Any, name: str, kind: type, where: str) -> list[Any]:
+    values: list[Any] = _field(row, name, list, where)
+    for value in values:
+        if type(value) is not kind:
+            raise _wrong(name, kind, value, where)
+    return values
+
+
 def _rows(document: Any, where: str) -> Iterator[tuple[str, Any, str]]:
     """(context, question as it stands, place) for each question."""
     for a, article in enumerate(_field(document, "data", list, where), 1):
@@ -144,7 +178,7 @@ def _rows(document: Any, where: str) -> Iterator[tuple[str, Any, str]]:
 
 def _field(row: Any, name: str, kind: type, where: str) -> Any:
     if not isinstance(row, Mapping) or name not in row:
-        raise DataError("the field is missing", where=where, wanted=f'"{name}"',
+        raise DataError("the field is missing", where=where or None, wanted=f'"{name}"',
                         do="give a file in SQuAD's form")  # fmt: skip
     if type(row[name]) is not kind:
         raise _wrong(name, kind, row[name], where)
