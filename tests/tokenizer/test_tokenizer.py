@@ -196,6 +196,30 @@ def test_characters_without_a_token_are_not_dropped_in_silence(kind: str) -> Non
             ask("q the z")
 
 
+@every_kind
+@pytest.mark.parametrize("style", get_args(Style))
+@pytest.mark.parametrize("pair", [False, True])
+def test_margins_say_where_the_texts_stand(kind: str, style: str, pair: bool) -> None:
+    tokenizer = trained(kind, style)
+    first, second = [-1] * 3, [-2] * 4  # no token has such an id
+    margins = tokenizer.frame_margins(pair)
+    ids, _ = tokenizer.frame(first, second if pair else None)
+    places = [i for i, number in enumerate(ids) if number < 0]
+    wanted = [*range(margins[0], margins[0] + 3)]
+    if pair:
+        begin = wanted[-1] + 1 + margins[1]
+        wanted += range(begin, begin + 4)
+    assert places == wanted and len(ids) == wanted[-1] + 1 + margins[-1]
+
+
+def test_margins_by_hand() -> None:
+    assert trained("wordpiece", "bert").frame_margins() == (1, 1)
+    assert trained("wordpiece", "bert").frame_margins(pair=True) == (1, 1, 1)
+    assert trained("byte-bpe", "roberta").frame_margins(pair=True) == (1, 2, 1)
+    assert trained("unigram", "t5").frame_margins(pair=True) == (0, 1, 1)
+    assert trained("byte-bpe", "gpt2").frame_margins() == (0, 0)
+
+
 # ------------------------------------------------------------------------------ files
 @every_kind
 def test_saved_and_loaded(kind: str, tmp_path: Path) -> None:

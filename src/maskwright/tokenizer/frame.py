@@ -61,6 +61,16 @@ class Frame:
             segments.extend([item.segment] * len(part))
         return ids, segments
 
+    def margins(self, pair: bool) -> tuple[int, ...]:
+        """How many special tokens stand before, between and after the texts."""
+        counts = [0]
+        for item in self.pair if pair else self.single:
+            if item.ids is None:
+                counts.append(0)
+            else:
+                counts[-1] += len(item.ids)
+        return tuple(counts)
+
 
 def framing(
     classify: tuple[str, int] | None, separator: tuple[str, int], *, segments: bool

@@ -246,6 +246,14 @@ class Tokenizer:
         """(ids, segments) of one text or a pair, with the special tokens around them."""
         return self._frame.apply([first] if second is None else [first, second])
 
+    def frame_margins(self, pair: bool = False) -> tuple[int, ...]:
+        """How many special tokens `frame` puts before, between and after the texts.
+
+        Two numbers for a single text, three for a pair: BERT's are (1, 1) and (1, 1, 1), RoBERTa's
+        (1, 1) and (1, 2, 1), T5's (0, 1) and (0, 1, 1).
+        """
+        return self._frame.margins(pair)
+
     # -------------------------------------------------------------------------- files
     def files(self, max_length: int | None = None) -> dict[str, bytes]:
         """The three files of a tokenizer, by name; `max_length` is the model's longest input."""

@@ -1,0 +1,201 @@
+"""Tags of words: entities in any of the usual schemes, repair, and the scores of CoNLL.
+
+                  Alice  met  Bob  Lee  Ann  in  Rome        Bob Lee and Ann are two persons
+    IOB1          I-P    O    I-P  I-P  B-P  O   I-L         B only where two of a kind touch
+    IOB2 (BIO)    B-P    O    B-P  I-P  B-P  O   B-L
+    IOBES         S-P    O    B-P  E-P  S-P  O   S-L
+
+One reading serves all schemes, that of CoNLL's `conlleval` with E and S beside B and I: an entity
+begins at B and S, after O, E and S, and wherever the kind changes. For each scheme there is one way
+to write entities, so a sequence is legal exactly when it is what its own entities are written as,
+and repair is writing them anew (Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.errors import ConfigError, DataError, IncompatibleError, near
+
+OUTSIDE = "O"
+PREFIXES = "BIES"
+SCHEMES = ("BIO", "IOB1", "IOB2", "IOBES")
+Scheme = Literal["BIO", "IOB1", "IOB2", "IOBES"]
+
+
+@dataclass(frozen=True, order=True)
+class Entity:
+    """The words `first` … `stop` - 1 are one thing of the kind `kind`."""
+
+    first: int
+    stop: int
+    kind: str
+
+
+def split_tag(tag: str, where: str = "") -> tuple[str, str]:
+    """(prefix, kind) of a tag: `B-LOC` is ("B", "LOC"), `O` is ("O", ""), `I` is ("I", "").
+
+    Raises:
+        DataError: not the tag of an entity.
+    """
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    prefix, _, kind = tag.partition("-")
+    if len(prefix) != 1 or prefix not in PREFIXES or tag.endswith("-"):
+        raise DataError("not the tag of an entity", where=where or None, found=repr(tag),
+                        wanted="O, or one of B, I, E, S with a kind, such as B-LOC")  # fmt: skip
+    return prefix, kind
+
+
+def entities(tags: Sequence[str], where: str = "") -> list[Entity]:
+    """The entities of a sentence, in order, as `conlleval` sees them whatever the scheme is.
+
+    Raises:
+        DataError: a tag that is none of an entity.
+    """
+    found: list[Entity] = []
+    first, before, kind = 0, OUTSIDE, ""
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        prefix, this = split_tag(tag, f"{where}, word {place + 1}".removeprefix(", "))
+        begins = prefix in "BS" or before in "OES" or this != kind
+        if before != OUTSIDE and (begins or prefix == OUTSIDE):
+            found.append(Entity(first, place, kind))
+        if begins:
+            first = place
+        before, kind = prefix, this
+    return found
+
+
+def write(found: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
+    """The tags of `length` words with these entities, which must not overlap.
+
+    Raises:
+        ConfigError: no such scheme.  DataError: entities that overlap or reach too far.
+    """
+    if scheme not in SCHEMES:
+        raise ConfigError("no such scheme of tags", found=repr(scheme),
+                          wanted=near(scheme, SCHEMES))  # fmt: skip
+    tags = [OUTSIDE] * length
+    last = Entity(0, 0, "")
+    for entity in sorted(found):
+        if not last.stop <= entity.first < entity.stop <= length:
+            raise DataError("entities that overlap or reach beyond the words", found=entity,
+                            wanted=f"words {last.stop} to {length - 1}")  # fmt: skip
+        touches = last.stop == entity.first and last.kind == entity.kind and last.stop > 0
+        size = entity.stop - entity.first
+        prefixes = ["B"] + ["I"] * (size - 1)
+        if scheme == "IOB1" and not touches:
+            prefixes[0] = "I"
+        elif scheme == "IOBES":
+            prefixes[-1] = "S" if size == 1 else "E"
+        for place, prefix in enumerate(prefixes, entity.first):
+            tags[place] = f"{prefix}-{entity.kind}" if entity.kind else prefix
+        last = entity
+    return tags
+
+
+def require(tags: Sequence[str], scheme: Scheme, where: str = "") -> None:
+    """Refuse tags that the scheme does not allow.
+
+    Raises:
+        DataError: naming the first such word.
+    """
+    for place, (tag, legal) in enumerate(zip(tags, repair(tags, scheme, where)[0], strict=True)):
+        if tag != legal:
+            before = tags[place - 1] if place else "the beginning"
+            raise DataError(
+                f"a tag that {scheme} does not allow here",
+                where=f"{where}, word {place + 1}".removeprefix(", "),
+                found=f"{tag!r} after {before}",
+                wanted=repr(legal),
+                do="correct the tags, or repair them (changes and counts)",
+            )
+
+
+def repair(tags: Sequence[str], scheme: Scheme, where: str = "") -> tuple[list[str], int]:
+    """The same entities as legal tags of `scheme`, and how many tags had to change.
+
+    This also turns one scheme into another.
+    """
+    legal = write(entities(tags, where), len(tags), scheme)
+    return legal, sum(a != b for a, b in zip(tags, legal, strict=True))
+
+
+# ------------------------------------------------------------------------------ scores
+@dataclass(frozen=True)
+class EntityScore:
+    """How many entities there are, are told, and are told right: the same words, the same kind.
+
+    As in `conlleval`, a share of nothing is 0.
+    """
+
+    gold: int
+    told: int
+    correct: int
+
+    @property
+    def precision(self) -> float:
+        return self.correct / self.told if self.told else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.correct / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        return 2 * self.correct / (self.gold + self.told) if self.correct else 0.0
+
+
+@dataclass(frozen=True)
+class TagScore:
+    """The score over all entities, by kind, and the share of words with the right tag."""
+
+    overall: EntityScore
+    kinds: dict[str, EntityScore]
+    accuracy: float
+
+
+def score(told: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> TagScore:
+    """Entities told right, counted over all sentences together.
+
+    Raises:
+        IncompatibleError: other sentences, or a sentence of another length.
+        DataError: no words, or a tag that is none of an entity.
+    """
+    right = accuracy(told, golds)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in ("gold", "told", "correct")}
+    for number, (ours, gold) in enumerate(zip(told, golds, strict=True), 1):
+        mine = set(entities(ours, f"prediction {number}"))
+        true = set(entities(gold, f"sentence {number}"))
+        for name, some in (("gold", true), ("told", mine), ("correct", mine & true)):
+            counts[name].update(entity.kind for entity in some)
+    kinds = sorted(counts["gold"].keys() | counts["told"].keys())
+    return TagScore(
+        EntityScore(*(counts[name].total() for name in counts)),
+        {kind: EntityScore(*(counts[name][kind] for name in counts)) for kind in kinds},
+        right,
+    )
+
+
+def accuracy(told: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> float:
+    """The share of words with the right tag; it needs no entities (parts of speech, say).
+
+    Raises:
+        IncompatibleError: other sentences, or a sentence of another length.  DataError: no words.
+    """
+    if len(told) != len(golds):
+        raise IncompatibleError("predictions and golds are not of the same sentences",
+                                found=len(told), wanted=len(golds))  # fmt: skip
+    right = words = 0
+    for number, (ours, gold) in enumerate(zip(told, golds, strict=True), 1):
+        if len(ours) != len(gold):
+            raise IncompatibleError("not one tag for each word", where=f"sentence {number}",
+                                    found=len(ours), wanted=len(gold))  # fmt: skip
+        right += sum(a == b for a, b in zip(ours, gold, strict=True))
+        words += len(gold)
+    if not words:
+        raise DataError("there are no words to score")
+    return right / words
