@@ -111,6 +111,11 @@ def parser() -> Parser:
         metavar="PATH",
         help="a csv, tsv, jsonl or parquet file, or a folder with train, validation and test",
     )
+    made.add_argument(
+        "--method",
+        default="full",
+        help="full, probe (the head alone), or an adapter, such as lora (default full)",
+    )
     made.add_argument("--task", default=None, help="what it is, if not what it seems to be")
     made.add_argument(
         "--column",
@@ -359,6 +364,7 @@ def _finetune(a: argparse.Namespace) -> None:
         a.model,
         a.data,
         a.out or next_run("finetune"),
+        method=a.method,
         task=a.task,
         columns=columns,
         seeds=a.seeds,

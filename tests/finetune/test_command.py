@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright import catalogue
 from maskwright.cli import main
 from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.finetune.command import finetune_file
+from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.predict import load, predict_file
 from maskwright.pretrain import run
+from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
 
 
@@ -138,6 +140,24 @@ def test_other_tasks(kind: str, model: Path, tmp_path: Path) -> None:
     (answer,) = load(tmp_path / "out").predict([texts])  # type: ignore[list-item]
     wanted = {"pair-classification": {"label", "score"}, "multi-label": {"labels", "scores"}}
     assert set(answer) == wanted.get(kind, {"score"})
+
+
+@pytest.mark.parametrize("method", ["probe", *catalogue.names("adapters")])
+def test_methods_that_train_little(method: str, model: Path, tmp_path: Path) -> None:
+    """What is read back answers as what was trained did."""
+    said, data = io.StringIO(), table(tmp_path / "data.csv", "classification")
+    out = finetune_file(model, data, tmp_path / "out", method=method, seeds=1, epochs=6, batch=16,
+                        rate=2e-2, stream=said).parent  # fmt: skip
+    assert f"method: {method}; " in said.getvalue()
+    found = json.loads((out / "results.json").read_text())
+    asked = prepare(data, division=DIVISION).parts["test"]
+    names = json.loads((out / "task.json").read_text())["labels"]
+    told = [names.index(a["label"]) for a in load(out).predict([row.text for row in asked])]
+    right = np.mean([a == row.label for a, row in zip(told, asked, strict=True)])
+    assert right == pytest.approx(found["seeds"][0]["test"], abs=0.06)  # bfloat16 where it trained
+    losses = found["seeds"][0]["loss"]
+    assert losses[-1] < losses[0]
+    assert (out / "adapter").is_dir() is (method != "probe")
 
 
 def test_the_verbs(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,13 +4,12 @@ trained."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from maskwright.checkpoint import pretrained
 from maskwright.errors import UsageError
-from maskwright.finetune.run import RATE, WIDTH, finetune
+from maskwright.finetune.run import FULL, finetune, usual_rate
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import said
@@ -28,6 +27,7 @@ def finetune_file(
     data: Path,
     out: Path,
     *,
+    method: str = FULL,
     task: str | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
     seeds: int = 3,
@@ -54,8 +54,15 @@ def finetune_file(
     for warning in looked.warnings:
         say(f"note: {warning}")
     config = pretrained.described(checkpoints.model_folder(model)).config
-    usual = RATE * max(1.0, WIDTH / config.width) if rate is None else rate
-    settings = replace(Settings(), epochs=epochs, batch=batch, optimizer=AdamW(learning_rate=usual))
+    chosen = usual_rate(config, method) if rate is None else rate
+    settings = Settings(epochs=epochs, batch=batch, optimizer=AdamW(learning_rate=chosen))
     return finetune(
-        model, examples, out, settings=settings, seeds=seeds, length=length, stream=stream
+        model,
+        examples,
+        out,
+        method=method,
+        settings=settings,
+        seeds=seeds,
+        length=length,
+        stream=stream,
     )

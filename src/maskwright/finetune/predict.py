@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
 from maskwright.corpus.files import find
 from maskwright.errors import DataError, IncompatibleError, UsageError, near
@@ -108,6 +109,8 @@ def load(folder: Path | str) -> Predictor:
     task: dict[str, Any] = {"columns": ["text"], "length": run.longest(loaded.config)}
     if (folder / run.TASK).is_file():
         task |= parse((folder / run.TASK).read_text(encoding="utf-8"), folder / run.TASK)
+    if task.get("attached"):
+        attach(loaded.model, folder / run.ADAPTER)
     labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
     objective = Supervised(
         loaded.model, Options(problem=problem), build.vocabulary(loaded.tokenizer)

@@ -2,6 +2,8 @@
 
     out/
       model/         the best seed by validation, a Hugging Face folder with the names of the labels
+      adapter/       what was trained, where a method trains little, in `peft`'s form where that knows
+                     it; folded into the model above where it can be, else read beside it
       task.json      what is read of a file, and how, to predict with it
       results.json   every seed's figures, the chosen one's with intervals, the baselines
 
@@ -24,11 +26,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright import commit
+from maskwright import catalogue, commit
+from maskwright.adapters import folder as folder_of_adapters
+from maskwright.adapters import freeze
+from maskwright.adapters.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.transfer import transfer
-from maskwright.errors import IncompatibleError, UsageError
+from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples, Reading
 from maskwright.finetune.tune import Settings, Tuned, scores, tune
@@ -44,8 +49,9 @@ from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train.optimizer import AdamW
 
-TASK, RESULTS, MODEL = "task.json", "results.json", "model"
+TASK, RESULTS, MODEL, ADAPTER = "task.json", "results.json", "model", "adapter"
 PROBLEMS: dict[str, Problem] = {
     "classification": "single",
     "pair-classification": "single",
@@ -59,8 +65,10 @@ PROBLEM_TYPES: dict[Problem, str] = {
     "multi": "multi_label_classification",
     "regression": "regression",
 }
-# The published rate is for a width of 768; narrower models want more, in proportion.
-RATE, WIDTH = 5e-5, 768
+FULL, PROBE = "full", "probe"
+# The published rate is for a width of 768; narrower models want more, in proportion. Few parameters
+# want more, too.
+RATE, WIDTH, RATE_OF_FEW = 5e-5, 768, 1e-3
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,7 @@ class Seed:
 
     seed: int
     tuned: Tuned
+    adapter: Adapter | None
     validation: float
 
 
@@ -77,6 +86,7 @@ def finetune(
     data: labelled.Examples,
     out: Path,
     *,
+    method: str = FULL,
     settings: Settings | None = None,
     seeds: int = 3,
     length: int | None = None,
@@ -85,7 +95,8 @@ def finetune(
     """Fine-tune the model in `folder` (also a run) on the training part of `data`.
 
     Args:
-        settings: None: the published ones, with a rate that fits the model's width.
+        method: "full", "probe" (the head alone), or the name of an adapter.
+        settings: None: the published ones, with a rate that fits method and width.
         length: the most ids of an example; None: what the model has positions for, at most 512.
 
     Returns:
@@ -98,6 +109,10 @@ def finetune(
     if kind not in PROBLEMS:
         raise UsageError("this task is not learned by this command", found=kind,
                          wanted=", ".join(PROBLEMS))  # fmt: skip
+    methods = [FULL, PROBE, *catalogue.names("adapters")]
+    if method not in methods:
+        raise UsageError("no such method", where="--method", found=repr(method),
+                         wanted=near(method, methods))  # fmt: skip
     commit.probe_writable(out)
     path = checkpoints.model_folder(folder)
     loaded = pretrained.load(path, dtype=torch.float32)
@@ -107,10 +122,7 @@ def finetune(
     names = () if data.labels is None else data.labels.names
     config, family = headed(path, loaded, max(1, len(names)))
     length = min(length or 512, longest(config))
-    settings = settings or Settings()
-    if settings == Settings():
-        rate = RATE * max(1.0, WIDTH / config.width)
-        settings = replace(settings, optimizer=replace(settings.optimizer, learning_rate=rate))
+    settings = settings or Settings(optimizer=AdamW(learning_rate=usual_rate(config, method)))
     options, reading = Options(problem=problem), reading_of(config, tokenizer, loaded.extra)
     parts, cut = {}, {}
     for part, rows in data.parts.items():
@@ -125,11 +137,13 @@ def finetune(
     for seed in range(seeds):
         generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
         made = transfer(loaded.model, config, generator)
+        adapter, share = _attached(made.model, method, generator)
         if not seed:
             say(f"model: {path}: {made.render()}")
+            say(f"method: {method}; {share}")
         tuned = _tuned(made.model, options, tokenizer, parts, reading, replace(settings, seed=seed),
                        measure, kind, say)  # fmt: skip
-        found.append(Seed(seed, tuned, max(tuned.figures)))
+        found.append(Seed(seed, tuned, adapter, max(tuned.figures)))
     best = max(found, key=lambda one: (one.validation, -one.seed))
     asked = TEST if TEST in parts else VALIDATION
     told = [predicted(one.tuned.model, options, tokenizer, parts[asked], reading) for one in found]
@@ -138,12 +152,17 @@ def finetune(
     say("\n" + tables.for_terminal(shown))
     labels = tuple(names)
     about = About(family=family, labels=labels, problem_type=PROBLEM_TYPES[problem])
+    if best.adapter is not None:
+        folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(path), replace=True)
+    attached = _left_beside(best.adapter)
     pretrained.save(best.tuned.model, tokenizer, out / MODEL, about, replace=True)
     columns = [data.task.columns[role] for role in TEXTS[data.task.columns.shape]]
-    task = {"kind": kind, "columns": columns, "length": length, "labels": list(labels)}
+    task = {"kind": kind, "columns": columns, "length": length, "labels": list(labels),
+            "attached": attached}  # fmt: skip
     document.write(out / TASK, json.dumps(task, indent=2) + "\n")
     plain = {
-        "task": kind, "measure": measure, "asked": asked, "chosen": best.seed, "cut": cut,
+        "task": kind, "method": method, "measure": measure, "asked": asked,
+        "chosen": best.seed, "cut": cut,
         "seeds": [
             {"seed": one.seed, "epoch": one.tuned.epoch,
              "validation": [v if math.isfinite(v) else None for v in one.tuned.figures],
@@ -156,6 +175,36 @@ def finetune(
     document.write(out / RESULTS, json.dumps(plain, indent=2) + "\n")
     say(f"model: {out / MODEL}\nnext: maskwright predict {out} FILE")
     return out / MODEL
+
+
+def usual_rate(config: TransformerConfig, method: str) -> float:
+    """The learning rate where none is asked for."""
+    return RATE * max(1.0, WIDTH / config.width) if method == FULL else RATE_OF_FEW
+
+
+def _attached(
+    model: Transformer, method: str, generator: torch.Generator
+) -> tuple[Adapter | None, str]:
+    """What the method adds to `model`, and how much of it trains; the rest stands still."""
+    tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
+    if method == FULL:
+        return None, freeze.share(model)
+    if method == PROBE:
+        freeze.train_only(model, freeze.heads_only(model, tops))
+        return None, freeze.share(model)
+    adapter = catalogue.load("adapters", method).SETTINGS().attach(model, generator, heads=tops)
+    return adapter, adapter.share()
+
+
+def _left_beside(adapter: Adapter | None) -> bool:
+    """Make the model an ordinary one; whether its adapter has to be attached again to use it."""
+    if adapter is None:
+        return False
+    if adapter.settings.merges:
+        adapter.merge()
+        return False
+    adapter.detach()
+    return True
 
 
 def _tuned(
