@@ -2,8 +2,8 @@
 
     out/
       model/         the best seed by validation, a Hugging Face folder with the names of the labels
-      adapter/       what was trained, where a method trains little, in `peft`'s form where that knows
-                     it; folded into the model above where it can be, else read beside it
+      adapter/       what was trained, where a method trains little, as `peft` reads it if it can;
+                     folded into the model above where it can be, else read beside it
       task.json      what is read of a file, and how, to predict with it
       results.json   every seed's figures, the chosen one's with intervals, the baselines
 
