@@ -18,6 +18,11 @@ FROZEN = {
     "resume": {"run", "--set"},
     "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
     "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},
+    "finetune": {
+        "model", "--data", "--method", "--task", "--column", "--seeds", "--epochs", "--batch",
+        "--rate", "--length", "--out",
+    },
+    "predict": {"model", "file", "--out"},
     "fill-mask": {"model", "text", "--top"},
     "generate": {
         "model", "prompt", "--tokens", "--temperature", "--top-k", "--top-p", "--seed",
@@ -60,7 +65,7 @@ def test_help_names_every_verb_and_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["pretrian", "tiny"], 64, r"did you mean 'pretrain'\?"),
+        (["pretrian", "tiny"], 64, "did you mean 'pretrain'"),
         (["pretrain", "bert-mni"], 64, "'bert-mini'"),
         (["pretrain"], 64, "recipe"),
         (["pretrain", "tiny", "--set", "training.bach=3"], 64, "'batch'"),
