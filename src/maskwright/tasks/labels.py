@@ -223,7 +223,7 @@ def _near_spellings(
     alike: dict[str, list[str]] = defaultdict(list)
     for label in counts:
         alike[" ".join(str(label).split()).casefold()].append(str(label))
-    folded = {}
+    folded: dict[str, str] = {}
     for spellings in alike.values():
         if len(spellings) == 1:
             continue

@@ -134,7 +134,8 @@ def divide(
         place = [_by_threshold(float(u), shares) for u in drawn]
     else:
         place = _by_quota(units, classes, drawn, shares, division.seed)
-    found: dict[str, list[int]] = {TRAIN: []} | {p: [] for p, share in shares.items() if share}
+    wanted = [TRAIN, *(part for part, share in shares.items() if share)]
+    found: dict[str, list[int]] = {part: [] for part in wanted}
     for unit, part in zip(units, place, strict=True):
         found[part] += unit
     for part, rows in found.items():

@@ -200,7 +200,8 @@ def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Examp
     there: dict[str, list[Example]] = defaultdict(list)
     for example in others:
         there[folded(told_apart_by(example))].append(example)
-    places, count, relabelled = [], 0, 0
+    places: list[tuple[str, str]] = []
+    count = relabelled = 0
     for example in rows:
         same = there.get(folded(told_apart_by(example)))
         if same is None:
