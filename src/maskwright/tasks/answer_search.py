@@ -124,7 +124,7 @@ def search(
                           wanted="at least 1")  # fmt: skip
     seen = np.zeros(len(windows), np.int64)
     null = np.full(len(windows.questions), np.inf)
-    parts: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 3]
+    parts: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
     scores: list[NDArray[np.float64]] = [np.zeros(0)]
     for rows, start, stop in _parts(batches):
         np.add.at(seen, rows.windows, 1)
@@ -136,14 +136,14 @@ def search(
         begin = windows.characters(rows.windows[row], first[row, place])[:, 0]
         end = windows.characters(rows.windows[row], last[row, place])[:, 1]
         rising = begin < end  # tokens may be out of order where normalisation reorders a few
-        parts.append((question[row][rising], begin[rising], end[rising]))
+        parts.append(np.stack([question[row], begin, end], axis=1)[rising])
         scores.append(score[row, place][rising])
     if (seen != 1).any():
         odd = int(np.argmax(seen != 1))
         raise IncompatibleError("every window is scored once", where=f"window {odd}",
                                 found=f"{seen[odd]} times")  # fmt: skip
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return _predictions(windows, *_ranked(*columns, np.concatenate(scores), num_best), null)
+    spans, score = _ranked(np.concatenate(parts), np.concatenate(scores), num_best)
+    return _predictions(windows, spans, score, null)
 
 
 def _parts(batches: Iterable[Scored]) -> Iterator[Scored]:
@@ -165,43 +165,39 @@ def _parts(batches: Iterable[Scored]) -> Iterator[Scored]:
 
 
 def _ranked(
-    question: NDArray[np.int64],
-    begin: NDArray[np.int64],
-    end: NDArray[np.int64],
-    score: NDArray[np.float64],
-    num_best: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """The candidates without repetitions, the best `num_best` of each question, sorted."""
+    spans: NDArray[np.int64], score: NDArray[np.float64], num_best: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The candidates (N, 3), question, begin and end, and their scores (N,): without repetitions,
+    the best `num_best` of each question, sorted."""
+    question, begin, end = spans.T
     order = np.lexsort((-score, end, begin, question))
-    question, begin, end, score = (v[order] for v in (question, begin, end, score))
+    spans, score = spans[order], score[order]
     new = np.ones(len(score), bool)
-    new[1:] = (np.diff(question) != 0) | (np.diff(begin) != 0) | (np.diff(end) != 0)
-    question, begin, end, score = (v[new] for v in (question, begin, end, score))
+    new[1:] = (np.diff(spans, axis=0) != 0).any(axis=1)
+    spans, score = spans[new], score[new]
+    question, begin, end = spans.T
     order = np.lexsort((end, begin, -score, question))
-    question, begin, end, score = (v[order] for v in (question, begin, end, score))
-    rank = np.arange(len(question)) - np.searchsorted(question, question)
-    kept = rank < num_best
-    return question[kept], begin[kept], end[kept], score[kept]
+    spans, score = spans[order], score[order]
+    rank = np.arange(len(spans)) - np.searchsorted(spans[:, 0], spans[:, 0])
+    return spans[rank < num_best], score[rank < num_best]
 
 
 def _predictions(
     windows: AnswerWindows,
-    question: NDArray[np.int64],
-    begin: NDArray[np.int64],
-    end: NDArray[np.int64],
+    spans: NDArray[np.int64],
     score: NDArray[np.float64],
     null: NDArray[np.float64],
 ) -> list[Prediction]:
-    bounds = np.searchsorted(question, np.arange(len(windows.questions) + 1))
+    bounds = np.searchsorted(spans[:, 0], np.arange(len(windows.questions) + 1))
     found = []
     for number, asked in enumerate(windows.questions):
         here = slice(bounds[number], bounds[number + 1])
         top = max([*score[here][:1], null[number]])
         weight = np.exp(score[here] - top)
         whole = weight.sum() + (np.exp(null[number] - top) if len(weight) else 1.0)
-        rows = zip(begin[here], end[here], score[here], weight / whole, strict=True)
+        rows = zip(spans[here], score[here], weight / whole, strict=True)
         candidates = tuple(
-            Candidate(asked.context[b:e], int(b), float(s), float(w)) for b, e, s, w in rows
+            Candidate(asked.context[b:e], int(b), float(s), float(w)) for (_, b, e), s, w in rows
         )
         found.append(Prediction(asked.id, candidates, float(null[number])))
     return found
