@@ -318,7 +318,7 @@ def test_batches_of_any_size_answer_alike(monkeypatch: pytest.MonkeyPatch) -> No
         return search(windows, batches)
 
     once = told(1000)
-    monkeypatch.setattr(answer_search, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(answer_search, "SCORES_AT_ONCE", 48 * 30 * 3)
     assert once == told(1) == told(7) == told(1000)
 
 

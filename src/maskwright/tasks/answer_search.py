@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from maskwright.errors import ConfigError, DataError, IncompatibleError
 from maskwright.tasks.answers import NULL, AnswerRows, AnswerWindows
 
-ROWS_AT_ONCE = 64  # 64 rows × 384 starts × 30 lengths are 6 MB of scores
+SCORES_AT_ONCE = 1 << 20  # of spans: 8 MB, some 90 rows of 384 starts and 30 lengths
 
 Scored = tuple[AnswerRows, NDArray[np.floating], NDArray[np.floating]]
 
@@ -126,7 +126,7 @@ def search(
     null = np.full(len(windows.questions), np.inf)
     parts: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
     scores: list[NDArray[np.float64]] = [np.zeros(0)]
-    for rows, start, stop in _parts(batches):
+    for rows, start, stop in _parts(batches, longest):
         np.add.at(seen, rows.windows, 1)
         question = windows.question_of[rows.windows]
         nothing = start[:, NULL].astype(np.float64) + stop[:, NULL]
@@ -146,7 +146,7 @@ def search(
     return _predictions(windows, spans, score, null)
 
 
-def _parts(batches: Iterable[Scored]) -> Iterator[Scored]:
+def _parts(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
     """The batches, checked and cut into parts of bounded size."""
     for rows, start, stop in batches:
         if not start.shape == stop.shape == rows.allowed.shape:
@@ -158,8 +158,9 @@ def _parts(batches: Iterable[Scored]) -> Iterator[Scored]:
         if bad.any():
             raise DataError("a score that is not a number",
                             where=f"window {rows.windows[np.nonzero(bad)[0][0]]}")  # fmt: skip
-        for at in range(0, len(start), ROWS_AT_ONCE):
-            part = slice(at, at + ROWS_AT_ONCE)
+        count = max(1, SCORES_AT_ONCE // max(1, start.shape[1] * longest))
+        for at in range(0, len(start), count):
+            part = slice(at, at + count)
             each = {name: value[part] for name, value in vars(rows).items()}
             yield AnswerRows(**each), start[part], stop[part]
 
