@@ -1,0 +1,63 @@
+"""Adapter folders in the hands of `peft` itself: the scores are ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoint.small import model_of, small
+
+from maskwright import catalogue
+from maskwright.adapters import folder
+from maskwright.checkpoint import pretrained
+from maskwright.families.family import family
+
+transformers = pytest.importorskip("transformers")
+peft = pytest.importorskip("peft")
+
+KINDS = {
+    "bert": "BertForSequenceClassification",
+    "roberta": "RobertaForSequenceClassification",
+    "albert": "AlbertForSequenceClassification",
+    "electra": "ElectraForSequenceClassification",
+    "distilbert": "DistilBertForSequenceClassification",
+    "modernbert": "ModernBertForSequenceClassification",
+    "gpt2": "GPT2LMHeadModel",
+    "openai-gpt": "OpenAIGPTLMHeadModel",
+    "t5": "T5ForConditionalGeneration",
+    "bart": "BartForConditionalGeneration",
+}
+
+
+def test_every_family_is_here() -> None:
+    assert set(KINDS) == set(catalogue.names("families"))
+
+
+@pytest.mark.parametrize("method", ["lora", "ia3"])
+@pytest.mark.parametrize("name", KINDS)
+@torch.no_grad()
+def test_peft_computes_what_we_do(name: str, method: str, tmp_path: Path) -> None:
+    model = model_of(small(family(name), KINDS[name])).eval()
+    heads = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
+    pretrained.save(model, None, tmp_path / "base")
+    settings = catalogue.load("adapters", method).SETTINGS()
+    adapter = settings.attach(model, torch.Generator().manual_seed(0), heads=heads)
+    torch.manual_seed(1)
+    for parameter in adapter.trainable().values():
+        parameter.add_(0.1 * torch.randn_like(parameter))
+    folder.save(adapter, tmp_path / "adapter", base=str(tmp_path / "base"))
+    base = getattr(transformers, KINDS[name]).from_pretrained(tmp_path / "base").eval()
+    tokens, written = torch.randint(5, 55, (2, 9)), torch.randint(5, 55, (2, 7))
+    given = {"input_ids": tokens}
+    if len(model.config.stacks) == 2:
+        given["decoder_input_ids"] = written
+        ours = model.logits(model.decode(written, memory=model.encode(tokens)))
+    elif model.encoder is None:
+        ours = model.logits(model.decode(tokens))
+    else:
+        ours = model.head(heads[0], model.encode(tokens)[:, 0])
+    plain = base(**given).logits
+    theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()(**given).logits
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(ours, plain, rtol=1e-3, atol=1e-3), "the adapter must be felt"
