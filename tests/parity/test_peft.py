@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoint.small import model_of, small
 
+from checkpoint.small import model_of, small
 from maskwright import catalogue
 from maskwright.adapters import folder
 from maskwright.checkpoint import pretrained
