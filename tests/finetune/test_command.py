@@ -152,7 +152,11 @@ def test_methods_that_train_little(method: str, model: Path, tmp_path: Path) -> 
     found = json.loads((out / "results.json").read_text())
     asked = prepare(data, division=DIVISION).parts["test"]
     names = json.loads((out / "task.json").read_text())["labels"]
-    told = [names.index(a["label"]) for a in load(out).predict([row.text for row in asked])]
+    predictor = load(out)
+    answers = predictor.predict([row.text for row in asked])
+    alone = [predictor.predict([row.text])[0]["score"] for row in asked]
+    assert [a["score"] for a in answers] == pytest.approx(alone, abs=1e-5), "neighbours are heard"
+    told = [names.index(a["label"]) for a in answers]
     right = np.mean([a == row.label for a, row in zip(told, asked, strict=True)])
     assert right == pytest.approx(found["seeds"][0]["test"], abs=0.06)  # bfloat16 where it trained
     losses = found["seeds"][0]["loss"]

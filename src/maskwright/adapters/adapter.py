@@ -66,6 +66,12 @@ class Settings(abc.ABC):
         """The names of the model's own parameters that the method trains."""
         return []
 
+    @property
+    def positions(self) -> int:
+        """How many positions of a row it takes in front of the text. Where it takes some, a row
+        must hold one text, because several would talk to each other through them."""
+        return 0
+
     def attach(
         self,
         model: Transformer,

@@ -42,6 +42,10 @@ class Prompt(Settings):
         self.require("length", 1 <= self.length <= 1 << 16, "1 to 65,536")
         self.require("common", self.common >= 1, "at least 1")
 
+    @property
+    def positions(self) -> int:
+        return self.length
+
     def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
         table = model.tokens.weight.detach()
         last = min(self.common, len(table))

@@ -31,11 +31,13 @@ WIDTH, MULTIPLE = 128, 32
 @dataclass(frozen=True)
 class Reading:
     """How a model reads texts: `pad` fills rows, a text is understood at its `last` token or at its
-    first, and a decoder beside an encoder reads the text behind `decoder_start`."""
+    first, and a decoder beside an encoder reads the text behind `decoder_start`. With `alone` no
+    two texts share a row."""
 
     pad: int
     last: bool
     decoder_start: int | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,12 @@ class Examples:
         """
         size = self.choices
         longest = self.texts.lengths.reshape(-1, size)[numbers]
-        width = max(_round(int(longest.max())), WIDTH)
-        if int(longest.sum()) < width:
-            width = max(_round(int(longest.max())), _round(int(longest.sum())))
+        width = _round(int(longest.max()))
+        if not reading.alone:
+            width = max(width, min(WIDTH, _round(int(longest.sum()))))
         # All choices of a question stay together: they are packed as one piece if they fit.
         whole = longest.sum(1)
-        together = bool((whole <= width).all())
+        together = bool((whole <= width).all()) and not reading.alone
         if together:
             rows_of = np.repeat(best_fit(whole, width), size)
             order = np.argsort(rows_of[::size], kind="stable")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -109,8 +109,10 @@ def load(folder: Path | str) -> Predictor:
     task: dict[str, Any] = {"columns": ["text"], "length": run.longest(loaded.config)}
     if (folder / run.TASK).is_file():
         task |= parse((folder / run.TASK).read_text(encoding="utf-8"), folder / run.TASK)
+    taken = 0
     if task.get("attached"):
-        attach(loaded.model, folder / run.ADAPTER)
+        taken = attach(loaded.model, folder / run.ADAPTER).settings.positions
+    reading = run.reading_of(loaded.config, loaded.tokenizer, loaded.extra)
     labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
     objective = Supervised(
         loaded.model, Options(problem=problem), build.vocabulary(loaded.tokenizer)
@@ -118,9 +120,9 @@ def load(folder: Path | str) -> Predictor:
     return Predictor(
         objective.eval(),
         loaded.tokenizer,
-        run.reading_of(loaded.config, loaded.tokenizer, loaded.extra),
+        replace(reading, alone=taken > 0),
         tuple(task["columns"]),
-        min(int(task["length"]), run.longest(loaded.config)),
+        min(int(task["length"]), run.longest(loaded.config) - taken),
         () if problem == "regression" else labels,
     )
 

@@ -121,9 +121,13 @@ def finetune(
     tokenizer, problem = loaded.tokenizer, PROBLEMS[kind]
     names = () if data.labels is None else data.labels.names
     config, family = headed(path, loaded, max(1, len(names)))
-    length = min(length or 512, longest(config))
+    taken = (
+        0 if method in (FULL, PROBE) else catalogue.load("adapters", method).SETTINGS().positions
+    )
+    length = min(length or 512, longest(config) - taken)
     settings = settings or Settings(optimizer=AdamW(learning_rate=usual_rate(config, method)))
-    options, reading = Options(problem=problem), reading_of(config, tokenizer, loaded.extra)
+    options = Options(problem=problem)
+    reading = replace(reading_of(config, tokenizer, loaded.extra), alone=taken > 0)
     parts, cut = {}, {}
     for part, rows in data.parts.items():
         target = targets(rows, problem, len(names))
