@@ -378,18 +378,12 @@ def _finetune(a: argparse.Namespace) -> None:
 def _predict(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     existing(a.file, "file")
-    from maskwright.finetune.predict import predict_file
+    from maskwright.finetune.predict import predict_file, write_predictions
 
     if a.out is None:
         predict_file(a.model, a.file, sys.stdout)
         return
-    if a.out.exists():
-        raise UsageError("the file is there already", where=a.out, do="choose another --out")
-    staged = a.out.with_name(f".tmp-{a.out.name}")
-    with staged.open("w", encoding="utf-8") as stream:
-        count = predict_file(a.model, a.file, stream)
-    staged.replace(a.out)
-    print(f"{count:,} predictions: {a.out}")
+    print(f"{write_predictions(a.model, a.file, a.out):,} predictions: {a.out}")
 
 
 def _fill_mask(a: argparse.Namespace) -> None:

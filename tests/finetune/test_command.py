@@ -13,9 +13,15 @@ import torch
 
 from maskwright import catalogue
 from maskwright.cli import main
-from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.errors import (
+    DataError,
+    IncompatibleError,
+    MaskwrightError,
+    OutputError,
+    UsageError,
+)
 from maskwright.finetune.command import DIVISION, finetune_file
-from maskwright.finetune.predict import load, predict_file
+from maskwright.finetune.predict import load, predict_file, write_predictions
 from maskwright.pretrain import run
 from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
@@ -188,6 +194,18 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="column that the model reads is not there") as caught:
         predict_file(tuned[0], other, io.StringIO())
     assert "line 2" in str(caught.value.where) and "'text'" in str(caught.value)
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"fine\nbroken \xff\xfe\x80 bytes\n")
+    with pytest.raises(DataError, match=r"bad\.txt"):
+        predict_file(tuned[0], bad, io.StringIO())
+    hollow = tmp_path / "hollow.jsonl"
+    hollow.write_text('{"text": "a cat"}\n{"text": null}\n', encoding="utf-8")
+    with pytest.raises(DataError, match="the text is missing") as caught:
+        write_predictions(tuned[0], hollow, tmp_path / "told.jsonl")
+    assert "line 2" in str(caught.value.where)
+    assert not list(tmp_path.glob("*told*")) and not list(tmp_path.glob(".tmp-*"))
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_predictions(tuned[0], hollow, tmp_path / "nowhere" / "told.jsonl")
     tagged = tmp_path / "tagged.jsonl"
     rows = ({"tokens": [f"a{n}", "cat"], "tags": ["O", "B-X"]} for n in range(40))
     tagged.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")

@@ -43,8 +43,17 @@ class Branch(nn.Module, abc.ABC):
 
     def folded(self, module: nn.Module) -> dict[str, Tensor]:
         """The parameters of `module`, by name, that alone give what module and branch give now.
-        Only of methods that can be merged."""
-        raise NotImplementedError
+
+        Raises:
+            IncompatibleError: there are none; a method that `merges` has branches that say them.
+        """
+        raise IncompatibleError(
+            "what this method does cannot be written as weights",
+            where=type(self).__name__,
+            found="a branch without `folded`",
+            wanted="the module's parameters with the branch in them",
+            do="keep the adapter attached; or write `folded`, if its method says that it merges",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

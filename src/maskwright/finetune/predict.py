@@ -9,6 +9,7 @@ tasks of one text, be plain text with a line for each. Several labels come as a 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,8 +23,11 @@ from numpy.typing import NDArray
 
 from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
-from maskwright.corpus.files import find
-from maskwright.errors import DataError, IncompatibleError, UsageError, near
+from maskwright.corpus.files import RegularFile, Source, find
+from maskwright.corpus.ledger import Counts, Ledger
+from maskwright.corpus.read import text_blocks
+from maskwright.corpus.reading import Reading as TextReading
+from maskwright.errors import DataError, IncompatibleError, OutputError, UsageError, near
 from maskwright.finetune import run
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Reading
@@ -32,6 +36,7 @@ from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.pretrain import build
 from maskwright.strict_json import parse
 from maskwright.tasks import table
+from maskwright.tasks.build import text_of
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 PORTION = 2048  # examples that are read, encoded and answered together
@@ -142,26 +147,56 @@ def predict_file(folder: Path, source: Path, stream: TextIO) -> int:
     return count
 
 
+def write_predictions(folder: Path, source: Path, out: Path) -> int:
+    """`predict_file` into the new file `out`, there whole or not at all; returns how many.
+
+    Raises:
+        UsageError: the file is there already.  OutputError: it cannot be written.
+    """
+    if out.exists():
+        raise UsageError("the file is there already", where=out, do="choose another --out")
+    staged = out.with_name(f".tmp-{out.name}")
+    try:
+        with staged.open("w", encoding="utf-8") as stream:
+            count = predict_file(folder, source, stream)
+        staged.replace(out)
+    except OSError as error:
+        raise OutputError("the predictions cannot be written", where=out, found=error,
+                          do="choose a folder that is there and has room") from error  # fmt: skip
+    finally:
+        with contextlib.suppress(OSError):
+            staged.unlink(missing_ok=True)
+    return count
+
+
 def _rows(
     source: Path, columns: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
     """(values of the row, the texts to read) of a table, or of lines of plain text."""
-    if source.suffix == ".txt":
+    files = find(source)[0]
+    if any(file.kind == "text" for file in files):
         if len(columns) > 1:
             raise UsageError("lines of plain text are one text each", where=source,
                              wanted=f"a table with the columns {', '.join(columns)}")  # fmt: skip
-        with source.open(encoding="utf-8") as lines:
-            for line in lines:
-                text = line.rstrip("\r\n")
+        for file in files:
+            for text in _lines(file):
                 yield {columns[0]: text}, (text,)
         return
-    for row in table.read(find(source)[0]):
+    for row in table.read(files):
         missing = next((name for name in columns if name not in row.values), None)
         if missing is not None:
             raise DataError("a column that the model reads is not there", where=row.where,
                             found=", ".join(row.values), wanted=repr(missing),
                             do=f"near: {near(missing, row.values)}")  # fmt: skip
-        yield dict(row.values), tuple(str(row.values[name]) for name in columns)
+        yield dict(row.values), tuple(text_of(row, name) for name in columns)
+
+
+def _lines(file: Source) -> Iterator[str]:
+    """The lines of a text file of any encoding and compression that the corpus reader takes."""
+    ledger = Ledger(TextReading(), Counts(), None)
+    with RegularFile(file) as opened:
+        for block in text_blocks(opened, file, ledger):
+            yield from block.text.removesuffix("\n").split("\n")
 
 
 def _portions(rows: Iterable[Any]) -> Iterator[list[Any]]:

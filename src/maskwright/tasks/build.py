@@ -197,10 +197,10 @@ def _reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         return known.index(value_of(row, columns["label"]), row)
 
     def single(row: Row) -> Example:
-        return Single(_text(row, columns["text"]), target(row), row.where)
+        return Single(text_of(row, columns["text"]), target(row), row.where)
 
     def pair(row: Row) -> Example:
-        first, second = (_text(row, columns[role]) for role in ("first", "second"))
+        first, second = (text_of(row, columns[role]) for role in ("first", "second"))
         return Pair(first, second, target(row), row.where)
 
     def tagged(row: Row) -> Example:
@@ -208,16 +208,16 @@ def _reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         return _tagged(row, columns["tokens"], columns["tags"], list(cells(row, task)), known)
 
     def answered(row: Row) -> Example:
-        question, context = (_text(row, columns[role]) for role in ("question", "context"))
+        question, context = (text_of(row, columns[role]) for role in ("question", "context"))
         return Answered(question, context, _answers(row, columns["answers"], context), row.where)
 
     def choice(row: Row) -> Example:
         options = _options(row, columns.roles["choices"])
-        question = _text(row, columns["question"])
+        question = text_of(row, columns["question"])
         return Choice(question, options, _right(row, columns["label"], options), row.where)
 
     def rewrite(row: Row) -> Example:
-        return Rewrite(_text(row, columns["source"]), _text(row, columns["target"]), row.where)
+        return Rewrite(text_of(row, columns["source"]), text_of(row, columns["target"]), row.where)
 
     return {
         "single": single,
@@ -229,7 +229,12 @@ def _reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
     }[columns.shape]
 
 
-def _text(row: Row, name: str) -> str:
+def text_of(row: Row, name: str) -> str:
+    """The text in a column of `row`; numbers are texts as they are written.
+
+    Raises:
+        DataError: nothing, another kind of value, or blanks only.
+    """
     value = value_of(row, name)
     if type(value) in (int, float):
         value = str(value)
@@ -355,7 +360,7 @@ def _place(text: str, start: int | None, context: str, row: Row, name: str) -> i
 
 def _options(row: Row, names: Sequence[str]) -> tuple[str, ...]:
     if len(names) > 1:
-        return tuple(_text(row, name) for name in names)
+        return tuple(text_of(row, name) for name in names)
     value = value_of(row, names[0])
     if type(value) is dict:
         value = value.get("text")
