@@ -211,6 +211,9 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     tagged.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     with pytest.raises(UsageError, match="not learned by this command"):
         finetune_file(model, tagged, tmp_path / "out", stream=io.StringIO())
+    with pytest.raises(UsageError, match="there already"):
+        finetune_file(model, table(tmp_path / "data.csv", "classification"), tuned[0],
+                      stream=io.StringIO())  # fmt: skip
     with pytest.raises(UsageError, match="no seed"):
         finetune_file(model, tagged, tmp_path / "out", seeds=0)
     with pytest.raises(MaskwrightError):

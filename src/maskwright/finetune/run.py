@@ -103,7 +103,8 @@ def finetune(
         The model folder.
 
     Raises:
-        UsageError: a task that is not learned here.  IncompatibleError: a model without tokenizer.
+        UsageError: a task or method that is not here, or a model in `out` already.
+        IncompatibleError: a model without tokenizer.
     """
     kind, say = data.task.kind, said(stream)
     if kind not in PROBLEMS:
@@ -113,6 +114,9 @@ def finetune(
     if method not in methods:
         raise UsageError("no such method", where="--method", found=repr(method),
                          wanted=near(method, methods))  # fmt: skip
+    if (out / MODEL).exists():
+        raise UsageError("a fine-tuned model is there already", where=out / MODEL,
+                         do="choose another --out")  # fmt: skip
     commit.probe_writable(out)
     path = checkpoints.model_folder(folder)
     loaded = pretrained.load(path, dtype=torch.float32)
@@ -157,9 +161,9 @@ def finetune(
     labels = tuple(names)
     about = About(family=family, labels=labels, problem_type=PROBLEM_TYPES[problem])
     if best.adapter is not None:
-        folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(path), replace=True)
+        folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(path))
     attached = _left_beside(best.adapter)
-    pretrained.save(best.tuned.model, tokenizer, out / MODEL, about, replace=True)
+    pretrained.save(best.tuned.model, tokenizer, out / MODEL, about)
     columns = [data.task.columns[role] for role in TEXTS[data.task.columns.shape]]
     task = {"kind": kind, "columns": columns, "length": length, "labels": list(labels),
             "attached": attached}  # fmt: skip
