@@ -1,11 +1,10 @@
 """Row A3: the twins of Tiny Shakespeare by our recipes, and beside the textbook's loop.
 
     python -m benchmarks.shakespeare quality --seeds 3     perplexity, top-1, top-5, spread
-    python -m benchmarks.shakespeare time --rounds 3       wall time, beside the textbook's
+    python -m benchmarks.shakespeare time --turns 60       wall time, beside the textbook's
 
-Reads $MASKWRIGHT_DATA/text/tinyshakespeare.txt. Times are of training alone, both sides in one
-process, the same steps; the textbook's model is scored by the same questions for a fair look at
-quality.
+Reads $MASKWRIGHT_DATA/text/tinyshakespeare.txt. Times are of training alone. The two loops take
+turns of ten steps, so that a noisy minute falls on both; the ratio is the median over the turns.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import math
 import statistics
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +23,16 @@ from typing import Any
 import torch
 
 from benchmarks import textbook
+from benchmarks.turns import WARM_UP, Side, Turn, alternate
 from maskwright.pretrain import journal, run
 from maskwright.pretrain.prepare import resolve
 from maskwright.recipes import shakespeare_bert, shakespeare_gpt
 from maskwright.recipes.recipe import Recipe
+from maskwright.train import loop
+from maskwright.train.schedule import Budget
 
+STEPS, FOREVER = 10, 1_000_000
+SIDES = ("ours", "textbook")
 TWINS = {"shakespeare-gpt": shakespeare_gpt.recipe, "shakespeare-bert": shakespeare_bert.recipe}
 
 
@@ -61,43 +64,72 @@ def quality(seeds: int) -> None:
                 )
 
 
-def wall_time(rounds: int) -> None:
-    text = textbook.Text.of(resolve("$MASKWRIGHT_DATA/text/tinyshakespeare.txt").read_text("utf-8"))
-    for name, make in TWINS.items():
-        recipe = make()
-        recipe = replace(
-            recipe,
-            evaluation=replace(recipe.evaluation, every=0, rows=64),
-            checkpoints=replace(recipe.checkpoints, every=0),
-        )
-        steps = recipe.training.budget.steps
-        assert steps is not None
-        ratios, pairs = [], []
-        for seed in range(rounds):
-            begun = time.perf_counter()
-            textbook.train(text, causal=name.endswith("gpt"), steps=steps, seed=seed)
-            theirs = time.perf_counter() - begun
-            with tempfile.TemporaryDirectory() as scratch:
-                mine = ours(recipe, Path(scratch) / "run")[1]
-            ratios.append(mine / theirs)
-            pairs.append(f"{mine:.1f} / {theirs:.1f} s")
+def wall_time(turns: int) -> None:
+    for name in TWINS:
+        sides = [Side(side, "benchmarks.shakespeare", {"twin": name}) for side in SIDES]
+        result = alternate(sides, turns + WARM_UP)
+        ours, theirs = (result["sides"][side]["seconds"] / STEPS * 1e3 for side in SIDES)
+        ratio = 1 / result["ratios"]["textbook"]
+        high, low = (1 / quartile for quartile in result["quartiles"]["textbook"])
         print(
-            f"{name}, {steps} steps: ours takes {statistics.median(ratios):.3f} of the "
-            f"textbook's time "
-            f"({', '.join(pairs)}); {torch.get_num_threads()} threads"
+            f"{name}: ours takes {ratio:.3f} of the textbook's time ({low:.3f} to {high:.3f}); "
+            f"{ours:.1f} and {theirs:.1f} ms a step, {turns} turns of {STEPS} steps; "
+            f"{torch.get_num_threads()} threads"
         )
+
+
+def worker(side: str, twin: str) -> None:
+    """Trains without end, `STEPS` steps to a turn."""
+    turn, done = Turn(), 0
+
+    def after() -> None:
+        nonlocal done
+        done += 1
+        if done % STEPS == 0:
+            turn.tokens.append(STEPS)
+            turn.end(0.0)
+
+    text = resolve("$MASKWRIGHT_DATA/text/tinyshakespeare.txt").read_text("utf-8")
+    if side == "textbook":
+        learned = textbook.Text.of(text)
+        turn.begin()
+        textbook.train(learned, causal=twin.endswith("gpt"), steps=FOREVER, seed=0, after=after)
+        return
+    recipe = TWINS[twin]()
+    recipe = replace(
+        recipe,
+        training=replace(recipe.training, budget=Budget(steps=FOREVER)),
+        evaluation=replace(recipe.evaluation, every=0),
+        checkpoints=replace(recipe.checkpoints, every=0),
+    )
+    step = loop.step
+
+    def stepped(*arguments: Any) -> loop.Record:
+        if not done:
+            turn.begin()  # what comes before the first step is not compared
+        record = step(*arguments)
+        after()  # what hooks do afterwards is in the next turn
+        return record
+
+    loop.step = stepped
+    with tempfile.TemporaryDirectory() as scratch:
+        run.pretrain(recipe, Path(scratch) / "run", stream=io.StringIO())
 
 
 def main() -> None:
     read = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    read.add_argument("what", choices=("quality", "time"))
+    read.add_argument("what", choices=("quality", "time"), nargs="?", default="time")
     read.add_argument("--seeds", type=int, default=3)
-    read.add_argument("--rounds", type=int, default=3)
+    read.add_argument("--turns", type=int, default=60)
+    read.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    read.add_argument("--twin", choices=TWINS, help=argparse.SUPPRESS)
     a = read.parse_args()
-    if a.what == "quality":
+    if a.side:
+        worker(a.side, a.twin)
+    elif a.what == "quality":
         quality(a.seeds)
     else:
-        wall_time(a.rounds)
+        wall_time(a.turns)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ it shares no code with it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -96,8 +97,10 @@ def masked_batch(text: Text) -> tuple[Tensor, Tensor]:
     return torch.where(other, torch.randint(0, text.vocabulary - 1, ids.shape), ids), labels
 
 
-def train(text: Text, *, causal: bool, steps: int, seed: int) -> Twin:
-    """The textbook's loop; returns the trained twin."""
+def train(
+    text: Text, *, causal: bool, steps: int, seed: int, after: Callable[[], None] = lambda: None
+) -> Twin:
+    """The textbook's loop; returns the trained twin. `after` is called behind each step."""
     torch.manual_seed(seed)
     model = Twin(text.vocabulary, causal)
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
@@ -110,4 +113,5 @@ def train(text: Text, *, causal: bool, steps: int, seed: int) -> Twin:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
+        after()
     return model

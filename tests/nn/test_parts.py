@@ -10,10 +10,18 @@ import torch.nn.functional as F
 
 from maskwright.nn.config import Norm as NormConfig
 from maskwright.nn.config import Relative, Rotary
-from maskwright.nn.dropout import LEVELS, dropout, keep_bits, keep_levels
+from maskwright.nn.dropout import (
+    LEVELS,
+    add_dropped,
+    dropout,
+    dropped_product,
+    keep_bits,
+    keep_levels,
+)
 from maskwright.nn.feed_forward import ACTIVATIONS
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table, rotate, sinusoids
+from maskwright.nn.softmax import softmax
 
 CPU = torch.device("cpu")
 
@@ -146,6 +154,37 @@ def test_the_gradient_passes_where_the_value_did() -> None:
     assert (gradient == 0).any() and (gradient > 1).any()
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_joined_forms_are_dropout_and_what_follows(rate: float) -> None:
+    def given(*shape: int) -> torch.Tensor:
+        torch.manual_seed(5)
+        return torch.randn(shape, requires_grad=True)
+
+    def twice(f, g, *shapes: tuple[int, ...]) -> None:  # type: ignore[no-untyped-def]
+        for one, other in zip(*(results(h, shapes) for h in (f, g)), strict=True):
+            torch.testing.assert_close(one, other)
+
+    def results(f, shapes):  # type: ignore[no-untyped-def]
+        inputs = [given(*s) for s in shapes]
+        torch.manual_seed(6)
+        out = f(*inputs)
+        weight = torch.arange(out.numel()).sin().view(out.shape)
+        return out, *torch.autograd.grad((out * weight).sum(), inputs)
+
+    def plain(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return dropout(weights, rate, training=True) @ values
+
+    twice(lambda w, v: dropped_product(w, v, rate), plain, (3, 5, 7), (3, 7, 4))
+    twice(
+        lambda x, y: add_dropped(x, y, rate, training=True),
+        lambda x, y: x + dropout(y, rate, training=True),
+        (6, 9),
+        (6, 9),
+    )
+    x = given(3, 4)
+    assert torch.equal(add_dropped(x, x, rate, training=False), x + x)
+
+
 def test_dropout_follows_the_default_generator() -> None:
     def drawn(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
@@ -162,3 +201,22 @@ def test_dropout_off() -> None:
     half = dropout(torch.ones(64, dtype=torch.bfloat16), 0.5, training=True)
     assert half.dtype == torch.bfloat16
     assert F.dropout(x, 0.0).equal(x)
+
+
+# -------------------------------------------------------------------------------------- softmax
+@pytest.mark.parametrize("keys", [1, 31, 32, 48, 64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_softmax_is_pytorchs(keys: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    scores = (4 * torch.randn(3, 5, keys)).to(dtype)
+    scores[0, 0, 1:] = -math.inf
+    ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    out, wanted = softmax(ours), torch.softmax(theirs.float(), -1)
+    assert out.dtype == dtype
+    close = {"rtol": 1e-2, "atol": 1e-3} if dtype == torch.bfloat16 else {"rtol": 1e-6, "atol": 0}
+    torch.testing.assert_close(out.float(), wanted, **close)
+    weight = torch.arange(out.numel()).sin().view(out.shape)
+    (out * weight).sum().backward()
+    (wanted * weight).sum().backward()
+    assert ours.grad is not None and ours.grad.dtype == dtype
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-2, atol=4e-3)

@@ -300,3 +300,44 @@ def test_rows_that_stand_for_nothing_change_nothing(
     more = (F.pad(given[0], (0, 0, 0, 1)), *more[1:])
     counted = torch.autograd.grad(vocabulary_loss(*more, z_loss=z_loss)[0], given[2])[0]
     assert not torch.allclose(counted, wanted[2])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("z_loss", [0.0, 0.3])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_small_vocabulary_scored_whole_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, bias: bool, z_loss: float, dtype: torch.dtype
+) -> None:
+    given = inputs(width=24, size=17, bias=bias, spread=0.5)
+    narrow = [None if x is None else x.detach().to(dtype).requires_grad_() for x in given[:3]]
+    hidden, weight, added = narrow
+    assert hidden is not None and weight is not None
+    uniforms = torch.rand(200, generator=torch.Generator().manual_seed(0))
+
+    def found() -> tuple[Tensor, ...]:
+        total, losses = vocabulary_loss(hidden, weight, added, given[3], z_loss)
+        assert not losses.requires_grad
+        return (
+            total.detach(),
+            losses,
+            *torch.autograd.grad(total, [x for x in narrow if x is not None]),
+        )
+
+    def drawn_ids() -> Tensor:
+        return room.vocabulary_sample(hidden, weight, added, given[3], uniforms)[2]
+
+    few, ids = found(), drawn_ids()
+    monkeypatch.setattr(room, "_whole", None)  # the other way does not call it
+    monkeypatch.setattr(room, "_FEW", 0)
+    close = (
+        {"rtol": 1e-10, "atol": 1e-10} if dtype == torch.float64 else {"rtol": 0.02, "atol": 0.1}
+    )
+    torch.testing.assert_close(few, found(), **close)
+    assert (ids == drawn_ids()).float().mean() > (0.999 if dtype == torch.float64 else 0.98)
+
+
+def test_F43_no_targets_of_a_small_vocabulary() -> None:
+    given = inputs(count=0, width=24, size=17)
+    total, losses = vocabulary_loss(*given)
+    assert total.item() == 0.0 and losses.shape == (0,)
+    assert not any(g.any() for g in gradients(total, given))

@@ -21,9 +21,11 @@ from torch import Tensor, nn
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Attention as AttentionConfig
 from maskwright.nn.dropout import dropout as drop
+from maskwright.nn.dropout import dropped_product
 from maskwright.nn.linear import Linear
 from maskwright.nn.mask import Drawing
 from maskwright.nn.positions import rotate
+from maskwright.nn.softmax import softmax
 
 Kernel = Literal["explicit", "sdpa"]
 
@@ -128,21 +130,22 @@ def _explicit(
     rows, heads, queries, width = query.shape
     keys = key.shape[2]
     flat = (rows * heads, -1, width)
+    bias = sight.bias(query.dtype)
+    joins = bias is not None and bias.shape[:2] == (1, 1)  # alike for all rows and heads
     scores = torch.baddbmm(
-        query.new_empty(1, 1, 1),
+        bias[0] if bias is not None and joins else query.new_empty(1, 1, 1),
         query.reshape(flat),
         key.reshape(flat).transpose(1, 2),
-        beta=0,
+        beta=1 if joins else 0,
         alpha=scale,
     ).view(rows, heads, queries, keys)
-    bias = sight.bias(scores.dtype)
-    if bias is not None:
+    if bias is not None and not joins:
         scores = scores + bias  # adding in place to a view costs three copies of the gradient
-    weights = torch.softmax(scores, -1)  # B, H, Q, K
+    weights = softmax(scores)  # B, H, Q, K
     if sight.weights is not None:
         sight.weights.append(weights)
-    weights = drop(weights, dropout, training=True)
-    out = torch.bmm(weights.view(rows * heads, queries, keys), value.reshape(flat))
+    weights = weights.view(rows * heads, queries, keys)
+    out = dropped_product(weights, value.reshape(flat), dropout)
     return out.view(rows, heads, queries, width).transpose(1, 2)
 
 

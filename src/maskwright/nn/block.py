@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from maskwright.nn.attention import Attention, Sight
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Block as BlockConfig
-from maskwright.nn.dropout import dropout
+from maskwright.nn.dropout import add_dropped
 from maskwright.nn.feed_forward import FeedForward
 from maskwright.nn.norm import Norm
 
@@ -60,5 +60,5 @@ class Block(nn.Module):
         before = norm if self.config.placement == "pre" else None
         after = norm if self.config.placement == "post" else None
         out = f(x if before is None else before(x))
-        x = x + dropout(out, self.config.dropout, self.training)
+        x = add_dropped(x, out, self.config.dropout, self.training)
         return x if after is None else after(x)

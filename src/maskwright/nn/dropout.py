@@ -35,28 +35,33 @@ def keep_bits(shape: torch.Size, rate: float) -> Int[Tensor, "*shape"]:
     seed = int(torch.empty((), dtype=torch.int64).random_())
     draws = np.random.SFC64(seed).random_raw((count + 3) // 4)
     levels = torch.from_numpy(draws.view(np.int16)[:count]).view(shape)
-    # 0 … 32767; the shift copies the sign of (last dropped level - level) into every bit.
-    last_dropped = LEVELS - keep_levels(rate) - 1
-    return levels.bitwise_and_(LEVELS - 1).neg_().add_(last_dropped).bitwise_right_shift_(15)
+    # -16384 … 16383; the second shift copies the sign of (level - first dropped) into every bit.
+    first_dropped = keep_levels(rate) - LEVELS // 2
+    return levels.bitwise_right_shift_(1).sub_(first_dropped).bitwise_right_shift_(15)
 
 
-class _Drop(torch.autograd.Function):
+class _Clear(torch.autograd.Function):
+    """Dropout without its scale."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
         keep = keep_bits(x.shape, rate)
         ctx.save_for_backward(keep)
-        ctx.scale = LEVELS / keep_levels(rate)
-        return _kept(x, keep, ctx.scale)
+        return _kept(x, keep)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (keep,) = ctx.saved_tensors
-        return _kept(gradients[0], keep, ctx.scale), None
+        return _kept(gradients[0], keep), None
 
 
-def _kept(x: Tensor, keep: Tensor, scale: float) -> Tensor:
+def _kept(x: Tensor, keep: Tensor) -> Tensor:
     whole = _WHOLE[x.itemsize]
-    return (x.contiguous().view(whole) & keep.to(whole)).view(x.dtype).mul_(scale)
+    return (x.contiguous().view(whole) & keep.to(whole)).view(x.dtype)
+
+
+def _scale(rate: float) -> float:
+    return LEVELS / keep_levels(rate)
 
 
 def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool) -> Float[Tensor, "*shape"]:
@@ -65,4 +70,26 @@ def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool) -> Float[Te
         return x
     if x.device.type != "cpu":
         return F.dropout(x, rate)
-    return _Drop.apply(x, rate)
+    return _Clear.apply(x, rate).mul_(_scale(rate))
+
+
+def add_dropped(
+    x: Float[Tensor, "*shape"], branch: Float[Tensor, "*shape"], rate: float, training: bool
+) -> Float[Tensor, "*shape"]:
+    """`x + dropout(branch)`, with one pass over memory less."""
+    if not training or rate == 0.0:
+        return x + branch
+    if x.device.type != "cpu":
+        return x + F.dropout(branch, rate)
+    return torch.add(x, _Clear.apply(branch, rate), alpha=_scale(rate))
+
+
+def dropped_product(
+    weights: Float[Tensor, "N Q K"], values: Float[Tensor, "N K W"], rate: float
+) -> Float[Tensor, "N Q W"]:
+    """`dropout(weights) @ values`; the scale goes to the narrower side of the product."""
+    if rate == 0.0:
+        return torch.bmm(weights, values)
+    if weights.device.type != "cpu":
+        return torch.bmm(F.dropout(weights, rate), values)
+    return torch.bmm(_Clear.apply(weights, rate), values * _scale(rate))

@@ -17,6 +17,8 @@ together, a chunk of targets at a time, in one buffer of bounded size. What make
   scores a second time.
 - Rows of zeros are put under the hidden states to keep the sizes of products few (nn/linear.py);
   their 1 / s is set to 0.
+- Below `_FEW` words none of this pays: the scores weigh less than the hidden states, and a step is
+  as long as its count of operations. They are left to PyTorch.
 - z-loss, `z * log(s)²` added to each loss to keep s near 1 (PaLM, Chowdhery et al. 2022, 5), turns
   each 1 / s above into `(1 + 2 z log s) / s`, and nothing else.
 
@@ -47,6 +49,8 @@ _GROUP = 64
 _MANY = 3
 # Rows of the vocabulary whose exponentials are added up before one of them is drawn.
 _BLOCK = 128
+# Vocabularies smaller than this, and than the hidden states are wide, are scored whole.
+_FEW = 256
 
 
 def vocabulary_loss(
@@ -121,16 +125,36 @@ def _fused(
     if spare := spare_rows(hidden):
         hidden, targets = F.pad(hidden, (0, 0, 0, spare)), F.pad(targets, (0, spare))
         uniforms = None if uniforms is None else F.pad(uniforms, (0, spare))
+    weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
+    if len(weight) < min(_FEW, weight.shape[1]):
+        return _whole(hidden, weight, bias, targets, uniforms, z_loss, count)
     total, losses, drawn = _VocabularyLoss.apply(
-        hidden,
-        weight.to(dtype),
-        None if bias is None else bias.to(dtype),
-        targets,
-        uniforms,
-        z_loss,
-        count,
+        hidden, weight, bias, targets, uniforms, z_loss, count
     )
     return total, losses, drawn
+
+
+def _whole(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    uniforms: Tensor | None,
+    z_loss: float,
+    count: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same with all scores (n, V) at once; of the rows only the first `count` count."""
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    scores = F.linear(hidden, weight, bias).to(wide)[:count]
+    losses = F.cross_entropy(scores, targets[:count], reduction="none")
+    total = losses.sum()
+    if z_loss:
+        total = total + z_loss * scores.logsumexp(1).square().sum()
+    drawn = targets.new_empty(0)
+    if uniforms is not None:
+        with torch.no_grad():
+            drawn = _draw(scores.softmax(1).t(), uniforms[:count], wide)
+    return total, losses.detach(), drawn
 
 
 class _VocabularyLoss(torch.autograd.Function):
