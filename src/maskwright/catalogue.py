@@ -1,10 +1,10 @@
 """A folder is a registry.
 
-`families/`, `objectives/`, `adapters/` and `recipes/` are open sets: a module that keeps the room's
-contract is a member by lying there, and its file name is its name (`openai_gpt.py` is
-`openai-gpt`). Another installed package joins through an entry point of the group
-`maskwright.families` (or the like) that names its module. Nothing is imported before it is asked
-for by name, so a list costs no torch; nothing is ever found in a folder of models or data.
+`families/`, `objectives/`, `adapters/`, `finetune/kinds/` and `recipes/` are open sets: a module
+that keeps the room's contract is a member by lying there, and its file name is its name
+(`openai_gpt.py` is `openai-gpt`). Another installed package joins through an entry point of the
+group `maskwright.families` (or the like) that names its module. Nothing is imported before it is
+asked for by name, so a list costs no torch; nothing is ever found in a folder of models or data.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ CONTRACTS = {
         *("adapter", "places", "freeze", "folder"),
         *("peft_form", "peft_lora", "peft_ia3", "peft_names"),
     },
+    "finetune.kinds": set(),
 }
 
 
@@ -45,7 +46,7 @@ def load(room: str, name: str) -> ModuleType:
     """
     known = _modules(room)
     if name not in known:
-        singular = {"families": "family"}.get(room, room[:-1])
+        singular = {"families": "family"}.get(room, room.rpartition(".")[2][:-1])
         raise UsageError(f"no {singular} of that name", found=repr(name), wanted=near(name, known))
     return importlib.import_module(known[name])
 
@@ -59,7 +60,7 @@ def _modules(room: str) -> dict[str, str]:
     """
     from importlib.metadata import entry_points  # 20 ms that a page of help does without
 
-    folder = Path(__file__).parent / room
+    folder = Path(__file__).parent.joinpath(*room.split("."))
     stems = (module.name for module in pkgutil.iter_modules([str(folder)]))
     members = {
         stem.replace("_", "-"): f"maskwright.{room}.{stem}"

@@ -114,7 +114,8 @@ def parser() -> Parser:
     made.add_argument(
         "--method",
         default="full",
-        help="full, probe (the head alone), or an adapter, such as lora (default full)",
+        help="full, probe (the head alone), last-N (layers), gradual, or an adapter, such as lora "
+        "(default full)",
     )
     made.add_argument("--task", default=None, help="what it is, if not what it seems to be")
     made.add_argument(
@@ -130,7 +131,25 @@ def parser() -> Parser:
     made.add_argument(
         "--rate", type=float, default=None, help="learning rate (default: by the model's width)"
     )
+    made.add_argument(
+        "--layer-decay", type=float, default=1.0, help="how much slower each lower layer learns"
+    )
+    made.add_argument(
+        "--patience", type=int, default=None, help="epochs without a better figure that end a seed"
+    )
     made.add_argument("--length", type=int, default=None, help="most tokens of a text")
+    made.add_argument(
+        "--long",
+        default="head",
+        help="what becomes of longer texts: head, tail or head-and-tail stays, or all is read, by "
+        "pieces-mean or pieces-max (default head)",
+    )
+    made.add_argument(
+        "--curve",
+        default=None,
+        metavar="N,N,all",
+        help="make no model, but measure the methods with so many labels each",
+    )
     _out(made)
 
     made = verb("predict", "what a fine-tuned model says to the rows of a file", _predict)
@@ -372,13 +391,26 @@ def _finetune(a: argparse.Namespace) -> None:
         batch=a.batch,
         rate=a.rate,
         length=a.length,
+        long=a.long,
+        layer_decay=a.layer_decay,
+        patience=a.patience,
+        curve=_counts(a.curve),
     )
+
+
+def _counts(given: str | None) -> list[int]:
+    """Numbers with commas between, 0 for "all"."""
+    words = [word.strip() for word in given.split(",")] if given else []
+    if not all(word == "all" or (word.isdigit() and int(word)) for word in words):
+        raise UsageError("not numbers of labels", where="--curve", found=repr(given),
+                         wanted="numbers with commas between, such as 50,200,all")  # fmt: skip
+    return [0 if word == "all" else int(word) for word in words]
 
 
 def _predict(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     existing(a.file, "file")
-    from maskwright.finetune.predict import predict_file, write_predictions
+    from maskwright.finetune.predict_file import predict_file, write_predictions
 
     if a.out is None:
         predict_file(a.model, a.file, sys.stdout)

@@ -20,8 +20,9 @@ from maskwright.errors import (
     OutputError,
     UsageError,
 )
-from maskwright.finetune.command import DIVISION, finetune_file
-from maskwright.finetune.predict import load, predict_file, write_predictions
+from maskwright.finetune.command import DIVISION, finetune_file, hashes
+from maskwright.finetune.predict import load
+from maskwright.finetune.predict_file import predict_file, write_predictions
 from maskwright.pretrain import run
 from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
@@ -81,8 +82,52 @@ def test_what_is_said_and_written(tuned: tuple[Path, str]) -> None:
     found = json.loads((out / "results.json").read_text())
     assert found["asked"] == "test" and len(found["seeds"]) == 2
     chosen = found["seeds"][found["chosen"]]
-    assert chosen["test"] > 0.9 and max(chosen["validation"]) > 0.9
+    assert chosen["accuracy"] > 0.9 and max(chosen["validation"]) > 0.9
     assert json.loads((out / "task.json").read_text())["labels"] == ["meow", "woof"]
+
+
+def test_the_model_card(tuned: tuple[Path, str]) -> None:
+    text = (tuned[0] / "model" / "README.md").read_text(encoding="utf-8")
+    _, front, body = text.split("---\n", 2)
+    keys = dict(line.split(": ", 1) for line in front.splitlines())
+    (index,) = json.loads(keys["model-index"])
+    figures = {m["type"]: m["value"] for m in index["results"][0]["metrics"]}
+    found = json.loads((tuned[0] / "results.json").read_text())
+    chosen = found["seeds"][found["chosen"]]
+    assert figures["accuracy"] == pytest.approx(chosen["accuracy"], abs=1e-6)
+    assert json.loads(keys["pipeline_tag"]) == "text-classification"
+    for part in ("`meow`, `woof`", "majority", "train 160", "data.csv", "seeds tried: 2"):
+        assert part in body, part
+    assert "None" not in text and "nan" not in text and "needed" not in text.lower()
+
+
+def test_long_texts(model: Path, tmp_path: Path) -> None:
+    """Evidence at the end is not seen by what reads the beginning, but by what reads the rest."""
+    draw = np.random.default_rng(0)
+    plain = [word for word in WORDS if word not in ("cat", "dog")]
+    data = tmp_path / "data.csv"
+    with data.open("w", newline="", encoding="utf-8") as file:
+        rows = []
+        for number in range(240):
+            animal, label = (("cat", "meow"), ("dog", "woof"))[number % 2]
+            rows.append([" ".join([*draw.choice(plain, 24), animal]), label])
+        csv.writer(file).writerows([["text", "label"], *rows])
+    found = {}
+    for long in ("head", "tail", "head-and-tail", "pieces-max"):
+        said = io.StringIO()
+        out = tmp_path / long
+        finetune_file(model, data, out, seeds=1, epochs=6, batch=16, rate=1e-2, length=12,
+                      long=long, stream=said)  # type: ignore[arg-type]  # fmt: skip
+        assert (
+            "in pieces" if long == "pieces-max" else "100.0% of 192 rows truncated"
+        ) in said.getvalue()
+        found[long] = json.loads((out / "results.json").read_text())["seeds"][0]["accuracy"]
+        (answer,) = load(out).predict([rows[1][0]])
+        assert long == "head" or answer["label"] == "woof"
+    assert found["tail"] > 0.9 and found["head-and-tail"] > 0.9 and found["pieces-max"] > 0.9
+    assert found["head"] < 0.75, "the control: there is nothing to be seen in the head"
+    with pytest.raises(UsageError, match="no such way with long texts"):
+        finetune_file(model, data, tmp_path / "odd", long="middle", stream=said)  # type: ignore[arg-type]
 
 
 def test_the_reference_library_says_the_same(tuned: tuple[Path, str]) -> None:
@@ -121,6 +166,31 @@ def test_a_file_is_answered_row_by_row(tuned: tuple[Path, str], tmp_path: Path) 
     assert [json.loads(line)["prediction"] for line in again.getvalue().splitlines()] == [
         line["prediction"] for line in lines
     ]
+
+
+def test_predictions_go_on_after_a_kill(tuned: tuple[Path, str], tmp_path: Path) -> None:
+    asked, out = table(tmp_path / "new.csv", "classification", 70), tmp_path / "told.csv"
+    assert write_predictions(tuned[0], asked, tmp_path / "told.jsonl") == 70
+    whole = (tmp_path / "told.jsonl").read_bytes().splitlines(keepends=True)
+    about = json.dumps({"model": hashes(tuned[0]), "source": hashes(asked)})
+    marked = json.loads(whole[0]) | {"prediction": {"label": "kept", "score": 1.0}}
+    staged = tmp_path / ".tmp-told.csv.jsonl"
+    torn = [f"{about}\n".encode(), f"{json.dumps(marked)}\n".encode(), *whole[1:5], whole[5][:9]]
+    staged.write_bytes(b"".join(torn))
+    assert write_predictions(tuned[0], asked, out) == 70
+    with out.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 70 and rows[0]["predicted_label"] == "kept"
+    assert [r["text"] for r in rows] == [json.loads(line)["text"] for line in whole]
+    assert [r["predicted_label"] for r in rows[1:]] == [
+        json.loads(line)["prediction"]["label"] for line in whole[1:]
+    ]
+    # The control: what was answered about another file is not gone on with.
+    out.unlink()
+    torn[0] = torn[0].replace(b"new.csv", b"old.csv")
+    staged.write_bytes(b"".join(torn))
+    write_predictions(tuned[0], asked, out)
+    assert "kept" not in out.read_text() and not list(tmp_path.glob(".tmp-*"))
 
 
 def test_answers_do_not_depend_on_who_is_asked_beside(tuned: tuple[Path, str]) -> None:
@@ -164,7 +234,8 @@ def test_methods_that_train_little(method: str, model: Path, tmp_path: Path) -> 
     assert [a["score"] for a in answers] == pytest.approx(alone, abs=1e-5), "neighbours are heard"
     told = [names.index(a["label"]) for a in answers]
     right = np.mean([a == row.label for a, row in zip(told, asked, strict=True)])
-    assert right == pytest.approx(found["seeds"][0]["test"], abs=0.06)  # bfloat16 where it trained
+    figure = found["seeds"][0]["accuracy"]  # in bfloat16, where it trained
+    assert right == pytest.approx(figure, abs=0.06)
     losses = found["seeds"][0]["loss"]
     assert losses[-1] < losses[0]
     assert (out / "adapter").is_dir() is (method != "probe")
@@ -185,9 +256,9 @@ def test_the_verbs(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
-    with pytest.raises(IncompatibleError, match="gives no labels to texts"):
+    with pytest.raises(IncompatibleError, match="was not fine-tuned for a task"):
         load(next((model / "checkpoints").glob("step-*")))
-    with pytest.raises(DataError, match="another number of texts"):
+    with pytest.raises(DataError, match="not what the model was trained to read"):
         load(tuned[0]).predict([("one", "two")])
     other = tmp_path / "other.csv"
     other.write_text("review,stars\nfine,5\n", encoding="utf-8")
@@ -206,15 +277,53 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*told*")) and not list(tmp_path.glob(".tmp-*"))
     with pytest.raises(OutputError, match="cannot be written"):
         write_predictions(tuned[0], hollow, tmp_path / "nowhere" / "told.jsonl")
-    tagged = tmp_path / "tagged.jsonl"
-    rows = ({"tokens": [f"a{n}", "cat"], "tags": ["O", "B-X"]} for n in range(40))
-    tagged.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    rewrites = tmp_path / "rewrites.jsonl"
+    rows = ({"source": f"a{n} cat", "target": "a dog"} for n in range(40))
+    rewrites.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     with pytest.raises(UsageError, match="not learned by this command"):
-        finetune_file(model, tagged, tmp_path / "out", stream=io.StringIO())
+        finetune_file(model, rewrites, tmp_path / "out", stream=io.StringIO())
     with pytest.raises(UsageError, match="there already"):
         finetune_file(model, table(tmp_path / "data.csv", "classification"), tuned[0],
                       stream=io.StringIO())  # fmt: skip
     with pytest.raises(UsageError, match="no seed"):
-        finetune_file(model, tagged, tmp_path / "out", seeds=0)
+        finetune_file(model, rewrites, tmp_path / "out", seeds=0)
     with pytest.raises(MaskwrightError):
         finetune_file(model, tmp_path / "nothing.csv", tmp_path / "out", stream=io.StringIO())
+
+
+def test_a_curve(model: Path, tmp_path: Path) -> None:
+    data, out, said = (
+        table(tmp_path / "data.csv", "classification"),
+        tmp_path / "out",
+        io.StringIO(),
+    )
+
+    def ask() -> None:
+        finetune_file(model, data, out, method="full,probe", curve=[20, 0], seeds=2, epochs=1,
+                      batch=16, rate=1e-2, least_steps=4, stream=said)  # fmt: skip
+
+    ask()
+    found = json.loads((out / "curve.json").read_text())["figures"]
+    assert set(found) == {"majority (no pretraining)", "words (no pretraining)", "full", "probe",
+                          "from scratch"}  # fmt: skip
+    assert all(set(by) == {"20", "160"} for by in found.values())
+    page = (out / "report.html").read_text()
+    assert "Which way at which number of labels" in page and "With 20 labels" in page
+    # Gone on with, nothing is trained again: a figure that was changed by hand stays.
+    lines = (out / "curve.jsonl").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 2 * 3
+    row = json.loads(lines[1])
+    (out / "curve.jsonl").write_text(
+        "\n".join([lines[0], json.dumps({**row, "value": 0.125})]) + "\n"
+    )
+    ask()
+    again = json.loads((out / "curve.json").read_text())["figures"]
+    assert again[row["way"]][str(row["labels"])][str(row["seed"])] == 0.125
+    with pytest.raises(UsageError, match="no such number of labels"):
+        finetune_file(model, data, tmp_path / "other", curve=[9999], stream=said)
+    with pytest.raises(UsageError, match="several methods make no model"):
+        finetune_file(model, data, tmp_path / "other", method="full,lora", stream=said)
+    with pytest.raises(UsageError, match="figures of something else"):
+        finetune_file(model, table(tmp_path / "pairs.csv", "pair-classification"), out, curve=[20],
+                      stream=said)  # fmt: skip
+    assert main(["finetune", str(model), "--data", str(data), "--curve", "5,few"]) == 64

@@ -20,7 +20,7 @@ FROZEN = {
     "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},
     "finetune": {
         "model", "--data", "--method", "--task", "--column", "--seeds", "--epochs", "--batch",
-        "--rate", "--length", "--out",
+        "--rate", "--length", "--layer-decay", "--patience", "--long", "--curve", "--out",
     },
     "predict": {"model", "file", "--out"},
     "fill-mask": {"model", "text", "--top"},

@@ -121,7 +121,21 @@ def test_squad_becomes_flat_rows(tmp_path: Path) -> None:
     del asked["question"]
     path = write(tmp_path / "b.json", json.dumps(squad))
     error = refusal(DataError, lambda: load(path))
-    assert error.where == f"{path}, question 1" and "'question'" in str(error.found)
+    assert error.where == f"{path}, article 1, paragraph 1, question q1"
+    assert error.wanted == '"question"'
+
+
+def test_columns_of_words_and_tags(tmp_path: Path) -> None:
+    text = "-DOCSTART- -X- O\n\nKalomi NNP B-PER\nsat VBD O\r\n\n\nTion NNP B-LOC"
+    one, two = load(write(tmp_path / "a.conll", text)).parts["all"]
+    assert one.values == {"tokens": ["Kalomi", "sat"], "tags": ["B-PER", "O"]}
+    assert two.values == {"tokens": ["Tion"], "tags": ["B-LOC"]}
+    assert one.where.endswith("a.conll, line 3") and two.where.endswith("line 7")
+    (bare,) = load(write(tmp_path / "b.conll", "New\nYork\n")).parts["all"]
+    assert bare.values == {"tokens": ["New", "York"]}
+    path = write(tmp_path / "c.conll", "lo O\n\nKalomi B-PER\nsat\n")
+    error = refusal(DataError, lambda: load(path))
+    assert error.where == f"{path}, line 4" and error.wanted == "2"
 
 
 # ------------------------------------------------------------------------------ refusals

@@ -87,6 +87,13 @@ def read(
 def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
     counts = ledger.counts
     before = counts.rows
+    if source.kind == "columns":
+        raise UsageError(
+            "words with tags are no running text",
+            where=source.shown,
+            wanted="text, or a table with a column of texts",
+            do="use the file with finetune",
+        )
     with RegularFile(source) as opened:
         counts.files += 1
         if source.kind == "parquet":

@@ -3,13 +3,18 @@ trained."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from maskwright.checkpoint import pretrained
 from maskwright.errors import UsageError
-from maskwright.finetune.run import FULL, finetune, usual_rate
+from maskwright.finetune.curve import measure_curve
+from maskwright.finetune.kind import Long
+from maskwright.finetune.learner import usual_rate
+from maskwright.finetune.method import FULL, Method
+from maskwright.finetune.run import finetune
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import said
@@ -20,6 +25,7 @@ from maskwright.train.optimizer import AdamW
 
 # What is held back where the user gives one file.
 DIVISION = splits.Division(validation=0.1, test=0.1)
+LEAST_STEPS = 100
 
 
 def finetune_file(
@@ -35,9 +41,19 @@ def finetune_file(
     batch: int = 32,
     rate: float | None = None,
     length: int | None = None,
+    long: Long = "head",
+    layer_decay: float = 1.0,
+    patience: int | None = None,
+    least_steps: int = LEAST_STEPS,
+    curve: Sequence[int] = (),
     stream: TextIO | None = None,
 ) -> Path:
     """Read `data`, say what it is, and fine-tune; the model folder is returned.
+
+    Args:
+        method: one name, or for a curve several with commas between.
+        curve: numbers of labels, 0 for all: instead of one model, how good each method is with so
+            many; `out` is returned.
 
     Raises:
         UsageError, DataError and others: as `tasks` and `finetune.run` say.
@@ -45,6 +61,10 @@ def finetune_file(
     if seeds < 1:
         raise UsageError("no seed to try", where="--seeds", found=seeds, wanted="1 or more")
     say = said(stream)
+    ways = [Method(name.strip(), layer_decay) for name in method.split(",")]
+    if len(ways) > 1 and not curve:
+        raise UsageError("several methods make no model", where="--method", found=method,
+                         wanted="one", do="compare them with --curve")  # fmt: skip
     examples = prepare(data, columns=columns or None, kind=task, division=DIVISION)
     for line in examples.task.lines():
         say(line)
@@ -53,16 +73,27 @@ def finetune_file(
         say("\n" + tables.for_terminal(each))
     for warning in looked.warnings:
         say(f"note: {warning}")
-    config = pretrained.described(checkpoints.model_folder(model)).config
-    chosen = usual_rate(config, method) if rate is None else rate
-    settings = Settings(epochs=epochs, batch=batch, optimizer=AdamW(learning_rate=chosen))
-    return finetune(
-        model,
-        examples,
-        out,
-        method=method,
-        settings=settings,
-        seeds=seeds,
-        length=length,
-        stream=stream,
-    )
+    width = pretrained.described(checkpoints.model_folder(model)).config.width
+
+    def settings(way: Method) -> Settings:
+        optimizer = AdamW(learning_rate=usual_rate(width, way) if rate is None else rate)
+        return Settings(epochs=epochs, batch=batch, optimizer=optimizer, patience=patience,
+                        least_steps=least_steps)  # fmt: skip
+
+    if curve:
+        measure_curve(model, examples, out, methods=ways, counts=curve, settings=settings,
+                      seeds=seeds, length=length, long=long, stream=stream)  # fmt: skip
+        return out
+    return finetune(model, examples, out, method=ways[0], settings=settings(ways[0]), seeds=seeds,
+                    length=length, long=long, origin=hashes(data), stream=stream)  # fmt: skip
+
+
+def hashes(data: Path) -> dict[str, str]:
+    """The SHA-256 of the file, or of each file in the folder, by name."""
+    files = [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file())
+    found = {}
+    for path in files:
+        with path.open("rb") as file:
+            name = path.name if path == data else str(path.relative_to(data))
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found

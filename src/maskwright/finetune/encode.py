@@ -1,7 +1,8 @@
-"""Texts of a task as framed ids of a bounded length; how many had to be cut is told.
+"""Texts of a task as framed ids of a bounded length; what had to be cut is counted.
 
-A single text loses its end; of a pair the longer text is cut first, as the reference library's
-`longest_first` does, and special tokens always stay.
+A single text loses its end, its beginning or its middle, or becomes several that overlap; of a pair
+the longer text is cut first, as the reference library's `longest_first` does. Special tokens always
+stay. The cutting itself is `tasks/windows.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.finetune.examples import Examples, framed
+from maskwright.tasks.windows import HEAD, Cuts, Keep, Row, fit, fit_pair, fit_windows
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Texts = Sequence[tuple[str, ...]]
@@ -24,37 +26,53 @@ def encode(
     length: int,
     *,
     segments: bool = False,
-) -> tuple[Examples, int]:
-    """Texts, one or two to an example, as `Examples`, and how many of them were cut.
+    keep: Keep = "head",
+) -> tuple[Examples, Cuts]:
+    """Texts, one or two to an example, as `Examples`, and what was cut of them.
 
     Args:
         labels: one row for each of `texts`.
         length: the most ids that an example may have.
         segments: whether the model tells first and second text apart.
+        keep: what stays of a single text that is too long; of its head a quarter at most stays
+            with "head-and-tail", as the published 128 of 510 places.
     """
     width = len(texts[0]) if texts else 1
     columns = [tokenizer.encode_batch([row[i] for row in texts]) for i in range(width)]
-    room = length - len(tokenizer.frame(*[[]] * width)[0])
-    rows: list[list[int]] = []
-    kinds: list[int] = []
-    cut = 0
+    rows, cuts = [], Cuts()
     for parts in zip(*columns, strict=True):
-        kept = _fitting([part.tolist() for part in parts], room)
-        cut += sum(map(len, kept)) < sum(map(len, parts))
-        ids, segment = tokenizer.frame(*kept)
-        rows.append(ids or [tokenizer.pad or 0])
-        kinds += segment or [0]
-    return Examples(
-        framed(rows), labels, np.array(kinds, dtype=np.int64) if segments else None
-    ), cut
+        if width > 1:
+            row = fit_pair(tokenizer, parts[0].tolist(), parts[1].tolist(), length)
+        else:
+            row = fit(tokenizer, parts[0].tolist(), length, keep, min(HEAD, length // 4))
+        whole = sum(map(len, parts))
+        cuts += Cuts.of(whole, whole - row.cut)
+        rows.append(row)
+    return examples_of(rows, labels, tokenizer, segments=segments), cuts
 
 
-def _fitting(parts: list[list[int]], room: int) -> list[list[int]]:
-    """`parts` cut to `room` ids together, the longer one first."""
-    if sum(map(len, parts)) <= room:
-        return parts
-    if len(parts) == 1:
-        return [parts[0][:room]]
-    first, second = parts
-    kept = min(len(second), max(room // 2, room - len(first)))
-    return [first[: room - kept], second[:kept]]
+def divide(
+    texts: Sequence[str], tokenizer: Tokenizer, length: int
+) -> tuple[list[Row], NDArray[np.int64]]:
+    """Texts as pieces of at most `length` ids that overlap by half, and the number of the text that
+    each is a piece of."""
+    found = [
+        fit_windows(tokenizer, ids.tolist(), length, max(1, length // 2 - 2))[0]
+        for ids in tokenizer.encode_batch(texts)
+    ]
+    counts = [len(rows) for rows in found]
+    return [row for rows in found for row in rows], np.repeat(np.arange(len(found)), counts)
+
+
+def examples_of(
+    rows: Sequence[Row],
+    labels: NDArray[np.int64] | NDArray[np.float32],
+    tokenizer: Tokenizer,
+    *,
+    segments: bool,
+) -> Examples:
+    """Framed rows beside their labels; a row of nothing is padding, so that it is one at all."""
+    texts = [row.tokens.tolist() or [tokenizer.pad or 0] for row in rows]
+    kinds = [row.segments if len(row) else np.zeros(1, np.int64) for row in rows]
+    flat = np.concatenate([np.zeros(0, np.int64), *kinds]) if segments else None
+    return Examples(framed(texts), labels, flat)

@@ -13,6 +13,7 @@ Letters: N texts, R of them in a batch, B rows, T positions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,26 +48,39 @@ class Examples:
     Attributes:
         texts: ids of all texts, special tokens among them.
         labels: (N,) classes, (N, L) zeros and ones or numbers, or (N / choices,) right choices.
+            With `places`: (M,) the class of each place, or (N, 2) at which of its text's own places
+            an answer begins and ends, counted from 0; -1: not known.
         segments: 0 or 1 for each id; None where the model has none.
         choices: how many texts in a row answer one question.
+        places: where in each text something is asked, rising, M in all; None where whole texts are.
     """
 
     texts: Sequences
     labels: NDArray[np.int64] | NDArray[np.float32]
     segments: NDArray[np.int64] | None = None
     choices: int = 1
+    places: Sequences | None = None
 
     def __post_init__(self) -> None:
         count = len(self.texts.lengths)
-        if count != len(self.labels) * self.choices:
+        wanted = len(self.labels) * self.choices
+        if self.places is not None and self.labels.ndim == 1:
+            wanted = count if len(self.labels) == len(self.places.tokens) else -1
+        if count != wanted or (self.places is not None and len(self.places.lengths) != count):
             raise DataError("texts and labels are not equally many", where="labels",
                             found=f"{count} texts, {len(self.labels)} labels",
-                            wanted=f"{self.choices} text(s) a label")  # fmt: skip
+                            wanted="one for each place" if self.places is not None
+                            else f"{self.choices} text(s) a label")  # fmt: skip
         if count and int(self.texts.lengths.min()) < 1:
             raise DataError("a text without a token", where=f"text {self.texts.lengths.argmin()}")
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.texts.lengths) // self.choices
+
+    @property
+    def asked(self) -> int:
+        """How many scores, or rows of scores, there are to them: one for each label or place."""
+        return len(self) if self.places is None else len(self.places.tokens)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -80,7 +94,7 @@ class Examples:
         """The examples with these numbers, packed.
 
         Returns:
-            The batch, and which of `numbers` its labels belong to, one after the other.
+            The batch, and for each row of scores that a model gives it, which one of all it is.
         """
         size = self.choices
         longest = self.texts.lengths.reshape(-1, size)[numbers]
@@ -109,23 +123,46 @@ class Examples:
         if self.segments is not None:
             both = Sequences(self.segments[at], chosen.lengths)
             segments = pack(both, origin, shape, 0)["tokens"]
+        if self.places is None:
+            which = numbers[order]
+            asked = {
+                "labels": self.labels[which],
+                "pooled": places + (chosen.lengths - 1 if reading.last else 0),
+            }
+        else:
+            which, asked = self._asked(texts, places, self.places)
         batch = Batch(
             **packed,  # type: ignore[arg-type]
             segments=segments,
-            labels=torch.from_numpy(self.labels[numbers[order]]),
-            pooled=torch.from_numpy(places + (chosen.lengths - 1 if reading.last else 0)),
+            **{name: torch.from_numpy(value) for name, value in asked.items()},
         )
         if reading.decoder_start is None:
-            return batch, order
+            return batch, which
         decoder = pack(chosen.shifted(reading.decoder_start), origin, shape, reading.pad)
         names = {f"decoder_{name}": value for name, value in decoder.items()}
-        return Batch(**{**vars(batch), **names}), order
+        return Batch(**{**vars(batch), **names}), which
+
+    def _asked(
+        self, texts: NDArray[np.int64], begins: NDArray[np.int64], places: Sequences
+    ) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
+        """Which places are asked, and their part of a batch in which `texts` begin at `begins`."""
+        counts = places.lengths[texts]
+        which = _members(places, texts)
+        index = np.repeat(begins, counts) + places.tokens[which]
+        if self.labels.ndim == 1:
+            return which, {"index": index, "targets": self.labels[which]}
+        ends = self.labels[texts]
+        first = first_places(counts)
+        return which, {
+            "index": index,
+            "targets": np.repeat(np.arange(len(texts)), counts),
+            "labels": np.where(ends >= 0, ends + first[:, None], ends),
+        }
 
     def _take(self, texts: NDArray[np.int64]) -> tuple[Sequences, NDArray[np.int64]]:
         """These texts, and where their ids stand among all."""
-        lengths = self.texts.lengths[texts]
-        at = np.repeat(first_places(self.texts.lengths)[texts], lengths) + spread(lengths)
-        return Sequences(self.texts.tokens[at], lengths), at
+        at = _members(self.texts, texts)
+        return Sequences(self.texts.tokens[at], self.texts.lengths[texts]), at
 
 
 def framed(texts: list[list[int]]) -> Sequences:
@@ -133,6 +170,12 @@ def framed(texts: list[list[int]]) -> Sequences:
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     tokens = np.fromiter((i for text in texts for i in text), dtype=np.int64, count=lengths.sum())
     return Sequences(tokens, lengths)
+
+
+def _members(sequences: Sequences, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the items of the chosen sequences stand among all."""
+    lengths = sequences.lengths[chosen]
+    return np.repeat(first_places(sequences.lengths)[chosen], lengths) + spread(lengths)
 
 
 def _round(length: int) -> int:

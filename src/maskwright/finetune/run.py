@@ -1,4 +1,4 @@
-"""From a model folder and labelled texts to a fine-tuned model, over several seeds.
+"""From a model folder and labelled rows to a fine-tuned model, over several seeds.
 
     out/
       model/         the best seed by validation, a Hugging Face folder with the names of the labels
@@ -8,77 +8,47 @@
       results.json   every seed's figures, the chosen one's with intervals, the baselines
 
 Each seed draws another head and another order. Epoch and seed are chosen on validation data; the
-test part is asked once, at the end. Everything is said beside what needs no pretraining: the
-commonest label, and words counted by TF-IDF with a logistic regression.
+test part is asked once, at the end. Everything is said beside what needs no pretraining, such as
+the commonest label. What a task asks of the model is a `Kind` (kind.py, kinds/).
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, TextIO
+from typing import TextIO
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
-from maskwright import catalogue, commit
+from maskwright import commit
 from maskwright.adapters import folder as folder_of_adapters
-from maskwright.adapters import freeze
 from maskwright.adapters.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
-from maskwright.checkpoint.transfer import transfer
-from maskwright.errors import IncompatibleError, UsageError, near
-from maskwright.finetune.encode import encode
-from maskwright.finetune.examples import Examples, Reading
-from maskwright.finetune.tune import Settings, Tuned, scores, tune
-from maskwright.nn.config import Head, TransformerConfig
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.supervised import Options, Problem, Supervised
-from maskwright.pretrain import build, checkpoints
+from maskwright.errors import UsageError
+from maskwright.finetune.card import PIPELINES, card
+from maskwright.finetune.kind import Kind, Long, kind_of
+from maskwright.finetune.learner import Learner, Seed, usual_rate
+from maskwright.finetune.method import FULL, Method
+from maskwright.finetune.tune import Settings
+from maskwright.objectives.supervised import Problem
 from maskwright.pretrain.run import said
-from maskwright.randomness import key, torch_seed
 from maskwright.report import document, tables
 from maskwright.report.tables import Table
-from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
-from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tasks import metrics
+from maskwright.tasks.parts import TEST, VALIDATION
 from maskwright.train.optimizer import AdamW
 
 TASK, RESULTS, MODEL, ADAPTER = "task.json", "results.json", "model", "adapter"
-PROBLEMS: dict[str, Problem] = {
-    "classification": "single",
-    "pair-classification": "single",
-    "multi-label": "multi",
-    "regression": "regression",
-    "similarity": "regression",
-}
-TEXTS = {"single": ("text",), "pair": ("first", "second")}
 PROBLEM_TYPES: dict[Problem, str] = {
     "single": "single_label_classification",
     "multi": "multi_label_classification",
     "regression": "regression",
 }
-FULL, PROBE = "full", "probe"
-# The published rate is for a width of 768; narrower models want more, in proportion. Few parameters
-# want more, too.
-RATE, WIDTH, RATE_OF_FEW = 5e-5, 768, 1e-3
-
-
-@dataclass(frozen=True)
-class Seed:
-    """What one seed came to."""
-
-    seed: int
-    tuned: Tuned
-    adapter: Adapter | None
-    validation: float
+EVERYTHING = Method(FULL)
 
 
 def finetune(
@@ -86,97 +56,102 @@ def finetune(
     data: labelled.Examples,
     out: Path,
     *,
-    method: str = FULL,
+    method: Method = EVERYTHING,
     settings: Settings | None = None,
     seeds: int = 3,
     length: int | None = None,
+    long: Long = "head",
+    origin: Mapping[str, str] | None = None,
     stream: TextIO | None = None,
 ) -> Path:
     """Fine-tune the model in `folder` (also a run) on the training part of `data`.
 
     Args:
-        method: "full", "probe" (the head alone), or the name of an adapter.
+        method: what of the model trains.
         settings: None: the published ones, with a rate that fits method and width.
         length: the most ids of an example; None: what the model has positions for, at most 512.
+        long: what becomes of a whole text that is longer.
+        origin: the SHA-256 of each file that `data` comes from, for the model card.
 
     Returns:
         The model folder.
 
     Raises:
-        UsageError: a task or method that is not here, or a model in `out` already.
+        UsageError: a task that is not learned here, or a model in `out` already.
         IncompatibleError: a model without tokenizer.
     """
-    kind, say = data.task.kind, said(stream)
-    if kind not in PROBLEMS:
-        raise UsageError("this task is not learned by this command", found=kind,
-                         wanted=", ".join(PROBLEMS))  # fmt: skip
-    methods = [FULL, PROBE, *catalogue.names("adapters")]
-    if method not in methods:
-        raise UsageError("no such method", where="--method", found=repr(method),
-                         wanted=near(method, methods))  # fmt: skip
+    say = said(stream)
+    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names)
     if (out / MODEL).exists():
         raise UsageError("a fine-tuned model is there already", where=out / MODEL,
                          do="choose another --out")  # fmt: skip
     commit.probe_writable(out)
-    path = checkpoints.model_folder(folder)
-    loaded = pretrained.load(path, dtype=torch.float32)
-    if loaded.tokenizer is None:
-        raise IncompatibleError("the model has no tokenizer", where=path)
-    tokenizer, problem = loaded.tokenizer, PROBLEMS[kind]
-    names = () if data.labels is None else data.labels.names
-    config, family = headed(path, loaded, max(1, len(names)))
-    taken = (
-        0 if method in (FULL, PROBE) else catalogue.load("adapters", method).SETTINGS().positions
+    learner = Learner.of(folder, kind, method, length, long)
+    settings = settings or Settings(
+        optimizer=AdamW(learning_rate=usual_rate(learner.config.width, method))
     )
-    length = min(length or 512, longest(config) - taken)
-    settings = settings or Settings(optimizer=AdamW(learning_rate=usual_rate(config, method)))
-    options = Options(problem=problem)
-    reading = replace(reading_of(config, tokenizer, loaded.extra), alone=taken > 0)
-    parts, cut = {}, {}
-    for part, rows in data.parts.items():
-        target = targets(rows, problem, len(names))
-        given = encode([texts_of(row) for row in rows], target, tokenizer, length,
-                       segments=has_segments(config))  # fmt: skip
-        parts[part], cut[part] = given
-    if any(cut.values()):
-        say(f"cut to {length} tokens: " + ", ".join(f"{n} of {p}" for p, n in cut.items() if n))
-    measure = metrics.USUAL[kind][0]
+    parts = {part: kind.ask(rows, learner.frame) for part, rows in data.parts.items()}
+    for part, asked in parts.items():
+        if asked.cut:
+            say(f"{part}: {asked.cut}")
+    last = TEST if TEST in parts else VALIDATION
     found = []
     for seed in range(seeds):
-        generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
-        made = transfer(loaded.model, config, generator)
-        adapter, share = _attached(made.model, method, generator)
-        if not seed:
-            say(f"model: {path}: {made.render()}")
-            say(f"method: {method}; {share}")
-        tuned = _tuned(made.model, options, tokenizer, parts, reading, replace(settings, seed=seed),
-                       measure, kind, say)  # fmt: skip
-        found.append(Seed(seed, tuned, adapter, max(tuned.figures)))
+        found.append(learner.learn(parts, method, replace(settings, seed=seed), last, say))
     best = max(found, key=lambda one: (one.validation, -one.seed))
-    asked = TEST if TEST in parts else VALIDATION
-    told = [predicted(one.tuned.model, options, tokenizer, parts[asked], reading) for one in found]
-    truth = truth_of(parts[asked], problem)
-    shown = _table(kind, asked, truth, found, told, best, data)
+    shown = _table(data, last, found, best)
     say("\n" + tables.for_terminal(shown))
-    labels = tuple(names)
-    about = About(family=family, labels=labels, problem_type=PROBLEM_TYPES[problem])
     if best.adapter is not None:
-        folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(path))
+        folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(learner.path))
     attached = _left_beside(best.adapter)
-    pretrained.save(best.tuned.model, tokenizer, out / MODEL, about)
-    columns = [data.task.columns[role] for role in TEXTS[data.task.columns.shape]]
-    task = {"kind": kind, "columns": columns, "length": length, "labels": list(labels),
-            "attached": attached}  # fmt: skip
+    problem_type = PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None
+    readme = card(
+        kind=kind,
+        name=out.resolve().name,
+        base=learner.path.name if learner.path.name != MODEL else learner.path.parent.name,
+        data=origin or {},
+        rows={part: len(each) for part, each in data.parts.items()},
+        cut={part: asked.cut for part, asked in parts.items()},
+        settings={
+            "method": method.name,
+            "layer decay": method.layer_decay,
+            "optimizer": settings.optimizer.kind,
+            "learning rate": settings.optimizer.learning_rate,
+            "epochs": settings.epochs,
+            "batch": settings.batch,
+            "longest text": f"{learner.frame.length} tokens, {long}",
+            "seeds tried": seeds,
+            "chosen": f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part",
+        },
+        asked=last,
+        figures=kind.measured(parts[last].rows, best.answers),
+        table=shown,
+        loads=_loads(out, kind, learner.family is not None and not attached),
+    )
+    about = About(
+        family=learner.family, labels=kind.labels, problem_type=problem_type, readme=readme
+    )
+    pretrained.save(best.tuned.model, learner.frame.tokenizer, out / MODEL, about)
+    task = {
+        "kind": kind.task,
+        "columns": {role: list(data.task.columns.roles[role]) for role in kind.roles},
+        "length": learner.frame.length,
+        "long": long,
+        "labels": list(kind.labels),
+        "settled": dict(best.kind.settled),
+        "attached": attached,
+    }
     document.write(out / TASK, json.dumps(task, indent=2) + "\n")
     plain = {
-        "task": kind, "method": method, "measure": measure, "asked": asked,
-        "chosen": best.seed, "cut": cut,
+        "task": kind.task, "method": method.name, "layer_decay": method.layer_decay,
+        "measure": kind.measures[0], "asked": last,
+        "chosen": best.seed, "cut": {part: asked.cut for part, asked in parts.items()},
         "seeds": [
             {"seed": one.seed, "epoch": one.tuned.epoch,
-             "validation": [v if math.isfinite(v) else None for v in one.tuned.figures],
+             "validation": [_finite(v) for v in one.tuned.figures],
              "loss": one.tuned.losses, "seconds": one.tuned.seconds,
-             asked: _finite(metrics.METRICS[measure](truth, answers))}
-            for one, answers in zip(found, told, strict=True)
+             **{m: _finite(v) for m, v in kind.measured(parts[last].rows, one.answers).items()}}
+            for one in found
         ],
         "table": shown,
     }  # fmt: skip
@@ -185,23 +160,14 @@ def finetune(
     return out / MODEL
 
 
-def usual_rate(config: TransformerConfig, method: str) -> float:
-    """The learning rate where none is asked for."""
-    return RATE * max(1.0, WIDTH / config.width) if method == FULL else RATE_OF_FEW
-
-
-def _attached(
-    model: Transformer, method: str, generator: torch.Generator
-) -> tuple[Adapter | None, str]:
-    """What the method adds to `model`, and how much of it trains; the rest stands still."""
-    tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
-    if method == FULL:
-        return None, freeze.share(model)
-    if method == PROBE:
-        freeze.train_only(model, freeze.heads_only(model, tops))
-        return None, freeze.share(model)
-    adapter = catalogue.load("adapters", method).SETTINGS().attach(model, generator, heads=tops)
-    return adapter, adapter.share()
+def _loads(out: Path, kind: Kind, plain: bool) -> list[str]:
+    """How the model is used; `plain`: the reference library reads it, too."""
+    name = out.resolve().name
+    lines = ["from maskwright.finetune.predict import load", f"load({name!r}).predict([…])"]
+    if plain and kind.head != "choice":
+        lines += ["", "from transformers import pipeline",
+                  f"pipeline({PIPELINES[kind.head]!r}, model='{name}/{MODEL}')"]  # fmt: skip
+    return lines
 
 
 def _left_beside(adapter: Adapter | None) -> bool:
@@ -215,59 +181,22 @@ def _left_beside(adapter: Adapter | None) -> bool:
     return True
 
 
-def _tuned(
-    model: Transformer,
-    options: Options,
-    tokenizer: Tokenizer,
-    parts: dict[str, Examples],
-    reading: Reading,
-    settings: Settings,
-    measure: str,
-    kind: str,
-    say: Callable[[str], None],
-) -> Tuned:
-    objective = Supervised(model, options, build.vocabulary(tokenizer))
-    truth = truth_of(parts[VALIDATION], options.problem)
-    number = 0
-
-    def figure(asked: Supervised) -> float:
-        nonlocal number
-        number += 1
-        answers = decided(scores(asked, parts[VALIDATION], reading), options.problem)
-        value = float(metrics.METRICS[measure](truth, answers))
-        shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
-        say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
-            f"validation {measure} {shown}")  # fmt: skip
-        return value
-
-    return tune(objective, parts[TRAIN], reading, settings, figure=figure)
-
-
-def _table(
-    kind: str,
-    asked: str,
-    truth: NDArray[Any],
-    found: Sequence[Seed],
-    told: Sequence[NDArray[Any]],
-    best: Seed,
-    data: labelled.Examples,
-) -> Table:
+def _table(data: labelled.Examples, asked: str, found: Sequence[Seed], best: Seed) -> Table:
     """The figures of the chosen seed and of the baselines, with intervals; the spread of seeds."""
-    rows = []
+    kind, truth, rows = best.kind, data.parts[asked], []
     for name, answers in [
-        (f"fine-tuned, seed {best.seed}", told[best.seed]),
-        *[(each.name, each.predicted) for each in _baselines(kind, data)],
+        (f"fine-tuned, seed {best.seed}", best.answers),
+        *kind.baselines(data, asked),
     ]:
-        figures = metrics.estimates(kind, truth, answers)
-        rows.append([name, *map(_interval, figures.values())])
-    each = [[float(metrics.METRICS[m](truth, a)) for a in told] for m in metrics.USUAL[kind]]
-    spread = [f"{mean(v):.4f} ± {stdev(v):.4f}" if len(v) > 1 else f"{v[0]:.4f}" for v in each]
+        rows.append([name, *map(_interval, kind.estimated(truth, answers).values())])
     if len(found) > 1:
-        rows.insert(1, [f"all {len(found)} seeds", *spread])
+        each = [kind.measured(truth, one.answers) for one in found]
+        spread = [(mean(v), stdev(v)) for v in ([e[m] for e in each] for m in kind.measures)]
+        rows.insert(1, [f"all {len(found)} seeds", *(f"{m:.4f} ± {s:.4f}" for m, s in spread)])
     return {
-        "title": f"{kind} on the {asked} part, {len(truth):,} examples",
+        "title": f"{kind.task} on the {asked} part, {len(truth):,} examples",
         "own_first": True,
-        "head": ["", *metrics.USUAL[kind]],
+        "head": ["", *kind.measures],
         "rows": rows,
         "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
         f"seeds. Epoch and seed were chosen on {VALIDATION} data."
@@ -284,97 +213,3 @@ def _interval(estimate: metrics.Estimate) -> str:
     if not math.isfinite(estimate.value):
         return "–"
     return f"{estimate.value:.4f} ({estimate.low:.4f} to {estimate.high:.4f})"
-
-
-def _baselines(kind: str, data: labelled.Examples) -> list[baseline.Baseline]:
-    return baseline.baselines(data) if kind in baseline.KINDS else []
-
-
-# ------------------------------------------------------------------------------ model and texts
-def headed(
-    path: Path, loaded: pretrained.Pretrained, labels: int
-) -> tuple[TransformerConfig, str | None]:
-    """The config of the loaded model with a head for whole texts in place of its own, and the
-    family that has a name for it."""
-    form = pretrained.described(path)
-    member = form.family
-    if member is not None:
-        for name, kit in member.architectures.items():
-            if [kind for _, kind in kit.heads] == ["sequence"] and not kit.vocabulary:
-                if kit.labels is not None:
-                    continue
-                config = pretrained.described(path, name).config
-                heads = tuple(replace(head, labels=labels) for head in config.heads)
-                return replace(config, heads=heads), member.name
-    head = Head(name="classifier", kind="sequence", labels=labels)
-    return replace(loaded.config, vocabulary_head=None, heads=(head,)), None
-
-
-def reading_of(
-    config: TransformerConfig, tokenizer: Tokenizer, extra: dict[str, Any] | None = None
-) -> Reading:
-    """How the model reads texts; `extra` are keys of its config.json."""
-    start = None
-    if len(config.stacks) == 2:
-        start = (extra or {}).get("decoder_start_token_id")
-        start = tokenizer.pad if start is None else start
-    return Reading(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
-
-
-def has_segments(config: TransformerConfig) -> bool:
-    """Whether the model tells first and second text apart."""
-    return config.encoder is not None and config.encoder.embeddings.segments > 1
-
-
-def longest(config: TransformerConfig) -> int:
-    """The most positions of a text; a model that counts distances has no bound but sense."""
-    tables = [getattr(s.embeddings.positions, "length", None) for s in config.stacks.values()]
-    return min((t for t in tables if t is not None), default=512)
-
-
-def texts_of(row: labelled.Example) -> tuple[str, ...]:
-    """What a model reads of an example."""
-    if isinstance(row, labelled.Pair):
-        return (row.first, row.second)
-    assert isinstance(row, labelled.Single)
-    return (row.text,)
-
-
-def targets(
-    rows: Sequence[Any], problem: Problem, classes: int
-) -> NDArray[np.int64] | NDArray[np.float32]:
-    """Labels as `Supervised` wants them."""
-    if problem == "single":
-        return np.array([row.label for row in rows], dtype=np.int64)
-    if problem == "regression":
-        return np.array([[row.label] for row in rows], dtype=np.float32)
-    found = np.zeros((len(rows), classes), dtype=np.float32)
-    for number, row in enumerate(rows):
-        found[number, list(row.label)] = 1.0
-    return found
-
-
-def truth_of(examples: Examples, problem: Problem) -> NDArray[Any]:
-    """Labels as the metrics want them."""
-    if problem == "multi":
-        return examples.labels.astype(np.int64)
-    return examples.labels[:, 0] if problem == "regression" else examples.labels
-
-
-def decided(told: NDArray[np.float32], problem: Problem) -> NDArray[Any]:
-    """Answers from scores: a class, zeros and ones, or a number."""
-    if problem == "single":
-        return told.argmax(1)
-    return (told > 0).astype(np.int64) if problem == "multi" else told[:, 0]
-
-
-def predicted(
-    model: Transformer,
-    options: Options,
-    tokenizer: Tokenizer,
-    examples: Examples,
-    reading: Reading,
-) -> NDArray[Any]:
-    """The answers of a finished model."""
-    objective = Supervised(model, options, build.vocabulary(tokenizer)).eval()
-    return decided(scores(objective, examples, reading), options.problem)

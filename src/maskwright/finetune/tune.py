@@ -1,7 +1,7 @@
 """Train a model with a head on labelled examples: the one loop, epochs, the best epoch kept.
 
     tune(objective, train, …)     ->  Tuned: the model in float32, the figure of every epoch
-    scores(objective, examples)   ->  (N, L) float32, in the order of the examples
+    scores(objective, examples)   ->  (N, L) float32, in the order of the examples or places
 
 The batches of an epoch are a keyed shuffle of all examples, so nothing has to be remembered. An
 epoch is chosen by the caller's own figure on validation data, the earliest among equals; with
@@ -28,6 +28,7 @@ from maskwright.randomness import key, permute
 from maskwright.train import loop
 from maskwright.train.machine import Machine, choose
 from maskwright.train.optimizer import AdamW, Optimizer
+from maskwright.train.pace import Pace, Paced
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
@@ -39,18 +40,24 @@ AT_ONCE = 16_384
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The published defaults of BERT's fine-tuning (Devlin et al. 2018, A.3), but for decay on the
-    learning rate after a warm-up of a tenth. `patience`: how many epochs without a better figure
-    end the run; None: none do."""
+    learning rate after a warm-up of a tenth.
+
+    Attributes:
+        patience: how many epochs without a better figure end the run; None: none do.
+        least_steps: where there are so few examples that the epochs would be fewer steps than
+            these, each is several passes over the data (Mosbach et al. 2021, arXiv:2006.04884).
+    """
 
     epochs: int = 3
     batch: int = 32
     optimizer: Optimizer = field(default_factory=lambda: AdamW(learning_rate=5e-5))
     schedule: Schedule = field(default_factory=lambda: Schedule(kind="linear", warmup=0.1))
     patience: int | None = None
+    least_steps: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 1), ("batch", 1), ("patience", 1)):
+        for name, low in (("epochs", 1), ("batch", 1), ("patience", 1), ("least_steps", 0)):
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ConfigError("a setting of fine-tuning is out of range", where=name,
@@ -83,12 +90,14 @@ def tune(
     settings: Settings,
     *,
     figure: Callable[[Supervised], float] | None = None,
+    pace: Callable[[Transformer, int], Pace | None] | None = None,
     machine: Machine | None = None,
 ) -> Tuned:
     """Train those parameters of `objective` that want a gradient; its model is the result's.
 
     Args:
         figure: after each epoch, higher is better; None: the last epoch is kept.
+        pace: of the model and the number of steps, how fast each parameter learns.
         machine: where and how precisely to compute; None: the best this machine has.
 
     Raises:
@@ -99,13 +108,15 @@ def tune(
     machine, model = machine or choose(), objective.product
     kept = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
     parameters = Parameters(objective.to(machine.device), machine.compute)
-    per_epoch = -(-len(train) // settings.batch)
+    per_pass = -(-len(train) // settings.batch)
+    passes = max(1, -(-settings.least_steps // (settings.epochs * per_pass)))
+    per_epoch = passes * per_pass
 
     def batches(step: int, number: int) -> Batch:
-        epoch, place = divmod(step, per_epoch)
+        turn, place = divmod(step, per_pass)
         begin = place * settings.batch
         numbers = np.arange(begin, min(begin + settings.batch, len(train)))
-        drawn = permute(key("shuffle", settings.seed, epoch), len(train), numbers)
+        drawn = permute(key("shuffle", settings.seed, turn), len(train), numbers)
         return train.batch(drawn, reading)[0]
 
     plan = loop.Plan(
@@ -117,12 +128,17 @@ def tune(
     )
     stop = loop.StopFlag()
     epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
-    state = loop.train(
-        objective, batches, settings.optimizer.start(parameters), plan, TrainState(),
-        hooks=[epochs], stop=stop,
-    )  # fmt: skip
+    optimizer = settings.optimizer.start(parameters)
+    if pace is not None and (wanted := pace(model, settings.epochs * per_epoch)) is not None:
+        optimizer = Paced(optimizer, _of_objective(wanted))
+    state = loop.train(objective, batches, optimizer, plan, TrainState(), hooks=[epochs], stop=stop)
     finished = _widened(model, epochs.best, kept)
     return Tuned(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
+
+
+def _of_objective(pace: Pace) -> Pace:
+    """`pace` of a model by the names that its parameters have in an objective."""
+    return lambda step: {f"product.{name}": factor for name, factor in pace(step).items()}
 
 
 class _Epochs:
@@ -185,8 +201,8 @@ def _widened(
 
 
 def scores(objective: Supervised, examples: Examples, reading: Reading) -> NDArray[np.float32]:
-    """(N, L) scores of all examples, or (N, choices), in their order."""
-    return _asked(objective, examples, reading, objective.scores)
+    """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
+    return _asked(objective, examples, reading, objective.scores, examples.asked)
 
 
 def vectors(objective: Supervised, examples: Examples, reading: Reading) -> NDArray[np.float32]:
@@ -195,7 +211,7 @@ def vectors(objective: Supervised, examples: Examples, reading: Reading) -> NDAr
     def mean(batch: Batch) -> Tensor:
         return mean_of_texts(objective.states(batch), batch.documents)
 
-    return _asked(objective, examples, reading, mean)
+    return _asked(objective, examples, reading, mean, len(examples))
 
 
 @torch.no_grad()
@@ -204,15 +220,16 @@ def _asked(
     examples: Examples,
     reading: Reading,
     ask: Callable[[Batch], Tensor],
+    count: int,
 ) -> NDArray[np.float32]:
     device = objective.product.tokens.weight.device
     found: NDArray[np.float32] | None = None
     for numbers in by_length(examples.lengths * examples.choices):
-        batch, order = examples.batch(numbers, reading)
+        batch, which = examples.batch(numbers, reading)
         told = ask(batch.to(device)).float().cpu().numpy()
         if found is None:
-            found = np.zeros((len(examples), told.shape[1]), dtype=np.float32)
-        found[numbers[order]] = told
+            found = np.zeros((count, told.shape[1]), dtype=np.float32)
+        found[which] = told
     return np.zeros((0, 0), dtype=np.float32) if found is None else found
 
 

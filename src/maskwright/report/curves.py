@@ -41,7 +41,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one horizontal axis, and dashed reference lines across it."""
+    """Lines over one horizontal axis, and dashed reference lines across it. `marks` are what stands
+    below the axis instead of round numbers; on a `logarithmic` one everything is above 0."""
 
     title: str
     lines: Sequence[Line]
@@ -51,6 +52,8 @@ class Chart:
     from_zero: bool = False
     width: int = 760
     height: int = 300
+    logarithmic: bool = False
+    marks: Sequence[float] = ()
 
     def __bool__(self) -> bool:
         return any(line.finite for line in self.lines)
@@ -66,8 +69,11 @@ class Frame:
     bottom: float
     x: Point = field(default=(0.0, 1.0))
     y: Point = field(default=(0.0, 1.0))
+    logarithmic: bool = False
 
     def at(self, x: float, y: float) -> Point:
+        if self.logarithmic:
+            x = math.log10(x) if x > 0 else self.x[0]
         across = (x - self.x[0]) / (self.x[1] - self.x[0])
         up = (y - self.y[0]) / (self.y[1] - self.y[0])
         up = min(1.0, max(0.0, up)) if math.isfinite(up) else math.nan
@@ -128,9 +134,19 @@ def _frame(chart: Chart) -> Frame:
         top=46 + LEGEND_ROW * _entries(chart)[-1][3],
         right=chart.width - (MARGIN if references else 14),
         bottom=chart.height - 36,
-        x=(0.0, xs[-1] if xs[-1] > 0 else 1.0),
+        x=_across(xs, chart.logarithmic),
         y=(low, high + room),
+        logarithmic=chart.logarithmic,
     )
+
+
+def _across(xs: Sequence[float], logarithmic: bool) -> Point:
+    """The range of the horizontal axis, for values that rise."""
+    if not logarithmic:
+        return (0.0, xs[-1] if xs[-1] > 0 else 1.0)
+    low, high = math.log10(xs[0]), math.log10(xs[-1])
+    room = 0.04 * (high - low) or 0.5
+    return (low - room, high + room)
 
 
 def _grid(chart: Chart, frame: Frame) -> str:
@@ -143,8 +159,7 @@ def _grid(chart: Chart, frame: Frame) -> str:
             f' y2="{place(y)}" class="grid"/>'
         )
         parts.append(text(frame.left - 8, y + 4, words, size=11, anchor="end"))
-    marks = ticks(*frame.x, 6 if chart.width >= 600 else 3)
-    for value in marks:
+    for value in chart.marks or ticks(*frame.x, 6 if chart.width >= 600 else 3):
         x, _ = frame.at(value, frame.y[0])
         anchor = "end" if x > frame.right - 12 else "middle"
         parts.append(text(x, frame.bottom + 16, count(value), size=11, anchor=anchor))

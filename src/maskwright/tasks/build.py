@@ -212,7 +212,7 @@ def _reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         return Answered(question, context, _answers(row, columns["answers"], context), row.where)
 
     def choice(row: Row) -> Example:
-        options = _options(row, columns.roles["choices"])
+        options = options_of(row, columns.roles["choices"])
         question = text_of(row, columns["question"])
         return Choice(question, options, _right(row, columns["label"], options), row.where)
 
@@ -358,7 +358,12 @@ def _place(text: str, start: int | None, context: str, row: Row, name: str) -> i
     )
 
 
-def _options(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+    """The choices in a column of lists, or in a column each.
+
+    Raises:
+        DataError: fewer than two, or no texts.
+    """
     if len(names) > 1:
         return tuple(text_of(row, name) for name in names)
     value = value_of(row, names[0])

@@ -27,6 +27,8 @@ RESAMPLES = 1000
 DEFINED = 0.5
 Values = NDArray[Any]
 Metric = Callable[[Values, Values], float]
+# (R, K) sums over rows of R resamples -> (R,) their figures
+OfSums = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,22 @@ def estimate(
     truth, predicted = _checked(truth, predicted)
     drawn = _drawn(metric, truth, predicted, resamples)
     return Estimate(metric(truth, predicted), *_percentiles(drawn, level))
+
+
+def estimate_of_sums(
+    figure: OfSums, counts: NDArray[Any], *, level: float = LEVEL, resamples: int = RESAMPLES
+) -> Estimate:
+    """A figure that is made of sums over the rows of `counts` (N, K), such as an F1 of entities or
+    a mean, and the percentiles of it over keyed resamples of the rows.
+
+    Raises:
+        DataError: no rows.
+    """
+    if not len(counts):
+        raise DataError("there is nothing to compare", found="0 rows", wanted="at least one")
+    drawn = np.stack([counts[places].sum(0) for places in _resampled(len(counts), resamples)])
+    whole = counts.sum(0, keepdims=True)
+    return Estimate(float(figure(whole)[0]), *_percentiles(figure(drawn).astype(float), level))
 
 
 def difference(

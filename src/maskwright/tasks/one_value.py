@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from maskwright.corpus import jsonl
 from maskwright.corpus.ledger import Ledger
 from maskwright.errors import DataError
 from maskwright.strict_json import parse
+from maskwright.tasks import squad_file
 
 
 def is_one_value(text: str) -> bool:
@@ -40,32 +40,5 @@ def items(text: str, file: str, ledger: Ledger) -> list[dict[str, Any]]:
             wanted='[{"text": "…", "label": "…"}, …], or JSON Lines',
         )
     if any("paragraphs" in item for item in found):
-        return list(_squad(found, file))
+        return list(squad_file.rows({"data": found}, file))
     return found
-
-
-def _squad(articles: Sequence[dict[str, Any]], file: str) -> Iterator[dict[str, Any]]:
-    """A row for each question, as its flat form has it."""
-    number = 0
-    try:
-        for article in articles:
-            for paragraph in article["paragraphs"]:
-                for asked in paragraph["qas"]:
-                    number += 1
-                    yield {
-                        "id": str(asked.get("id", number)),
-                        "title": article.get("title", ""),
-                        "context": paragraph["context"],
-                        "question": asked["question"],
-                        "answers": {
-                            "text": [a["text"] for a in asked["answers"]],
-                            "answer_start": [a["answer_start"] for a in asked["answers"]],
-                        },
-                    }
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            "the file is not SQuAD to its end",
-            where=f"{file}, question {number}",
-            found=f"no field {error}" if isinstance(error, KeyError) else str(error),
-            wanted="data / paragraphs / context, qas / id, question, answers / text, answer_start",
-        ) from error

@@ -11,14 +11,11 @@ of the file's text, before any tokenizer changes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from maskwright.errors import DataError
-from maskwright.strict_json import parse
-from maskwright.tasks.whole_file import whole_text
 
 LONGEST_SHOWN = 60
 
@@ -40,7 +37,7 @@ class Question:
     """A question about a context; checked when it is made.
 
     Attributes:
-        id: its name; unique in a file.
+        id: its name among those it is asked with.
         answers: the gold answers; none where the context does not answer the question.
         where: file and place, for messages.
     Raises:
@@ -92,88 +89,51 @@ class Question:
 
 
 # ------------------------------------------------------------------------------ files
-def read_squad(path: Path | str) -> list[Question]:
-    """The questions of a SQuAD file, 1.1 or 2.0, also compressed, in the order of the file.
+def rows(document: Any, where: str = "") -> Iterator[dict[str, Any]]:
+    """The questions of a parsed SQuAD document, 1.1 or 2.0, as flat rows in the order of the file:
+
+        {"id": …, "title": …, "context": …, "question": …,
+         "answers": {"text": […], "answer_start": […]}}
 
     Raises:
-        UsageError: no such file.
-        DataError: not such a file; the message names article, paragraph and question.
+        DataError: a missing or wrong field, or two questions of one id; the message names article,
+            paragraph and question.
     """
-    text, name = whole_text(path)
-    return questions(parse(text, name), name)
-
-
-def questions(document: Any, where: str = "") -> list[Question]:
-    """The questions of a parsed SQuAD document.
-
-    Raises:
-        DataError: a missing or wrong field, a wrong answer, or two questions of one id.
-    """
-    found: dict[str, Question] = {}
-    for context, row, place in _rows(document, where):
+    known: set[str] = set()
+    for title, context, row, place in _questions(document, where):
         name = _field(row, "id", str, place)
         named = f"{place}, question {name}"
-        if name in found:
+        if name in known:
             raise DataError("two questions of the same id", where=place, found=repr(name))
-        impossible = row.get("is_impossible")
-        golds = row.get("answers", [])
+        known.add(name)
+        impossible, golds = row.get("is_impossible"), row.get("answers", [])
         if type(golds) is not list:
             raise _wrong("answers", list, golds, named)
         if (impossible is True and golds) or (impossible is False and not golds):
             raise DataError("answers and is_impossible do not agree", where=named,
                             found=f"{len(golds)} answers, is_impossible {impossible}")  # fmt: skip
-        answers = tuple(
-            Answer(_field(g, "text", str, named), _field(g, "answer_start", int, named))
-            for g in golds
-        )
-        question = _field(row, "question", str, named)
-        found[name] = Question(name, question, context, answers, place)
-    return list(found.values())
+        yield {
+            "id": name,
+            "title": title,
+            "context": context,
+            "question": _field(row, "question", str, named),
+            "answers": {
+                "text": [_field(gold, "text", str, named) for gold in golds],
+                "answer_start": [_field(gold, "answer_start", int, named) for gold in golds],
+            },
+        }
 
 
-def from_rows(rows: Iterable[tuple[Mapping[str, Any], str]]) -> list[Question]:
-    """Questions of parsed flat rows, each with its place for messages.
-
-        {"question": …, "context": …, "answers": {"text": […], "answer_start": […]}, "id": …}
-
-    A row without `id` has its number; one without `answers` has none.
-
-    Raises:
-        DataError: a missing or wrong field, or a wrong answer.
-    """
-    found = []
-    for number, (row, where) in enumerate(rows):
-        golds: tuple[Answer, ...] = ()
-        if "answers" in row:
-            texts = _list(row["answers"], "text", str, where)
-            starts = _list(row["answers"], "answer_start", int, where)
-            if len(texts) != len(starts):
-                raise DataError("not one place for each answer", where=where,
-                                found=f"{len(texts)} texts, {len(starts)} places")  # fmt: skip
-            golds = tuple(map(Answer, texts, starts))
-        name = _field(row, "id", str, where) if "id" in row else str(number)
-        question, context = (_field(row, key, str, where) for key in ("question", "context"))
-        found.append(Question(name, question, context, golds, where))
-    return found
-
-
-def _list(row: Any, name: str, kind: type, where: str) -> list[Any]:
-    values: list[Any] = _field(row, name, list, where)
-    for value in values:
-        if type(value) is not kind:
-            raise _wrong(name, kind, value, where)
-    return values
-
-
-def _rows(document: Any, where: str) -> Iterator[tuple[str, Any, str]]:
-    """(context, question as it stands, place) for each question."""
+def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str]]:
+    """(title, context, question as it stands, place) for each question."""
     for a, article in enumerate(_field(document, "data", list, where), 1):
         at = f"{where}, article {a}".removeprefix(", ")
+        title = article.get("title", "") if isinstance(article, Mapping) else ""
         for p, paragraph in enumerate(_field(article, "paragraphs", list, at), 1):
             place = f"{at}, paragraph {p}"
             context = _field(paragraph, "context", str, place)
             for row in _field(paragraph, "qas", list, place):
-                yield context, row, place
+                yield str(title), context, row, place
 
 
 def _field(row: Any, name: str, kind: type, where: str) -> Any:

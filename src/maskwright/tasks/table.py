@@ -25,7 +25,7 @@ from maskwright.corpus.lines import Block
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
-from maskwright.tasks import one_value
+from maskwright.tasks import one_value, tag_file
 from maskwright.tasks.parts import (
     ALL,
     TEST,
@@ -189,6 +189,9 @@ def _rows(
             yield Row(jsonl.checked(values, ledger), file, number, "row")
     elif source.kind == "table":
         yield from _table(text_blocks(opened, source, ledger), source, header, ledger)
+    elif source.kind == "columns":
+        for values, number in tag_file.rows(text_blocks(opened, source, ledger), file):
+            yield Row(values, file, number)
     elif source.kind == "jsonl":
         blocks = text_blocks(opened, source, ledger)
         first = next(blocks, None)
@@ -207,7 +210,7 @@ def _rows(
             "plain text has no labels",
             where=file,
             found=f"a file ending in {source.suffix}",
-            wanted=".csv, .tsv, .jsonl, .json or .parquet",
+            wanted=".csv, .tsv, .jsonl, .json, .parquet or .conll",
             do="make a table with a column for the text and one for the label",
         )
 

@@ -165,6 +165,22 @@ class TagWindows:
             odd = int(np.argmax(seen != 1))
             raise IncompatibleError("every window is scored once", where=f"window {odd}",
                                     found=f"{seen[odd]} times")  # fmt: skip
+        return self._named(best, missing)
+
+    def by_sentence(
+        self,
+        words: NDArray[np.integer],
+        best: NDArray[np.integer],
+        *,
+        missing: str = OUTSIDE,
+    ) -> list[list[str]]:
+        """The tag of each word, by sentence: label `best` (M,) of the words numbered `words` (M,),
+        `missing` of the others."""
+        found = np.full(self._origin[-1] + 1, len(self.labels), np.int64)
+        found[words] = best
+        return self._named(found, missing)
+
+    def _named(self, best: NDArray[np.integer], missing: str) -> list[list[str]]:
         names = np.array([*self.labels, missing], dtype=object)[best]
         edges = zip(self._origin[:-1], self._origin[1:], strict=True)
         return [names[first:stop].tolist() for first, stop in edges]

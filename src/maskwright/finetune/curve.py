@@ -1,0 +1,292 @@
+"""How many labels are worth what: methods × numbers of labels × seeds, beside what needs no
+pretraining.
+
+    out/
+      curve.jsonl    a line for each training, written when it is done; what is there is not redone
+      curve.json     all figures by way, number of labels and seed
+      report.html    the curve, the table, and which way to take at which number of labels
+
+Each seed draws its own labels, so the spread is that of the draw too. Fewer labels are a beginning
+of more. Epochs are chosen on as many validation rows as there are labels, and on fifty at least,
+because who has few labels has few to choose by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright import commit, config
+from maskwright.errors import UsageError
+from maskwright.evaluate import intervals
+from maskwright.finetune.kind import Long, kind_of
+from maskwright.finetune.learner import Learner
+from maskwright.finetune.method import FULL, Method
+from maskwright.finetune.tune import Settings
+from maskwright.pretrain.run import said
+from maskwright.report import document, tables
+from maskwright.report.curves import Chart, Line, draw
+from maskwright.report.svg import escape
+from maskwright.report.tables import Table
+from maskwright.report.wording import figure
+from maskwright.strict_json import parse
+from maskwright.tasks import examples as labelled
+from maskwright.tasks import splits
+from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
+
+NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
+SCRATCH = "from scratch"
+COLOURS = ("one", "two", "three", "four", "five", "six")
+LEAST_TO_CHOOSE_BY = 50
+LEVEL = 0.05
+
+
+@dataclass
+class Curve:
+    """Figures by way, number of labels, and seed.
+
+    Attributes:
+        baselines: ways that need no training of a model.
+    """
+
+    measure: str
+    counts: list[int]
+    figures: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
+    baselines: list[str] = field(default_factory=list)
+
+    def put(self, way: str, count: int, seed: int, value: float) -> None:
+        self.figures.setdefault(way, {}).setdefault(count, {})[seed] = value
+
+    def mean(self, way: str, count: int) -> float:
+        return intervals.over_seeds(list(self.figures[way][count].values())).mean
+
+    def best(self, count: int, ways: Sequence[str] | None = None) -> str:
+        """The way with the best mean; of equals the first."""
+        return max(ways or list(self.figures), key=lambda way: self.mean(way, count))
+
+    def apart(self, way: str, other: str, count: int) -> bool | None:
+        """Whether the seeds tell the two apart; None where there is only one seed."""
+        ours, theirs = self.figures[way][count], self.figures[other][count]
+        gap = intervals.difference(ours, theirs)
+        return None if gap is None else gap.welch < LEVEL
+
+
+def measure_curve(
+    folder: Path,
+    data: labelled.Examples,
+    out: Path,
+    *,
+    methods: Sequence[Method],
+    counts: Sequence[int],
+    settings: Callable[[Method], Settings],
+    seeds: int = 3,
+    length: int | None = None,
+    long: Long = "head",
+    stream: TextIO | None = None,
+) -> Curve:
+    """Train every method, and the same model from scratch, with each number of labels.
+
+    Args:
+        counts: of training rows; 0 is all of them.
+        settings: of each method.
+
+    Raises:
+        UsageError: more labels than there are, or figures of another task in `out`.
+    """
+    say = said(stream)
+    commit.probe_writable(out)
+    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names)
+    last = TEST if TEST in data.parts else VALIDATION
+    whole = len(data.parts[TRAIN])
+    numbers = sorted({count or whole for count in counts})
+    if numbers[-1] > whole or numbers[0] < 1:
+        raise UsageError("no such number of labels to draw", where="--curve", found=numbers,
+                         wanted=f"1 to {whole:,}, or all")  # fmt: skip
+    about = {"task": kind.task, "model": str(folder), "asked": last, "data": _hash(data)}
+    known = _known(out / LINES, about)
+    curve = Curve(kind.measures[0], numbers)
+
+    for count in numbers:
+        for seed in range(seeds):
+            drawn = _drawn(data, count, seed)
+            for name, answers in kind.baselines(drawn, last):
+                way = f"{name} (no pretraining)"
+                value = kind.measured(data.parts[last], answers)[curve.measure]
+                curve.put(way, count, seed, _defined(value))
+                curve.baselines += [way] if way not in curve.baselines else []
+            for method, scratch in [*((m, False) for m in methods), (Method(FULL), True)]:
+                way = SCRATCH if scratch else method.name
+                chosen = replace(settings(method), seed=seed)
+                how = config.fingerprint(
+                    [method.layer_decay, config.to_plain(chosen), length, long]
+                )
+                row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
+                if tuple(row.values()) not in known:
+                    value = _trained(
+                        folder, drawn, method, chosen, length, long, last, scratch=scratch
+                    )
+                    known[tuple(row.values())] = value
+                    with (out / LINES).open("a", encoding="utf-8") as file:
+                        file.write(json.dumps({**row, "value": value}) + "\n")
+                value = known[tuple(row.values())]
+                curve.put(way, count, seed, value)
+                say(f"{way}, {count:,} labels, seed {seed}: {curve.measure} {figure(value)}")
+    document.write(out / NAME, json.dumps({**about, "measure": curve.measure,
+                                           "figures": curve.figures}, indent=2) + "\n")  # fmt: skip
+    for made in (table(curve), strategy(curve)):
+        say("\n" + tables.for_terminal(made))
+    say("\n".join(verdicts(curve)))
+    say(f"report: {document.write(out / PAGE, render(curve, about))}")
+    return curve
+
+
+def _hash(data: labelled.Examples) -> str:
+    """Of all rows with their labels."""
+    found = hashlib.sha256()
+    for part, rows in sorted(data.parts.items()):
+        for row in rows:
+            label = labelled.label_of(row)
+            told = sorted(label) if isinstance(label, frozenset) else label
+            said = [part, labelled.whole_text(row), repr(told)]
+            found.update(json.dumps(said).encode())
+    return found.hexdigest()
+
+
+def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], float]:
+    """What an earlier call has measured, by way, labels, seed and settings; the first line says of
+    what.
+
+    Raises:
+        UsageError: of something else.
+    """
+    if not path.is_file():
+        path.write_text(json.dumps(about) + "\n", encoding="utf-8")
+        return {}
+    first, *rest = path.read_text(encoding="utf-8").splitlines()
+    if parse(first, path) != about:
+        raise UsageError("figures of something else are there", where=path, found=first[:200],
+                         wanted=json.dumps(about)[:200], do="choose another --out")  # fmt: skip
+    rows = [parse(line, path) for line in rest]
+    return {(row["way"], row["labels"], row["seed"], row["settings"]): row["value"] for row in rows}
+
+
+def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
+    """The same with `count` training rows, and a validation part of that size."""
+    drawn = splits.with_few(data, count, seed)
+    choosing = data.parts[VALIDATION]
+    size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
+    swapped = replace(drawn, parts={TRAIN: choosing}, groups={})
+    few = splits.with_few(swapped, size, seed).parts[TRAIN]
+    return replace(drawn, parts={**drawn.parts, VALIDATION: few})
+
+
+def _trained(
+    folder: Path,
+    data: labelled.Examples,
+    method: Method,
+    settings: Settings,
+    length: int | None,
+    long: Long,
+    last: str,
+    *,
+    scratch: bool,
+) -> float:
+    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names)
+    learner = Learner.of(folder, kind, method, length, long)
+    parts = {part: kind.ask(rows, learner.frame) for part, rows in data.parts.items()}
+    found = learner.learn(parts, method, settings, last, lambda line: None, scratch=scratch)
+    return _defined(kind.measured(data.parts[last], found.answers)[kind.measures[0]])
+
+
+def _defined(value: float) -> float:
+    """The figure; answers that are all alike have no correlation with anything, which is 0 here."""
+    return value if math.isfinite(value) else 0.0
+
+
+# ------------------------------------------------------------------------------ what is told
+def table(curve: Curve) -> Table:
+    """Mean and deviation of each way at each number of labels."""
+    rows = []
+    for way, by_count in curve.figures.items():
+        cells = []
+        for count in curve.counts:
+            spread = intervals.over_seeds(list(by_count[count].values()))
+            known = math.isfinite(spread.deviation)
+            cells.append(figure(spread.mean) + (f" ± {figure(spread.deviation)}" if known else ""))
+        rows.append([way, *cells])
+    return {
+        "title": f"{curve.measure} by number of labels",
+        "head": ["", *(f"{count:,}" for count in curve.counts)],
+        "rows": rows,
+        "note": "± is the standard deviation over seeds; each seed draws its own labels.",
+    }
+
+
+def strategy(curve: Curve) -> Table:
+    """Which way to take: the best by its mean, and what the seeds do not tell apart from it."""
+    rows = []
+    for count in curve.counts:
+        best = curve.best(count)
+        alike = [w for w in curve.figures if w != best and curve.apart(w, best, count) is False]
+        rows.append([f"{count:,}", best, figure(curve.mean(best, count)), ", ".join(alike) or "–"])
+    return {
+        "title": "Which way at which number of labels",
+        "head": ["labels", "best mean", curve.measure, "not told apart from it"],
+        "rows": rows,
+        "note": f"Told apart: Welch's test over the seeds, p < {LEVEL:g}, for each pair by itself.",
+    }
+
+
+def verdicts(curve: Curve) -> list[str]:
+    """What pretraining is worth at each number of labels, in a sentence."""
+    without = [*curve.baselines, SCRATCH]
+    ours = [way for way in curve.figures if way not in without]
+    found = []
+    for count in curve.counts:
+        best, rival = curve.best(count, ours), curve.best(count, without)
+        gap = curve.mean(best, count) - curve.mean(rival, count)
+        apart = curve.apart(best, rival, count)
+        word = {None: "with one seed there is no verdict", False: "which these seeds do not tell "
+                "from nothing", True: "by more than the spread"}[apart]  # fmt: skip
+        found.append(
+            f"With {count:,} labels the best with pretraining ({best}) is {figure(abs(gap))} "
+            f"{'above' if gap >= 0 else 'below'} the best without it ({rival}), {word}."
+        )
+    return found
+
+
+def _lines(curve: Curve) -> Iterator[Line]:
+    for place, (way, by_count) in enumerate(curve.figures.items()):
+        spread = [
+            (float(c), min(by_count[c].values()), max(by_count[c].values())) for c in curve.counts
+        ]
+        points = [(float(c), curve.mean(way, c)) for c in curve.counts]
+        several = max(map(len, by_count.values())) > 1
+        css = COLOURS[place % len(COLOURS)]
+        yield Line(way, points, css, dots=True, spread=spread if several else ())
+
+
+def render(curve: Curve, about: dict[str, Any]) -> str:
+    """The page as text."""
+    chart = Chart(
+        title=f"{curve.measure} on the {about['asked']} part",
+        lines=list(_lines(curve)),
+        across="labels, logarithmic",
+        say=figure,
+        logarithmic=True,
+        marks=[float(count) for count in curve.counts],
+        height=360,
+    )
+    sentences = "".join(f"<p>{escape(line)}</p>" for line in verdicts(curve))
+    note = '<p class="note">Lines are means over seeds; the area goes from worst to best.</p>'
+    sections = [("What the labels are worth", draw(chart) + note + sentences)]
+    for made in (strategy(curve), table(curve)):
+        sections.append((escape(made["title"]), tables.for_page(made)))
+    return document.document(
+        f"{about['task']}: {Path(about['model']).name}", "Maskwright label curve", "", sections
+    )

@@ -1,0 +1,212 @@
+"""What a kind of task asks of a model, and how its scores become answers.
+
+    rows of tasks/  --ask-->  Examples  --a model-->  scores  --answers-->  figures, predictions
+
+Every module of `kinds/` is one kind, of one head. It names the tasks that it serves (`TASKS`, of
+`tasks/infer.py`) and has a class `KIND`. A new task of a head that is there, or of a new one, is a
+new file there and nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright import catalogue
+from maskwright.errors import DataError, UsageError
+from maskwright.finetune.examples import Examples
+from maskwright.objectives.supervised import Problem
+from maskwright.tasks import examples as labelled
+from maskwright.tasks.build import text_of
+from maskwright.tasks.metrics import Estimate
+from maskwright.tasks.table import Row
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+Scores = NDArray[np.float32]
+# What stays of a text, or: all of it in pieces, whose scores are averaged or the largest taken.
+Long = Literal["head", "tail", "head-and-tail", "pieces-mean", "pieces-max"]
+LONG: tuple[Long, ...] = ("head", "tail", "head-and-tail", "pieces-mean", "pieces-max")
+Answers = Sequence[Any] | NDArray[Any]  # one for each row
+ROOM = "finetune.kinds"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How texts become ids: at most `length` of them, `segments` where the model tells a first text
+    from a second, and what becomes of a whole text that is too `long`."""
+
+    tokenizer: Tokenizer
+    length: int
+    segments: bool
+    long: Long = "head"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Rows of a task as a model is asked them.
+
+    Attributes:
+        rows: as `tasks` gives them; prediction leaves their labels empty.
+        cut: a sentence about what did not fit; empty where everything did.
+        way_back: whatever the kind needs to turn scores into answers.
+    """
+
+    rows: Sequence[Any]
+    examples: Examples
+    cut: str = ""
+    way_back: Any = None
+
+
+@dataclass(frozen=True)
+class Kind(ABC):
+    """One kind.
+
+    Attributes:
+        task: a name of `TASKS`.
+        labels: names of the classes in order, where there are classes.
+        settled: what was chosen on validation data, JSON values by name.
+    """
+
+    head: ClassVar[Literal["sequence", "token", "span", "choice"]]
+
+    task: str
+    labels: tuple[str, ...] = ()
+    settled: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> Problem:
+        """What the labels of the head are."""
+        return "single"
+
+    @property
+    def outputs(self) -> int:
+        """How many scores the head gives."""
+        return max(1, len(self.labels))
+
+    @property
+    @abstractmethod
+    def roles(self) -> tuple[str, ...]:
+        """What is read of a row, as `tasks/columns.py` calls it."""
+
+    @property
+    @abstractmethod
+    def measures(self) -> tuple[str, ...]:
+        """Names of the figures; the first chooses the epoch and the seed."""
+
+    # ------------------------------------------------------------------------ the way there
+    @abstractmethod
+    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+        """Rows as `Examples`.
+
+        Raises:
+            DataError: a row that cannot be asked.
+        """
+
+    @abstractmethod
+    def example(self, values: Sequence[Any], where: str) -> Any:
+        """An example without a label from the values of the `roles`.
+
+        Raises:
+            DataError: values of another type.
+        """
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
+        """An example without a label from a row of a file; `columns` by role.
+
+        Raises:
+            DataError: a value that is missing or of another type.
+        """
+        return self.example([text_of(row, columns[role][0]) for role in self.roles], row.where)
+
+    def of_value(self, value: Any, where: str) -> Any:
+        """An example without a label from what a program gives: a text, a tuple of the `roles`, or
+        a mapping by role.
+
+        Raises:
+            DataError: something else.
+        """
+        if isinstance(value, Mapping) and set(self.roles) <= set(value):
+            value = tuple(value[role] for role in self.roles)
+        values = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if len(values) != len(self.roles):
+            raise DataError("not what the model was trained to read", where=where,
+                            found=f"{len(values)} values" if values else "nothing",
+                            wanted=f"{len(self.roles)}: {', '.join(self.roles)}")  # fmt: skip
+        return self.example(values, where)
+
+    # ------------------------------------------------------------------------ the way back
+    @abstractmethod
+    def answers(self, asked: Asked, told: Scores) -> Answers:
+        """An answer for each row."""
+
+    @abstractmethod
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        """The figures of `measures`; NaN where one is not defined."""
+
+    @abstractmethod
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        """The same with 95 % intervals."""
+
+    @abstractmethod
+    def said(self, asked: Asked, told: Scores) -> Iterator[Any]:
+        """An answer for each row as `pipeline` of the reference library gives it."""
+
+    def settle(self, asked: Asked, told: Scores) -> Self:
+        """The same with what is to be chosen on validation data chosen."""
+        return self
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        """(name, answers) of what needs no pretraining, for the part `asked`."""
+        return []
+
+    def with_settled(self, values: Mapping[str, Any]) -> Self:
+        """The same with these values chosen."""
+        return replace(self, settled={**self.settled, **values})
+
+
+def text(value: Any, role: str, where: str) -> str:
+    """`value`, which has to be a text.
+
+    Raises:
+        DataError: it is none, or blank.
+    """
+    if type(value) is not str or not value.strip():
+        raise DataError(f"the {role} is no text", where=where, found=repr(value)[:80],
+                        wanted="a text with a word in it")  # fmt: skip
+    return value
+
+
+def kind_of(
+    task: str, labels: Sequence[str] = (), settled: Mapping[str, Any] | None = None
+) -> Kind:
+    """The kind that serves `task`.
+
+    Raises:
+        UsageError: none does.
+    """
+    known = []
+    for name in catalogue.names(ROOM):
+        module = catalogue.load(ROOM, name)
+        known += module.TASKS
+        if task in module.TASKS:
+            made: Kind = module.KIND(task, tuple(labels), settled or {})
+            return made
+    raise UsageError("this task is not learned by this command", found=task,
+                     wanted=", ".join(known))  # fmt: skip
+
+
+def kind_of_head(head: str, labels: Sequence[str], problem: Problem) -> Kind:
+    """The kind of a model of which only the head is known."""
+    for name in catalogue.names(ROOM):
+        module = catalogue.load(ROOM, name)
+        if module.KIND.head == head:
+            for task in module.TASKS:
+                made: Kind = module.KIND(task, tuple(labels))
+                if made.problem == problem:
+                    return made
+    raise UsageError("no kind of task has this head", found=f"{head}, {problem}")

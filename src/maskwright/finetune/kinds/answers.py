@@ -1,0 +1,187 @@
+"""Where in a context the answer to a question stands, or that it does not.
+
+    {"score": 0.81, "start": 34, "end": 40, "answer": "Saturn"}
+
+Long contexts become windows that overlap (`tasks/answers.py`); a window without the answer learns
+to point at its first place. Where some questions of the validation part have no answer, the score
+above which "no answer" is said is chosen there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.finetune import kind as room
+from maskwright.finetune.examples import Examples, framed
+from maskwright.finetune.kind import Asked, Frame, Kind, Scores, text
+from maskwright.objectives.sequences import Sequences
+from maskwright.tasks import answer_search, metrics, squad_score
+from maskwright.tasks import examples as labelled
+from maskwright.tasks.answer_search import Prediction
+from maskwright.tasks.answers import NULL, AnswerRows, AnswerWindows
+from maskwright.tasks.examples import Answered
+from maskwright.tasks.squad_file import Answer, Question
+
+TASKS = ("question-answering",)
+LONGEST, STRIDE, LONGEST_QUESTION = 384, 128, 64
+LONGEST_ANSWER = 30
+PORTION = 512  # windows that are framed together
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+
+class Answers(Kind):
+    """See the module's first lines."""
+
+    head = "span"
+
+    @property
+    def outputs(self) -> int:
+        return 2
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("question", "context")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return ("f1", "exact")
+
+    @property
+    def threshold(self) -> float:
+        """The difference of scores above which there is no answer."""
+        value = self.settled.get("threshold")
+        return np.inf if value is None else float(value)
+
+    # ------------------------------------------------------------------------ the way there
+    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+        questions = [
+            Question(str(n), r.question, r.context, tuple(Answer(*a) for a in r.answers), r.where)
+            for n, r in enumerate(rows)
+        ]
+        length = min(frame.length, LONGEST)
+        windows = AnswerWindows(
+            frame.tokenizer, questions, length=length, stride=min(STRIDE, max(1, length // 2)),
+            longest_question=min(LONGEST_QUESTION, length // 3), absent="null",
+        )  # fmt: skip
+        texts: list[list[int]] = []
+        segments, places, ends = [], [], []
+        for part in _portions(windows):
+            texts += [ids[real].tolist() for ids, real in zip(part.tokens, part.real, strict=True)]
+            segments.append(part.segments[part.real])
+            asked = _asked(part)
+            places += [np.flatnonzero(row) for row in asked]
+            rank = asked.cumsum(1) - 1  # the number of each place among those of its window
+            column = np.arange(len(asked))
+            both = [rank[column, np.maximum(end, 0)] for end in (part.start, part.stop)]
+            ends.append(np.stack(both, axis=1))
+        empty = np.zeros(0, np.int64)
+        examples = Examples(
+            framed(texts),
+            np.concatenate([np.zeros((0, 2), np.int64), *ends]),
+            np.concatenate([empty, *segments]) if frame.segments else None,
+            places=Sequences(
+                np.concatenate([empty, *places]), np.array([len(p) for p in places], np.int64)
+            ),
+        )
+        counts = windows.counts
+        odd = counts.questions_cut or counts.tokenless or counts.lost
+        told = counts.render() if odd or len(windows) > len(questions) else ""
+        return Asked(rows, examples, told, windows)
+
+    def example(self, values: Sequence[Any], where: str) -> Answered:
+        question, context = (text(v, r, where) for v, r in zip(values, self.roles, strict=True))
+        return Answered(question, context, (), where)
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, asked: Asked, told: Scores) -> list[str]:
+        return [found.answer(self.threshold) for found in _found(asked, told)]
+
+    def measured(self, rows: Sequence[Any], answers: room.Answers) -> dict[str, float]:
+        found = squad_score.score(
+            {str(n): answer for n, answer in enumerate(answers)},
+            {str(n): [gold for gold, _ in row.answers] for n, row in enumerate(rows)},
+        )
+        return {"f1": found.f1, "exact": found.exact}
+
+    def estimated(self, rows: Sequence[Any], answers: room.Answers) -> dict[str, metrics.Estimate]:
+        each = _each(rows, answers)
+        return {
+            name: metrics.estimate_of_sums(lambda sums: sums[:, 0] / len(rows), each[:, [place]])
+            for place, name in enumerate(self.measures)
+        }
+
+    def settle(self, asked: Asked, told: Scores) -> Self:
+        if all(row.answers for row in asked.rows):
+            return self
+        found = _found(asked, told)
+        said = _each(asked.rows, [prediction.answer() for prediction in found])[:, 0]
+        none = _each(asked.rows, [""] * len(found))[:, 0]
+        differences = np.array([prediction.difference for prediction in found])
+        threshold, _ = squad_score.best_threshold(differences, said, none)
+        return self.with_settled({"threshold": threshold if np.isfinite(threshold) else None})
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, room.Answers]]:
+        """The sentence of the context that has most of the question's words."""
+        return [("nearest sentence", [_nearest(row) for row in data.parts[asked]])]
+
+    def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
+        for found in _found(asked, told):
+            answer = found.answer(self.threshold)
+            best = found.candidates[0] if found.candidates else None
+            if not answer or best is None:
+                share = 1.0 - sum(each.probability for each in found.candidates)
+                yield {"score": round(share, 6), "start": 0, "end": 0, "answer": ""}
+                continue
+            yield {"score": round(best.probability, 6), "start": best.start,
+                   "end": best.start + len(answer), "answer": answer}  # fmt: skip
+
+
+def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:
+    for begin in range(0, len(windows), PORTION):
+        yield windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
+
+
+def _asked(rows: AnswerRows) -> NDArray[np.bool_]:
+    """Where an answer may begin or end, the place for "none" among them."""
+    asked = rows.allowed.copy()
+    asked[:, NULL] = True
+    return asked
+
+
+def _found(asked: Asked, told: Scores) -> list[Prediction]:
+    def scored() -> Iterator[answer_search.Scored]:
+        at = 0
+        for rows in _portions(asked.way_back):
+            here = _asked(rows)
+            both = np.full((2, *here.shape), -np.inf, np.float64)
+            count = int(here.sum())
+            both[:, here] = told[at : at + count].T
+            at += count
+            yield rows, both[0], both[1]
+
+    return answer_search.search(asked.way_back, scored(), longest=LONGEST_ANSWER)
+
+
+def _each(rows: Sequence[Any], answers: room.Answers) -> NDArray[np.float64]:
+    """(N, 2) F1 and exact match of each answer, of its golds the one that suits it best."""
+    found = [
+        squad_score.best(mine, [gold for gold, _ in row.answers])
+        for row, mine in zip(rows, answers, strict=True)
+    ]
+    return np.array(found, np.float64).reshape(-1, 2)[:, ::-1]
+
+
+def _nearest(row: Answered) -> str:
+    wanted = Counter(squad_score.normalise(row.question).split())
+    sentences = [part for part in SENTENCE_END.split(row.context) if part.strip()] or [row.context]
+    shared = [(Counter(squad_score.normalise(part).split()) & wanted).total() for part in sentences]
+    return sentences[int(np.argmax(shared))]
+
+
+KIND = Answers

@@ -1,0 +1,115 @@
+"""Which of several choices answers a question (BERT's SWAG, Devlin et al. 2018, section 4.4).
+
+{"label": 2, "choice": "the cat", "score": 0.71}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from maskwright.errors import DataError
+from maskwright.finetune.encode import encode
+from maskwright.finetune.examples import Examples
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Scores, text
+from maskwright.tasks import baseline, metrics
+from maskwright.tasks import examples as labelled
+from maskwright.tasks.build import options_of, text_of
+from maskwright.tasks.examples import Choice
+from maskwright.tasks.parts import TRAIN
+from maskwright.tasks.table import Row
+
+TASKS = ("multiple-choice",)
+
+
+class Choices(Kind):
+    """See the module's first lines."""
+
+    head = "choice"
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("question", "choices")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return metrics.USUAL[self.task]
+
+    # ------------------------------------------------------------------------ the way there
+    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+        sizes = [len(row.choices) for row in rows]
+        width = max(sizes, default=2)
+        for row, size in zip(rows, sizes, strict=True):
+            if size != width:
+                raise DataError(
+                    "questions with different numbers of choices",
+                    where=row.where,
+                    found=f"{size} choices",
+                    wanted=f"{width}, as others have",
+                    do="give each question as many choices, or leave it out",
+                )
+        pairs = [(row.question, choice) for row in rows for choice in row.choices]
+        none = np.zeros(len(pairs), np.int64)
+        given, cuts = encode(pairs, none, frame.tokenizer, frame.length, segments=frame.segments)
+        right = np.array([row.label for row in rows], np.int64)
+        told = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
+        return Asked(rows, Examples(given.texts, right, given.segments, width), told)
+
+    def example(self, values: Sequence[Any], where: str) -> Choice:
+        question, choices = values
+        if not isinstance(choices, list | tuple) or len(choices) < 2:
+            raise DataError("not two choices or more", where=where, found=repr(choices)[:80])
+        each = tuple(text(choice, "choice", where) for choice in choices)
+        return Choice(text(question, "question", where), each, 0, where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Choice:
+        question = text_of(row, columns["question"][0])
+        return self.example((question, options_of(row, columns["choices"])), row.where)
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, asked: Asked, told: Scores) -> NDArray[np.int64]:
+        return told.argmax(1)
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        truth = _truth(rows)
+        return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+        return metrics.estimates(self.task, _truth(rows), np.asarray(answers))
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        """The place that is right most often, and the choice with most of the question's words."""
+        rows = data.parts[asked]
+        usual = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
+        weigh = TfidfVectorizer(token_pattern=baseline.WORD, sublinear_tf=True)
+        weigh.fit([part for row in data.parts[TRAIN] for part in (row.question, *row.choices)])
+        near = [
+            (weigh.transform(row.choices) @ weigh.transform([row.question]).T).toarray()[:, 0]
+            for row in rows
+        ]
+        return [
+            ("majority", np.full(len(rows), usual)),
+            ("nearest by words", np.array([int(each.argmax()) for each in near])),
+        ]
+
+    def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
+        shares = np.exp(told - told.max(1, keepdims=True), dtype=np.float64)
+        for row, each in zip(asked.rows, shares / shares.sum(1, keepdims=True), strict=True):
+            best = int(each.argmax())
+            yield {"label": best, "choice": row.choices[best],
+                   "score": round(float(each[best]), 6)}  # fmt: skip
+
+
+def _truth(rows: Sequence[Any]) -> NDArray[np.int64]:
+    return np.array([row.label for row in rows], np.int64)
+
+
+KIND = Choices

@@ -1,0 +1,140 @@
+"""What a whole text, or two, is: one class, several, or a number.
+
+{"label": "good", "score": 0.93}    {"labels": […], "scores": […]}    {"score": 3.2}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import UsageError
+from maskwright.finetune.encode import divide, encode, examples_of
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Scores, text
+from maskwright.objectives.supervised import Problem
+from maskwright.tasks import baseline, metrics
+from maskwright.tasks import examples as labelled
+from maskwright.tasks.examples import Pair, Single
+from maskwright.tasks.windows import Keep, pool
+
+PROBLEMS: dict[str, Problem] = {
+    "classification": "single",
+    "pair-classification": "single",
+    "multi-label": "multi",
+    "regression": "regression",
+    "similarity": "regression",
+}
+TASKS = tuple(PROBLEMS)
+PAIRS = ("pair-classification", "similarity")
+
+
+class Labels(Kind):
+    """See the module's first lines."""
+
+    head = "sequence"
+
+    @property
+    def problem(self) -> Problem:
+        return PROBLEMS[self.task]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("first", "second") if self.task in PAIRS else ("text",)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return metrics.USUAL[self.task]
+
+    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+        if frame.long.startswith("pieces"):
+            return self._pieces(rows, frame)
+        keep = cast(Keep, frame.long)
+        texts = [(r.first, r.second) if isinstance(r, Pair) else (r.text,) for r in rows]
+        examples, cuts = encode(texts, self._targets(rows), frame.tokenizer, frame.length,
+                               segments=frame.segments, keep=keep)  # fmt: skip
+        told = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
+        return Asked(rows, examples, told)
+
+    def _pieces(self, rows: Sequence[Any], frame: Frame) -> Asked:
+        """Every piece of a text has its label."""
+        if self.task in PAIRS:
+            raise UsageError("two texts are not read in pieces", where="--long",
+                             found=frame.long, wanted="head")  # fmt: skip
+        pieces, owners = divide([row.text for row in rows], frame.tokenizer, frame.length)
+        labels = self._targets(rows)[owners]
+        examples = examples_of(pieces, labels, frame.tokenizer, segments=frame.segments)
+        several = int((np.bincount(owners, minlength=1) > 1).sum())
+        told = f"{several:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
+        how = frame.long.removeprefix("pieces-")
+        return Asked(rows, examples, told if several else "", (owners, how))
+
+    def example(self, values: Sequence[Any], where: str) -> Single | Pair:
+        texts = [text(value, role, where) for value, role in zip(values, self.roles, strict=True)]
+        none: tuple[int, ...] | int = () if self.problem == "multi" else 0
+        if len(texts) > 1:
+            return Pair(texts[0], texts[1], none, where)
+        return Single(texts[0], none, where)
+
+    def answers(self, asked: Asked, told: Scores) -> NDArray[Any]:
+        told = _of_texts(asked, told)
+        if self.problem == "single":
+            return told.argmax(1)
+        return (told > 0).astype(np.int64) if self.problem == "multi" else told[:, 0]
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        truth = self._truth(rows)
+        return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+        return metrics.estimates(self.task, self._truth(rows), np.asarray(answers))
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        if self.task not in baseline.KINDS:
+            return []
+        return [(each.name, each.predicted) for each in baseline.baselines(data)]
+
+    def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
+        told = _of_texts(asked, told)
+        if self.problem == "regression":
+            yield from ({"score": round(float(value), 6)} for value in told[:, 0])
+            return
+        if self.problem == "multi":
+            for row in 1.0 / (1.0 + np.exp(-told.astype(np.float64))):
+                chosen = [i for i, p in enumerate(row) if p > 0.5]
+                yield {"labels": [self.labels[i] for i in chosen],
+                       "scores": [round(float(row[i]), 6) for i in chosen]}  # fmt: skip
+            return
+        shifted = np.exp(told - told.max(1, keepdims=True), dtype=np.float64)
+        for row in shifted / shifted.sum(1, keepdims=True):
+            best = int(row.argmax())
+            yield {"label": self.labels[best], "score": round(float(row[best]), 6)}
+
+    def _targets(self, rows: Sequence[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
+        if self.problem == "single":
+            return np.array([row.label for row in rows], dtype=np.int64)
+        if self.problem == "regression":
+            return np.array([[row.label] for row in rows], dtype=np.float32)
+        found = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
+        for number, row in enumerate(rows):
+            found[number, list(row.label)] = 1.0
+        return found
+
+    def _truth(self, rows: Sequence[Any]) -> NDArray[Any]:
+        targets = self._targets(rows)
+        if self.problem == "multi":
+            return targets.astype(np.int64)
+        return targets[:, 0] if self.problem == "regression" else targets
+
+
+def _of_texts(asked: Asked, told: Scores) -> Scores:
+    """The scores of texts from those of their pieces."""
+    if asked.way_back is None:
+        return told
+    owners, how = asked.way_back
+    return pool(told, owners, how).astype(np.float32)
+
+
+KIND = Labels

@@ -1,0 +1,207 @@
+"""What each word of a text is: parts of speech, or the entities that tags of a scheme mark.
+
+    [{"entity_group": "LOC", "score": 0.98, "word": "Rome", "start": 17, "end": 21}, …]
+    [{"entity": "NOUN", "score": 0.99, "word": "cat", "start": 4, "end": 7}, …]
+
+Entities are scored as CoNLL does (`tasks/tags.py`), other tags by the share of words. Words are
+those of the file; plain text is cut into words and signs first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import DataError
+from maskwright.finetune.examples import Examples, framed
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Scores
+from maskwright.objectives.sequences import Sequences
+from maskwright.tasks import examples as labelled
+from maskwright.tasks import metrics, tags
+from maskwright.tasks.contents import value_of
+from maskwright.tasks.examples import Tagged
+from maskwright.tasks.parts import TRAIN
+from maskwright.tasks.table import Row
+from maskwright.tasks.tag_file import Sentence
+from maskwright.tasks.tag_windows import TagWindows
+from maskwright.tasks.tags import OUTSIDE
+
+TASKS = ("tagging",)
+WORD = re.compile(r"\w+|[^\w\s]")
+PORTION = 512  # windows that are framed together
+
+
+class Tags(Kind):
+    """See the module's first lines."""
+
+    head = "token"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("tokens",)
+
+    @property
+    def marks_entities(self) -> bool:
+        """Whether the tags are those of a scheme, such as B-LOC."""
+        marked = [name for name in self.labels if name != OUTSIDE]
+        return bool(marked) and all(
+            len(name) > 2 and name[0] in tags.PREFIXES and name[1] == "-" for name in marked
+        )
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return ("entity_f1", "accuracy") if self.marks_entities else ("accuracy",)
+
+    # ------------------------------------------------------------------------ the way there
+    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+        sentences = [row if isinstance(row, Sentence) else self._sentence(row) for row in rows]
+        windows = TagWindows(frame.tokenizer, sentences, self.labels, length=frame.length,
+                             stride=max(1, frame.length // 2))  # fmt: skip
+        texts: list[list[int]] = []
+        segments, places, words, classes = [], [], [], []
+        for begin in range(0, len(windows), PORTION):
+            part = windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
+            texts += [ids[real].tolist() for ids, real in zip(part.tokens, part.real, strict=True)]
+            segments.append(part.segments[part.real])
+            read = part.words >= 0
+            places += [np.flatnonzero(row) for row in read]
+            words.append(part.words[read])
+            classes.append(part.labels[read])
+        counts = np.array([len(row) for row in places], np.int64)
+        empty = np.zeros(0, np.int64)
+        examples = Examples(
+            framed(texts),
+            np.maximum(np.concatenate([empty, *classes]), 0),  # not known: nobody looks at them
+            np.concatenate([empty, *segments]) if frame.segments else None,
+            places=Sequences(np.concatenate([empty, *places]), counts),
+        )
+        told = windows.counts.render() if windows.counts.dropped or windows.counts.divided else ""
+        return Asked(rows, examples, told, (windows, np.concatenate([empty, *words])))
+
+    def example(self, values: Sequence[Any], where: str) -> Sentence:
+        (value,) = values
+        if type(value) is str:
+            words = tuple(WORD.findall(value))
+            return Sentence(self._words(words, where), None, value, where)
+        if not isinstance(value, list | tuple) or not all(type(word) is str for word in value):
+            raise DataError("neither a text nor a list of words", where=where,
+                            found=repr(value)[:80])  # fmt: skip
+        return Sentence(self._words(tuple(value), where), None, where=where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Sentence:
+        return self.example([value_of(row, columns["tokens"][0])], row.where)
+
+    def of_value(self, value: Any, where: str) -> Sentence:
+        return self.example([value], where)
+
+    def _words(self, words: tuple[str, ...], where: str) -> tuple[str, ...]:
+        if not words or not all(word.strip() for word in words):
+            raise DataError("a text without words, or a word that is blank", where=where,
+                            found=repr(words)[:80])  # fmt: skip
+        return words
+
+    def _sentence(self, row: Tagged) -> Sentence:
+        return Sentence(row.tokens, tuple(self.labels[n] for n in row.tags), where=row.where)
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, asked: Asked, told: Scores) -> list[list[str]]:
+        windows, words = asked.way_back
+        return windows.by_sentence(words, told.argmax(1))
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        true = [[self.labels[n] for n in row.tags] for row in rows]
+        told: list[list[str]] = list(answers)
+        if not self.marks_entities:
+            return {"accuracy": tags.accuracy(told, true)}
+        found = tags.score(told, true)
+        return {"entity_f1": found.overall.f1, "accuracy": found.accuracy}
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+        counts = self._counts(rows, answers)
+        return {
+            name: metrics.estimate_of_sums(figure, counts)
+            for name, figure in self._figures().items()
+        }
+
+    def _figures(self) -> dict[str, metrics.OfSums]:
+        known: dict[str, metrics.OfSums] = {"accuracy": _accuracy, "entity_f1": _entity_f1}
+        return {name: known[name] for name in self.measures}
+
+    def _counts(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64]:
+        """(N, 5): words, words told right, entities, entities told, entities told right."""
+        found = np.zeros((len(rows), 5), np.int64)
+        for number, (row, mine) in enumerate(zip(rows, answers, strict=True)):
+            true = [self.labels[n] for n in row.tags]
+            right = sum(a == b for a, b in zip(true, mine, strict=True))
+            found[number, :2] = len(true), right
+            if self.marks_entities:
+                golds, ours = set(tags.entities(true)), set(tags.entities(mine))
+                found[number, 2:] = len(golds), len(ours), len(golds & ours)
+        return found
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        """The commonest tag, and the commonest tag of each word in the training part."""
+        each: dict[str, Counter[int]] = {}
+        every: Counter[int] = Counter()
+        for row in data.parts[TRAIN]:
+            every.update(row.tags)
+            for word, tag in zip(row.tokens, row.tags, strict=True):
+                each.setdefault(word, Counter())[tag] += 1
+        usual = _commonest(every)
+        best = {word: _commonest(counts) for word, counts in each.items()}
+        rows = data.parts[asked]
+        return [
+            ("majority", [[self.labels[usual]] * len(row.tokens) for row in rows]),
+            ("each word's commonest",
+             [[self.labels[best.get(word, usual)] for word in row.tokens] for row in rows]),
+        ]  # fmt: skip
+
+    def said(self, asked: Asked, told: Scores) -> Iterator[list[dict[str, Any]]]:
+        windows, words = asked.way_back
+        shares = np.exp(told - told.max(1, keepdims=True), dtype=np.float64)
+        shares = shares.max(1) / shares.sum(1)
+        each = np.zeros(sum(len(s.words) for s in windows.sentences))
+        each[words] = shares
+        at = 0
+        for sentence, told_tags in zip(windows.sentences, self.answers(asked, told), strict=True):
+            scores = each[at : at + len(sentence.words)]
+            at += len(sentence.words)
+            if self.marks_entities:
+                yield [
+                    {"entity_group": e.kind, **_part(sentence, e.first, e.stop, scores)}
+                    for e in tags.entities(told_tags)
+                ]
+                continue
+            yield [
+                {"entity": tag, **_part(sentence, place, place + 1, scores)}
+                for place, tag in enumerate(told_tags)
+            ]
+
+
+def _part(sentence: Sentence, first: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
+    """The words `first` to `stop` - 1 with their place in the text and the mean of their scores."""
+    begin, end = sentence.spans[first][0], sentence.spans[stop - 1][1]
+    return {"score": round(float(scores[first:stop].mean()), 6),
+            "word": sentence.text[begin:end], "start": begin, "end": end}  # fmt: skip
+
+
+def _commonest(counts: Counter[int]) -> int:
+    return min(counts, key=lambda tag: (-counts[tag], tag))
+
+
+def _accuracy(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return sums[:, 1] / sums[:, 0]
+
+
+def _entity_f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """As in `conlleval`, 0 where nothing is right."""
+    total = np.maximum(1, sums[:, 2] + sums[:, 3])
+    return 2 * sums[:, 4] / total
+
+
+KIND = Tags

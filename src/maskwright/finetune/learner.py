@@ -1,0 +1,214 @@
+"""A pretrained model with a head for a kind of task, ready to learn it any number of times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.adapters.adapter import Adapter
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.transfer import transfer
+from maskwright.errors import IncompatibleError, UsageError, near
+from maskwright.finetune.examples import Reading
+from maskwright.finetune.kind import LONG, Answers, Asked, Frame, Kind, Long, Scores
+from maskwright.finetune.method import Method
+from maskwright.finetune.tune import Settings, Tuned, scores, tune
+from maskwright.nn import initialise
+from maskwright.nn.config import Head, TransformerConfig
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.supervised import Options, Supervised
+from maskwright.pretrain import build, checkpoints
+from maskwright.randomness import key, torch_seed
+from maskwright.tasks.parts import TRAIN, VALIDATION
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+# The published rate is for a width of 768; narrower models want more, in proportion. Few parameters
+# want more, too.
+RATE, WIDTH, RATE_OF_FEW = 5e-5, 768, 1e-3
+LONGEST = 512
+
+
+@dataclass(frozen=True)
+class Seed:
+    """What one seed came to; `answers` are those to the part that is asked at the end."""
+
+    seed: int
+    tuned: Tuned
+    adapter: Adapter | None
+    kind: Kind
+    answers: Answers
+
+    @property
+    def validation(self) -> float:
+        return max(self.tuned.figures)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """The model in `path`, and how it is asked; `config` has the head of `kind`, and `family` the
+    name of the family that knows such a model."""
+
+    path: Path
+    loaded: pretrained.Pretrained
+    kind: Kind
+    config: TransformerConfig
+    family: str | None
+    frame: Frame
+    reading: Reading
+
+    @classmethod
+    def of(
+        cls,
+        folder: Path,
+        kind: Kind,
+        method: Method,
+        length: int | None = None,
+        long: Long = "head",
+    ) -> Learner:
+        """The model in `folder`, or of the run in it.
+
+        Args:
+            length: the most ids of an example; None: what the model has positions for, at most 512.
+            long: what becomes of a whole text that is longer.
+
+        Raises:
+            UsageError: no such folder, or a way with long texts that is none of this task.
+            IncompatibleError: a model without a tokenizer.
+        """
+        if long not in LONG or (long != "head" and kind.head != "sequence"):
+            raise UsageError("no such way with long texts", where="--long", found=long,
+                             wanted=near(long, LONG) if kind.head == "sequence"
+                             else "head: this task reads long texts in windows")  # fmt: skip
+        path = checkpoints.model_folder(folder)
+        loaded = pretrained.load(path, dtype=torch.float32)
+        if loaded.tokenizer is None:
+            raise IncompatibleError("the model has no tokenizer", where=path)
+        config, family = headed(path, loaded, kind)
+        room = min(length or LONGEST, longest(config) - method.positions)
+        reading = reading_of(config, loaded.tokenizer, loaded.extra)
+        return cls(
+            path,
+            loaded,
+            kind,
+            config,
+            family,
+            Frame(loaded.tokenizer, room, has_segments(config), long),
+            replace(reading, alone=method.positions > 0),
+        )
+
+    def learn(
+        self,
+        parts: Mapping[str, Asked],
+        method: Method,
+        settings: Settings,
+        last: str,
+        say: Callable[[str], None],
+        *,
+        scratch: bool = False,
+    ) -> Seed:
+        """Learn the training part by one seed, choose on the validation part, answer the `last`.
+
+        Args:
+            scratch: begin with weights that are drawn, as if there had been no pretraining.
+        """
+        generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
+        if scratch:
+            model, told = initialise.build(self.config, generator), "drawn, nothing is loaded"
+        else:
+            made = transfer(self.loaded.model, self.config, generator)
+            model, told = made.model, made.render()
+        adapter, share = method.attach(model, generator)
+        if not settings.seed:
+            say(f"model: {self.path}: {told}\nmethod: {method.name}; {share}")
+        tuned = self._tuned(model, method, parts, settings, say)
+        ask = asker(tuned.model, self.kind, self.frame.tokenizer, self.reading)
+        settled = self.kind.settle(parts[VALIDATION], ask(parts[VALIDATION]))
+        answers = settled.answers(parts[last], ask(parts[last]))
+        return Seed(settings.seed, tuned, adapter, settled, answers)
+
+    def _tuned(
+        self,
+        model: Transformer,
+        method: Method,
+        parts: Mapping[str, Asked],
+        settings: Settings,
+        say: Callable[[str], None],
+    ) -> Tuned:
+        kind, reading = self.kind, self.reading
+        vocabulary = build.vocabulary(self.frame.tokenizer)
+        objective = Supervised(model, Options(problem=kind.problem), vocabulary)
+        asked, measure, number = parts[VALIDATION], kind.measures[0], 0
+
+        def figure(learner: Supervised) -> float:
+            nonlocal number
+            number += 1
+            answers = kind.answers(asked, scores(learner, asked.examples, reading))
+            value = kind.measured(asked.rows, answers)[measure]
+            shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
+            say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
+                f"validation {measure} {shown}")  # fmt: skip
+            return value
+
+        return tune(
+            objective, parts[TRAIN].examples, reading, settings, figure=figure, pace=method.pace
+        )
+
+
+def usual_rate(width: int, method: Method) -> float:
+    """The learning rate for a model of that width, where none is asked for."""
+    return RATE * max(1.0, WIDTH / width) if method.trains_layers else RATE_OF_FEW
+
+
+def asker(
+    model: Transformer, kind: Kind, tokenizer: Tokenizer, reading: Reading
+) -> Callable[[Asked], Scores]:
+    """What gives the scores of a finished model."""
+    objective = Supervised(model, Options(problem=kind.problem), build.vocabulary(tokenizer)).eval()
+    return lambda asked: scores(objective, asked.examples, reading)
+
+
+# ------------------------------------------------------------------------------ model and texts
+def headed(
+    path: Path, loaded: pretrained.Pretrained, kind: Kind
+) -> tuple[TransformerConfig, str | None]:
+    """The config of the loaded model with the head of `kind` in place of its own, and the family
+    that has a name for it."""
+    member = pretrained.described(path).family
+    kits = {} if member is None else member.architectures
+    for name, kit in kits.items():
+        if [head for _, head in kit.heads] != [kind.head] or kit.vocabulary:
+            continue
+        if kit.labels is not None and kind.head == "sequence":
+            continue  # of pairs of sentences
+        config = pretrained.described(path, name).config
+        heads = tuple(replace(head, labels=kind.outputs) for head in config.heads)
+        return replace(config, heads=heads), None if member is None else member.name
+    head = Head(name="classifier", kind=kind.head, labels=kind.outputs)
+    return replace(loaded.config, vocabulary_head=None, heads=(head,)), None
+
+
+def reading_of(
+    config: TransformerConfig, tokenizer: Tokenizer, extra: dict[str, Any] | None = None
+) -> Reading:
+    """How the model reads texts; `extra` are keys of its config.json."""
+    start = None
+    if len(config.stacks) == 2:
+        start = (extra or {}).get("decoder_start_token_id")
+        start = tokenizer.pad if start is None else start
+    return Reading(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
+
+
+def has_segments(config: TransformerConfig) -> bool:
+    """Whether the model tells first and second text apart."""
+    return config.encoder is not None and config.encoder.embeddings.segments > 1
+
+
+def longest(config: TransformerConfig) -> int:
+    """The most positions of a text; a model that counts distances has no bound but sense."""
+    tables = [getattr(s.embeddings.positions, "length", None) for s in config.stacks.values()]
+    return min((t for t in tables if t is not None), default=512)

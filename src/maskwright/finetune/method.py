@@ -1,0 +1,104 @@
+"""What of a model trains, by one name.
+
+    full         everything
+    probe        the head, and the pooler below it
+    last-N       these and the last N layers
+    gradual      these and the last layer at first, then a layer more at a time, and all of them
+                 from half of the run on (Howard & Ruder 2018, section 3.3)
+    lora, …      what `adapters/` adds to a model that stands still
+
+`layer_decay` below 1 lets lower layers learn more slowly (`adapters/freeze.py`), with any method.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from maskwright import catalogue
+from maskwright.adapters import freeze
+from maskwright.adapters.adapter import Adapter
+from maskwright.errors import UsageError, near
+from maskwright.nn.transformer import Transformer
+from maskwright.train.pace import Pace
+
+FULL, PROBE, GRADUAL = "full", "probe", "gradual"
+LAST = re.compile(r"last-(\d+)")
+# The share of the run from which on everything trains.
+UNFROZEN_AT = 0.5
+
+
+def names() -> list[str]:
+    """All methods; `last-1` stands for any number."""
+    return [FULL, PROBE, "last-1", GRADUAL, *catalogue.names("adapters")]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One of them.
+
+    Raises:
+        UsageError: no such method.
+    """
+
+    name: str
+    layer_decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in names() and not LAST.fullmatch(self.name):
+            raise UsageError("no such method", where="--method", found=repr(self.name),
+                             wanted=near(self.name, names()))  # fmt: skip
+
+    @property
+    def trains_layers(self) -> bool:
+        """Whether layers of the model itself train, for which the published rates are."""
+        return self.name in (FULL, GRADUAL) or bool(LAST.fullmatch(self.name))
+
+    @property
+    def positions(self) -> int:
+        """How many positions of a text the method takes for itself."""
+        if self.trains_layers or self.name == PROBE:
+            return 0
+        taken: int = catalogue.load("adapters", self.name).SETTINGS().positions
+        return taken
+
+    def attach(self, model: Transformer, generator: torch.Generator) -> tuple[Adapter | None, str]:
+        """Add to `model` what the method adds, and hold what it holds; how much trains is told.
+
+        Raises:
+            ConfigError: the model has not so many layers.
+        """
+        tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
+        if self.name in (FULL, GRADUAL):
+            return None, freeze.share(model)
+        if self.name == PROBE:
+            return None, _only(model, freeze.heads_only(model, tops))
+        if last := LAST.fullmatch(self.name):
+            return None, _only(model, freeze.last_layers(model, int(last[1])))
+        made = catalogue.load("adapters", self.name).SETTINGS()
+        adapter: Adapter = made.attach(model, generator, heads=tops)
+        return adapter, adapter.share()
+
+    def pace(self, model: Transformer, steps: int) -> Pace | None:
+        """How fast the parameters of `model` learn in a run of so many steps; None: all alike.
+
+        Raises:
+            ConfigError: a decay outside 0 to 1.
+        """
+        factors = freeze.learning_rate_factors(model, self.layer_decay)
+        if self.name != GRADUAL:
+            return None if self.layer_decay == 1.0 else lambda step: factors
+
+        def gradually(step: int) -> dict[str, float]:
+            free = set(freeze.gradual(model, min(1.0, step / steps), until=UNFROZEN_AT))
+            return {name: factor if name in free else 0.0 for name, factor in factors.items()}
+
+        return gradually
+
+
+def _only(model: Transformer, parameters: Iterable[str]) -> str:
+    freeze.train_only(model, parameters)
+    return freeze.share(model)

@@ -1,0 +1,151 @@
+"""Answers of a fine-tuned model to the rows of a file, in the order of the rows.
+
+A file may have the columns of the training data or, for tasks of one text, be plain text with a
+line for each. Rows are read, answered and written by portions, so that files of any size do.
+
+    told.jsonl   {…the row…, "prediction": {"label": "good", "score": 0.93}}
+    told.csv     …the row…, predicted_label, predicted_score
+
+The file is there whole or not at all. What was answered before a kill waits beside it and is gone
+on with when the same file is asked of the same model again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright.corpus.files import RegularFile, Source, find
+from maskwright.corpus.ledger import Counts, Ledger
+from maskwright.corpus.read import text_blocks
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, OutputError, UsageError, near
+from maskwright.finetune.command import hashes
+from maskwright.finetune.predict import Predictor, load, portions
+from maskwright.tasks import table
+
+
+def predict_file(folder: Path, source: Path, stream: TextIO, *, skip: int = 0) -> int:
+    """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
+    returns how many.
+
+    Raises:
+        UsageError: no such file.  DataError: a row without the columns that are read.
+    """
+    model, count = load(folder), 0
+    for rows in portions(islice(_rows(source, model), skip, None)):
+        answers = model.answers([example for _, example in rows])
+        for (values, _), answer in zip(rows, answers, strict=True):
+            stream.write(json.dumps({**values, "prediction": answer}, ensure_ascii=False) + "\n")
+            count += 1
+        stream.flush()
+    return count
+
+
+def write_predictions(folder: Path, source: Path, out: Path) -> int:
+    """`predict_file` into the new file `out`, a csv or JSON Lines by its name; returns how many.
+
+    Raises:
+        UsageError: the file is there already.  OutputError: it cannot be written.
+    """
+    if out.exists():
+        raise UsageError("the file is there already", where=out, do="choose another --out")
+    staged, whole = out.with_name(f".tmp-{out.name}.jsonl"), out.with_name(f".tmp-{out.name}")
+    try:
+        kept = _kept(staged, json.dumps({"model": hashes(folder), "source": hashes(source)}))
+        with staged.open("a", encoding="utf-8") as stream:
+            count = kept + predict_file(folder, source, stream, skip=kept)
+        (_as_csv if out.suffix == ".csv" else _as_lines)(staged, whole)
+        whole.replace(out)
+        staged.unlink()
+    except Exception as error:
+        for path in (staged, whole):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OutputError(
+                "the predictions cannot be written",
+                where=out,
+                found=error,
+                do="choose a folder that is there and has room",
+            ) from error
+        raise
+    return count
+
+
+def _kept(staged: Path, about: str) -> int:
+    """How many answers of an earlier try are whole; the first line of the file says of what."""
+    lines: list[bytes] = []
+    if staged.is_file():
+        lines = staged.read_bytes().splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):
+            lines.pop()  # torn by the kill
+    if not lines or lines[0].decode("utf-8").rstrip("\n") != about:
+        lines = [f"{about}\n".encode()]
+    staged.write_bytes(b"".join(lines))
+    return len(lines) - 1
+
+
+def _answered(staged: Path) -> Iterator[str]:
+    with staged.open(encoding="utf-8") as file:
+        yield from islice(file, 1, None)
+
+
+def _as_lines(staged: Path, target: Path) -> None:
+    with target.open("w", encoding="utf-8") as file:
+        file.writelines(_answered(staged))
+
+
+def _as_csv(staged: Path, target: Path) -> None:
+    names: dict[str, None] = {}
+    for line in _answered(staged):
+        names |= dict.fromkeys(_flat(json.loads(line)))
+    with target.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(names))
+        writer.writeheader()
+        writer.writerows(_flat(json.loads(line)) for line in _answered(staged))
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a csv: the answer in columns of its own, lists as JSON."""
+    answer = row.pop("prediction")
+    parts = answer if isinstance(answer, dict) else {"": answer}
+    row |= {f"predicted_{name}".rstrip("_"): value for name, value in parts.items()}
+    return {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+        for name, value in row.items()
+    }
+
+
+def _rows(source: Path, model: Predictor) -> Iterator[tuple[dict[str, Any], Any]]:
+    """(values of the row, the example) of a table, or of lines of plain text."""
+    files = find(source)[0]
+    names = [name for role in model.columns.values() for name in role]
+    if any(file.kind == "text" for file in files):
+        if len(names) > 1:
+            raise UsageError("lines of plain text are one text each", where=source,
+                             wanted=f"a table with the columns {', '.join(names)}")  # fmt: skip
+        for file in files:
+            for number, text in enumerate(_lines(file), start=1):
+                yield {names[0]: text}, model.kind.of_value(text, f"{file.shown}, line {number}")
+        return
+    for row in table.read(files):
+        missing = next((name for name in names if name.partition(".")[0] not in row.values), None)
+        if missing is not None:
+            raise DataError("a column that the model reads is not there", where=row.where,
+                            found=", ".join(row.values), wanted=repr(missing),
+                            do=f"near: {near(missing, row.values)}")  # fmt: skip
+        yield dict(row.values), model.kind.of_row(row, model.columns)
+
+
+def _lines(file: Source) -> Iterator[str]:
+    """The lines of a text file of any encoding and compression that the corpus reader takes."""
+    ledger = Ledger(Reading(), Counts(), None)
+    with RegularFile(file) as opened:
+        for block in text_blocks(opened, file, ledger):
+            yield from block.text.removesuffix("\n").split("\n")

@@ -1,0 +1,60 @@
+"""Learning rates that differ from parameter to parameter, or change while others do not, for any
+optimizer: its step is taken whole and then shortened, parameter by parameter.
+
+    w  <-  w + factor * (step(w) - w)
+
+For a step that is proportional to its learning rate, weight decay among it, that is a learning rate
+`factor` times as large. A factor of 0 holds a parameter; what the optimizer remembers of it goes on
+meanwhile, so that it is ready when it is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+
+from maskwright.errors import ConfigError
+from maskwright.train.optimizer import OptimizerState
+
+# How many steps were taken before this one -> factor by parameter name.
+Pace = Callable[[int], Mapping[str, float]]
+
+
+class Paced(OptimizerState):
+    """`inner` with the steps of each parameter shortened by `pace`."""
+
+    def __init__(self, inner: OptimizerState, pace: Pace) -> None:
+        super().__init__(inner.parameters, inner.settings)
+        self.inner, self.pace = inner, pace
+        if missing := [n for n in self.parameters.named if n not in pace(0)]:
+            raise ConfigError("a parameter without a factor", where="pace", found=missing[:5])
+
+    def _update(self, learning_rate: float) -> None:
+        masters = self.parameters.masters
+        before = masters.clone()
+        self.inner.steps = self.steps
+        self.inner._update(learning_rate)
+        for begin, stop, factor in self._runs():
+            if factor != 1.0:
+                here = slice(begin, stop)
+                masters[here] = before[here].lerp(masters[here], factor)
+
+    def _runs(self) -> list[tuple[int, int, float]]:
+        """Parts of the masters, each with its factor; neighbours of one factor are one part."""
+        factors = self.pace(self.steps - 1)
+        runs: list[tuple[int, int, float]] = []
+        for name, span in self.parameters.spans.items():
+            factor = factors[name]
+            if runs and runs[-1][1:] == (span.start, factor):
+                runs[-1] = (runs[-1][0], span.stop, factor)
+            else:
+                runs.append((span.start, span.stop, factor))
+        return runs
+
+    def state(self) -> dict[str, Tensor]:
+        return self.inner.state()
+
+    def load(self, state: dict[str, Tensor], steps: int) -> None:
+        self.inner.load(state, steps)
+        self.steps = steps

@@ -1,0 +1,239 @@
+"""Tags, answers and choices: from a file to a model that answers, and each figure by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.kind import kind_of
+from maskwright.finetune.method import Method
+from maskwright.finetune.predict import Predictor, load
+from maskwright.finetune.predict_file import predict_file
+from maskwright.objectives.sequences import Sequences
+from maskwright.pretrain import run
+from maskwright.tasks.examples import Answered, Tagged
+from tinyrun import WORDS, recipe, text_file
+
+PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    run.pretrain(recipe(text_file(folder), steps=2), folder / "run", stream=io.StringIO())
+    return folder / "run"
+
+
+def rows(task: str, count: int = 240) -> list[dict[str, Any]]:
+    """Animals are to be found: they are tagged, asked for, or the right one of three choices."""
+    draw = np.random.default_rng(0)
+    found = []
+    for _ in range(count):
+        words = draw.choice(PLAIN, draw.integers(3, 9)).tolist()
+        place = int(draw.integers(0, len(words)))
+        animal = ("cat", "dog")[int(draw.integers(0, 2))]
+        words.insert(place, animal)
+        context = " ".join(words)
+        if task == "tagging":
+            tags = [f"B-{animal}" if word == animal else "O" for word in words]
+            found.append({"tokens": words, "tags": tags})
+        elif task == "question-answering":
+            begin = len(" ".join(words[:place])) + (place > 0)
+            found.append({"question": "the red", "context": context,
+                          "answers": {"text": [animal], "answer_start": [begin]}})  # fmt: skip
+        else:
+            choices = draw.choice(PLAIN, 2, replace=False).tolist()
+            right = int(draw.integers(0, 3))
+            choices.insert(right, animal)
+            found.append({"question": context, "choices": choices, "label": right})
+    return found
+
+
+def table(path: Path, task: str, count: int = 240) -> Path:
+    lines = [json.dumps(row) for row in rows(task, count)]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def learned(
+    model: Path, folder: Path, task: str, **options: Any
+) -> tuple[Predictor, str, dict[str, Any]]:
+    said = io.StringIO()
+    finetune_file(model, table(folder / "data.jsonl", task), folder / "out", seeds=1,
+                  batch=16, rate=1e-2, stream=said, **options)  # fmt: skip
+    found = json.loads((folder / "out" / "results.json").read_text())
+    return load(folder / "out"), said.getvalue(), found
+
+
+# ------------------------------------------------------------------------------ from file to answer
+def test_tags(model: Path, tmp_path: Path) -> None:
+    predictor, said, found = learned(model, tmp_path, "tagging", epochs=4)
+    assert "each word's commonest" in said and found["measure"] == "entity_f1"
+    assert found["seeds"][0]["entity_f1"] > 0.95
+    text = "the big  dog sat."
+    (answer,) = predictor.predict([text])
+    (entity,) = answer
+    assert entity["entity_group"] == "dog" and entity["word"] == "dog"
+    assert text[entity["start"] : entity["end"]] == "dog" and 0.5 < entity["score"] <= 1
+    assert predictor.predict([["a", "cat"]])[0][0]["entity_group"] == "cat"
+    stream = io.StringIO()
+    assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", stream) == 240
+    first = json.loads(stream.getvalue().splitlines()[0])
+    assert [e["entity_group"] for e in first["prediction"]] == [
+        t[2:] for t in first["tags"] if t != "O"
+    ]
+    with pytest.raises(DataError, match="without words"):
+        predictor.predict(["   "])
+
+
+def test_the_reference_library_tags_alike(model: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    predictor, *_ = learned(model, tmp_path, "tagging", epochs=2)
+    path = tmp_path / "out" / "model"
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    text = "one big red dog ran and saw a cat"
+    with torch.no_grad():
+        shares = theirs.eval()(**tokenizer(text, return_tensors="pt")).logits.softmax(-1)[0]
+    words = text.split()
+    assert len(words) + 2 == len(shares), "each word is one token"
+    names = [theirs.config.id2label[i] for i in shares.argmax(-1).tolist()][1:-1]
+    (ours,) = predictor.predict([text])
+    assert {(e["word"], e["entity_group"]) for e in ours} == {
+        (w, n[2:]) for w, n in zip(words, names, strict=True) if n != "O"
+    }
+
+
+def test_answers(model: Path, tmp_path: Path) -> None:
+    predictor, said, found = learned(model, tmp_path, "question-answering", epochs=4)
+    assert "nearest sentence" in said and found["measure"] == "f1"
+    assert found["seeds"][0]["exact"] > 0.9
+    context = "the big  dog sat on a red hat"
+    (answer,) = predictor.predict([{"question": "the red", "context": context}])
+    assert answer["answer"] == "dog" == context[answer["start"] : answer["end"]]
+    assert 0 < answer["score"] <= 1
+    assert predictor.predict([("the red", context)]) == [answer]
+    stream = io.StringIO()
+    assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", stream) == 240
+    with pytest.raises(DataError, match="not what the model was trained to read"):
+        predictor.predict(["only a question"])
+
+
+def test_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
+    data = rows("question-answering")
+    for row in data[::2]:
+        row["context"] = " ".join(w for w in row["context"].split() if w in PLAIN)
+        row["answers"] = {"text": [], "answer_start": []}
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in data), encoding="utf-8")
+    finetune_file(model, path, tmp_path / "out", seeds=1, epochs=4, batch=16, rate=1e-2,
+                  stream=io.StringIO())  # fmt: skip
+    task = json.loads((tmp_path / "out" / "task.json").read_text())
+    assert isinstance(task["settled"]["threshold"], float)
+    ask = load(tmp_path / "out").predict
+    none, one = ask([("the red", "the big hat sat"), ("the red", "the big cat sat")])
+    assert none["answer"] == "" and none["start"] == none["end"] == 0
+    assert one["answer"] == "cat"
+
+
+def test_choices(model: Path, tmp_path: Path) -> None:
+    predictor, said, found = learned(model, tmp_path, "multiple-choice", epochs=6)
+    assert "nearest by words" in said and found["measure"] == "accuracy"
+    assert found["seeds"][0]["accuracy"] > 0.9
+    (answer,) = predictor.predict([("a big hat", ["tree", "dog", "red"])])
+    assert answer["label"] == 1 and answer["choice"] == "dog"
+    assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", io.StringIO()) == 240
+    with pytest.raises(DataError, match="two choices or more"):
+        predictor.predict([("a", ["one"])])
+    with pytest.raises(DataError, match="different numbers of choices"):
+        predictor.predict([("a", ["one", "two"]), ("a", ["one", "two", "red"])])
+
+
+def test_neighbours_do_not_change_answers(model: Path, tmp_path: Path) -> None:
+    predictor, *_ = learned(model, tmp_path, "question-answering", epochs=1)
+    asked = [(row["question"], row["context"]) for row in rows("question-answering", 40)]
+    whole = predictor.predict(asked)
+    for size in (1, 7, 32):
+        parts = [a for i in range(0, 40, size) for a in predictor.predict(asked[i : i + size])]
+        assert [a["answer"] for a in parts] == [a["answer"] for a in whole]
+        assert [a["score"] for a in parts] == pytest.approx([a["score"] for a in whole], abs=2e-6)
+
+
+# ------------------------------------------------------------------------------ pieces
+@pytest.mark.parametrize("ends", [False, True])
+def test_places_of_a_batch(ends: bool) -> None:
+    """What is asked stands where its text stands, whatever shares the row."""
+    draw = np.random.default_rng(0)
+    texts = [draw.integers(5, 99, draw.integers(2, 30)).tolist() for _ in range(40)]
+    places = [
+        np.sort(draw.choice(len(t), draw.integers(1, len(t) + 1), replace=False)) for t in texts
+    ]
+    counts = np.array([len(p) for p in places])
+    flat = np.concatenate(places)
+    labels = np.stack([np.zeros(40, int), counts - 1], 1) if ends else np.arange(len(flat))
+    given = Examples(framed(texts), labels, places=Sequences(flat, counts))
+    assert len(given) == 40 and given.asked == len(flat)
+    numbers = np.array([3, 17, 0, 39, 8, 21, 22])
+    batch, which = given.batch(numbers, Reading(pad=0, last=False))
+    assert batch.index is not None and batch.targets is not None
+    owner = np.repeat(np.arange(40), counts)
+    wanted = [texts[owner[w]][flat[w]] for w in which]
+    assert batch.tokens.view(-1)[batch.index].tolist() == wanted
+    assert sorted(which) == sorted(np.flatnonzero(np.isin(owner, numbers)))
+    if not ends:
+        assert batch.targets.tolist() == which.tolist()
+        return
+    assert batch.labels is not None
+    for (first, last), text in zip(batch.labels.tolist(), np.unique(batch.targets), strict=True):
+        mine = np.flatnonzero(batch.targets.numpy() == text)
+        assert (first, last) == (mine[0], mine[-1])
+
+
+def test_entities_are_counted_by_hand() -> None:
+    kind = kind_of("tagging", ("B-X", "I-X", "O"))
+    gold = [Tagged(("a", "b", "c", "d"), (0, 1, 2, 0), "")]
+    told = [["B-X", "I-X", "O", "O"]]
+    figures = kind.measured(gold, told)
+    assert figures == pytest.approx({"entity_f1": 2 / 3, "accuracy": 0.75})
+    assert kind.estimated(gold, told)["accuracy"].value == 0.75
+    assert kind_of("tagging", ("NOUN", "VERB")).measures == ("accuracy",)
+
+
+def test_answers_are_scored_by_hand() -> None:
+    kind = kind_of("question-answering")
+    asked = [
+        Answered("q", "the red hat", (("red hat", 4),), ""),
+        Answered("q", "the red hat", (), ""),
+    ]
+    assert kind.measured(asked, ["the hat", ""]) == pytest.approx({"f1": 5 / 6, "exact": 0.5})
+
+
+def test_every_task_has_one_kind() -> None:
+    assert kind_of("multiple-choice").head == "choice"
+    with pytest.raises(UsageError, match="not learned by this command"):
+        kind_of("sequence-to-sequence")
+
+
+def test_methods_by_name(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such method"):
+        Method("lorra")
+    said, data = io.StringIO(), table(tmp_path / "data.jsonl", "tagging", 60)
+    for name in ("last-1", "gradual"):
+        finetune_file(model, data, tmp_path / name, method=name, layer_decay=0.5, seeds=1, epochs=2,
+                      batch=16, rate=1e-2, stream=said)  # fmt: skip
+        found = json.loads((tmp_path / name / "results.json").read_text())
+        assert found["method"] == name and found["layer_decay"] == 0.5
+        assert found["seeds"][0]["loss"][1] < found["seeds"][0]["loss"][0]
+    with pytest.raises(ConfigError, match="not so many layers"):
+        finetune_file(model, data, tmp_path / "many", method="last-99", stream=said)
+    with pytest.raises(ConfigError, match="decay by layers"):
+        finetune_file(model, data, tmp_path / "odd", layer_decay=0.0, stream=said)
