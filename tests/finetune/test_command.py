@@ -278,7 +278,7 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
         write_predictions(tuned[0], hollow, tmp_path / "nowhere" / "told.jsonl")
     rewrites = tmp_path / "rewrites.jsonl"
-    rows = ({"source": f"a{n} cat", "target": "a dog"} for n in range(40))
+    rows = ({"source": f"a{n} cat", "target": f"a dog of {n}"} for n in range(40))
     rewrites.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     with pytest.raises(UsageError, match="not learned by this command"):
         finetune_file(model, rewrites, tmp_path / "out", stream=io.StringIO())

@@ -15,12 +15,13 @@ from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.examples import Examples, Reading, framed
 from maskwright.finetune.kind import kind_of
+from maskwright.finetune.kinds import vectors as room
 from maskwright.finetune.method import Method
 from maskwright.finetune.predict import Predictor, load
 from maskwright.finetune.predict_file import predict_file
 from maskwright.objectives.sequences import Sequences
 from maskwright.pretrain import run
-from maskwright.tasks.examples import Answered, Tagged
+from maskwright.tasks.examples import Answered, Match, Tagged
 from tinyrun import WORDS, recipe, text_file
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
@@ -237,3 +238,74 @@ def test_methods_by_name(model: Path, tmp_path: Path) -> None:
         finetune_file(model, data, tmp_path / "many", method="last-99", stream=said)
     with pytest.raises(ConfigError, match="decay by layers"):
         finetune_file(model, data, tmp_path / "odd", layer_decay=0.0, stream=said)
+
+
+# ------------------------------------------------------------------------------ vectors
+def pairs(task: str, count: int = 240) -> list[dict[str, Any]]:
+    """Texts are alike if the same animal is in them."""
+    draw = np.random.default_rng(0)
+    found = []
+    for _ in range(count):
+        both = [("cat", "dog")[i] for i in draw.integers(0, 2, 2)]
+        if task == "matching":
+            both = [str(draw.choice(WORDS))] * 2
+        texts = [" ".join([*draw.choice(PLAIN, 3), animal]) for animal in both]
+        row: dict[str, Any] = {"anchor": texts[0], "positive": texts[1]}
+        if task == "embedding":
+            row = {"sentence1": texts[0], "sentence2": texts[1]}
+            row["score"] = 4.5 * (both[0] == both[1]) + float(draw.random()) / 4
+        found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("task", ["embedding", "matching"])
+def test_vectors(task: str, model: Path, tmp_path: Path) -> None:
+    data, said = tmp_path / "data.jsonl", io.StringIO()
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs(task)), encoding="utf-8")
+    told = None if task == "matching" else task
+    finetune_file(model, data, tmp_path / "out", task=told, seeds=1, epochs=6, batch=16, rate=1e-2,
+                  stream=said)  # fmt: skip
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    if task == "embedding":
+        assert found["seeds"][0]["spearman"] > 0.6, "half of the rows differ by noise alone"
+        near, far = load(tmp_path / "out").predict([("a cat", "one cat"), ("a cat", "one dog")])
+        assert near["score"] > far["score"] + 0.5
+    else:
+        assert found["measure"] == "first_is_right" and found["seeds"][0]["mrr"] > 0.2
+    modules = json.loads((tmp_path / "out" / "model" / "modules.json").read_text())
+    assert [m["type"].rpartition(".")[2] for m in modules] == [
+        "Transformer",
+        "Pooling",
+        "Normalize",
+    ]
+    with pytest.raises(UsageError, match="no head that could be trained alone"):
+        finetune_file(model, data, tmp_path / "odd", task=told, method="probe", stream=said)
+
+
+def test_the_reference_library_gives_the_same_cosine(model: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs("embedding", 80)))
+    finetune_file(model, data, tmp_path / "out", task="embedding", seeds=1, epochs=1, batch=16,
+                  rate=1e-2, stream=io.StringIO())  # fmt: skip
+    path = tmp_path / "out" / "model"
+    theirs, tokenizer = (
+        kind.from_pretrained(path) for kind in (transformers.AutoModel, transformers.AutoTokenizer)
+    )
+    texts = ["a cat sat on the mat", "one dog"]
+    with torch.no_grad():
+        first, second = (
+            theirs.eval()(**tokenizer(t, return_tensors="pt")).last_hidden_state[0].mean(0)
+            for t in texts
+        )
+    wanted = torch.cosine_similarity(first, second, dim=0).item()
+    (answer,) = load(tmp_path / "out").predict([tuple(texts)])
+    assert answer["score"] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_ranks_by_hand() -> None:
+    kind = kind_of("matching")
+    rows = [Match("a", "b", ""), Match("c", "d", "")]
+    assert kind.measured(rows, np.array([1.0, 2.0])) == {"first_is_right": 0.5, "mrr": 0.75}
+    near = np.array([[0.5, 0.5, 0.1], [0.9, 0.2, 0.1], [0.0, 0.0, 1.0]])
+    assert room._ranks(near).tolist() == [1.5, 2.0, 1.0], "ties count half"

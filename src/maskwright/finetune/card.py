@@ -15,6 +15,7 @@ from maskwright.finetune.kind import Kind
 from maskwright.report.tables import Table
 
 PIPELINES = {
+    None: "sentence-similarity",
     "sequence": "text-classification",
     "token": "token-classification",
     "span": "question-answering",

@@ -20,7 +20,10 @@ from numpy.typing import NDArray
 from maskwright import catalogue
 from maskwright.errors import DataError, UsageError
 from maskwright.finetune.examples import Examples
-from maskwright.objectives.supervised import Problem
+from maskwright.finetune.tune import Learnable
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.build import text_of
 from maskwright.tasks.metrics import Estimate
@@ -72,7 +75,7 @@ class Kind(ABC):
         settled: what was chosen on validation data, JSON values by name.
     """
 
-    head: ClassVar[Literal["sequence", "token", "span", "choice"]]
+    head: ClassVar[Literal["sequence", "token", "span", "choice"] | None]
 
     task: str
     labels: tuple[str, ...] = ()
@@ -97,6 +100,14 @@ class Kind(ABC):
     @abstractmethod
     def measures(self) -> tuple[str, ...]:
         """Names of the figures; the first chooses the epoch and the seed."""
+
+    def objective(self, model: Transformer, vocabulary: Vocabulary) -> Learnable:
+        """What is trained."""
+        return Supervised(model, Options(problem=self.problem), vocabulary)
+
+    def files(self, frame: Frame, width: int) -> dict[str, str]:
+        """Text files that lie beside the model, by path, for programs that read such a model."""
+        return {}
 
     # ------------------------------------------------------------------------ the way there
     @abstractmethod
@@ -201,7 +212,11 @@ def kind_of(
 
 
 def kind_of_head(head: str, labels: Sequence[str], problem: Problem) -> Kind:
-    """The kind of a model of which only the head is known."""
+    """The kind of a model of which only the head is known.
+
+    Raises:
+        UsageError: there is none.
+    """
     for name in catalogue.names(ROOM):
         module = catalogue.load(ROOM, name)
         if module.KIND.head == head:

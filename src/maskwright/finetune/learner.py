@@ -16,12 +16,11 @@ from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.finetune.examples import Reading
 from maskwright.finetune.kind import LONG, Answers, Asked, Frame, Kind, Long, Scores
-from maskwright.finetune.method import Method
-from maskwright.finetune.tune import Settings, Tuned, scores, tune
+from maskwright.finetune.method import PROBE, Method
+from maskwright.finetune.tune import Learnable, Settings, Tuned, scores, tune
 from maskwright.nn import initialise
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.supervised import Options, Supervised
 from maskwright.pretrain import build, checkpoints
 from maskwright.randomness import key, torch_seed
 from maskwright.tasks.parts import TRAIN, VALIDATION
@@ -84,6 +83,9 @@ class Learner:
             raise UsageError("no such way with long texts", where="--long", found=long,
                              wanted=near(long, LONG) if kind.head == "sequence"
                              else "head: this task reads long texts in windows")  # fmt: skip
+        if kind.head is None and method.name == PROBE:
+            raise UsageError("there is no head that could be trained alone", where="--method",
+                             found=method.name, do="choose another method")  # fmt: skip
         path = checkpoints.model_folder(folder)
         loaded = pretrained.load(path, dtype=torch.float32)
         if loaded.tokenizer is None:
@@ -140,11 +142,10 @@ class Learner:
         say: Callable[[str], None],
     ) -> Tuned:
         kind, reading = self.kind, self.reading
-        vocabulary = build.vocabulary(self.frame.tokenizer)
-        objective = Supervised(model, Options(problem=kind.problem), vocabulary)
+        objective = kind.objective(model, build.vocabulary(self.frame.tokenizer))
         asked, measure, number = parts[VALIDATION], kind.measures[0], 0
 
-        def figure(learner: Supervised) -> float:
+        def figure(learner: Learnable) -> float:
             nonlocal number
             number += 1
             answers = kind.answers(asked, scores(learner, asked.examples, reading))
@@ -168,7 +169,8 @@ def asker(
     model: Transformer, kind: Kind, tokenizer: Tokenizer, reading: Reading
 ) -> Callable[[Asked], Scores]:
     """What gives the scores of a finished model."""
-    objective = Supervised(model, Options(problem=kind.problem), build.vocabulary(tokenizer)).eval()
+    objective = kind.objective(model, build.vocabulary(tokenizer))
+    objective.eval()
     return lambda asked: scores(objective, asked.examples, reading)
 
 
@@ -181,15 +183,18 @@ def headed(
     member = pretrained.described(path).family
     kits = {} if member is None else member.architectures
     for name, kit in kits.items():
-        if [head for _, head in kit.heads] != [kind.head] or kit.vocabulary:
+        wanted = [] if kind.head is None else [kind.head]
+        if [head for _, head in kit.heads] != wanted or kit.vocabulary:
             continue
         if kit.labels is not None and kind.head == "sequence":
             continue  # of pairs of sentences
         config = pretrained.described(path, name).config
         heads = tuple(replace(head, labels=kind.outputs) for head in config.heads)
         return replace(config, heads=heads), None if member is None else member.name
-    head = Head(name="classifier", kind=kind.head, labels=kind.outputs)
-    return replace(loaded.config, vocabulary_head=None, heads=(head,)), None
+    top: tuple[Head, ...] = ()
+    if kind.head is not None:
+        top = (Head(name="classifier", kind=kind.head, labels=kind.outputs),)
+    return replace(loaded.config, vocabulary_head=None, heads=top), None
 
 
 def reading_of(

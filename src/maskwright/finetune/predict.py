@@ -70,7 +70,8 @@ def load(folder: Path | str) -> Predictor:
     path = folder / run.MODEL if (folder / run.MODEL).is_dir() else folder
     loaded = pretrained.load(path, dtype=torch.float32)
     heads = loaded.config.heads
-    if loaded.tokenizer is None or len(heads) != 1:
+    told = (folder / run.TASK).is_file()
+    if loaded.tokenizer is None or (len(heads) != 1 and not told):
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
@@ -78,13 +79,13 @@ def load(folder: Path | str) -> Predictor:
             wanted="one head, and a tokenizer",
             do="fine-tune it first: maskwright finetune MODEL --data FILE",
         )
-    labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
     task: dict[str, Any] = {"length": learner.longest(loaded.config)}
-    if (folder / run.TASK).is_file():
+    if told:
         task |= parse((folder / run.TASK).read_text(encoding="utf-8"), folder / run.TASK)
         kind = kind_of(task["kind"], task["labels"], task["settled"])
     else:
         named = {theirs: ours for ours, theirs in run.PROBLEM_TYPES.items()}
+        labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
         alone = heads[0].kind == "sequence" and heads[0].labels == 1
         usual: Problem = "regression" if alone else "single"
         problem = named.get(loaded.about.problem_type or "", usual)

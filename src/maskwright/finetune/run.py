@@ -132,6 +132,9 @@ def finetune(
         family=learner.family, labels=kind.labels, problem_type=problem_type, readme=readme
     )
     pretrained.save(best.tuned.model, learner.frame.tokenizer, out / MODEL, about)
+    for name, text in kind.files(learner.frame, learner.config.width).items():
+        (out / MODEL / name).parent.mkdir(exist_ok=True)
+        document.write(out / MODEL / name, text)
     task = {
         "kind": kind.task,
         "columns": {role: list(data.task.columns.roles[role]) for role in kind.roles},
@@ -164,7 +167,7 @@ def _loads(out: Path, kind: Kind, plain: bool) -> list[str]:
     """How the model is used; `plain`: the reference library reads it, too."""
     name = out.resolve().name
     lines = ["from maskwright.finetune.predict import load", f"load({name!r}).predict([…])"]
-    if plain and kind.head != "choice":
+    if plain and kind.head not in ("choice", None):
         lines += ["", "from transformers import pipeline",
                   f"pipeline({PIPELINES[kind.head]!r}, model='{name}/{MODEL}')"]  # fmt: skip
     return lines

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from maskwright.data.batch import Batch
 from maskwright.errors import ConfigError, DataError
+from maskwright.finetune.contrast import Contrast
 from maskwright.finetune.examples import Examples, Reading
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Supervised, mean_of_texts
@@ -83,13 +84,17 @@ class Tuned:
     seconds: float
 
 
+# What can be tuned: it has scores, and the model that is kept.
+Learnable = Supervised | Contrast
+
+
 def tune(
-    objective: Supervised,
+    objective: Learnable,
     train: Examples,
     reading: Reading,
     settings: Settings,
     *,
-    figure: Callable[[Supervised], float] | None = None,
+    figure: Callable[[Learnable], float] | None = None,
     pace: Callable[[Transformer, int], Pace | None] | None = None,
     machine: Machine | None = None,
 ) -> Tuned:
@@ -146,10 +151,10 @@ class _Epochs:
 
     def __init__(
         self,
-        objective: Supervised,
+        objective: Learnable,
         parameters: Parameters,
         per_epoch: int,
-        figure: Callable[[Supervised], float] | None,
+        figure: Callable[[Learnable], float] | None,
         patience: int | None,
         stop: loop.StopFlag,
     ) -> None:
@@ -200,7 +205,7 @@ def _widened(
     return model.float().eval()
 
 
-def scores(objective: Supervised, examples: Examples, reading: Reading) -> NDArray[np.float32]:
+def scores(objective: Learnable, examples: Examples, reading: Reading) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
     return _asked(objective, examples, reading, objective.scores, examples.asked)
 
@@ -216,7 +221,7 @@ def vectors(objective: Supervised, examples: Examples, reading: Reading) -> NDAr
 
 @torch.no_grad()
 def _asked(
-    objective: Supervised,
+    objective: Learnable,
     examples: Examples,
     reading: Reading,
     ask: Callable[[Batch], Tensor],

@@ -24,6 +24,7 @@ from maskwright.tasks.examples import (
     Choice,
     Example,
     Examples,
+    Match,
     Pair,
     Rewrite,
     Single,
@@ -219,6 +220,10 @@ def _reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
     def rewrite(row: Row) -> Example:
         return Rewrite(text_of(row, columns["source"]), text_of(row, columns["target"]), row.where)
 
+    def match(row: Row) -> Example:
+        anchor, positive = (text_of(row, columns[role]) for role in ("anchor", "positive"))
+        return Match(anchor, positive, row.where)
+
     return {
         "single": single,
         "pair": pair,
@@ -226,6 +231,7 @@ def _reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         "question-answering": answered,
         "multiple-choice": choice,
         "sequence": rewrite,
+        "matches": match,
     }[columns.shape]
 
 

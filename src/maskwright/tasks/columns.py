@@ -5,6 +5,7 @@ A shape is a set of roles that belong together; the first that fits the names wi
     tagging             tokens, tags              question-answering  question, context, answers
     multiple-choice     question, choices, label  pair                first, second, label
     single              text, label               sequence            source, target
+    matches             anchor, positive
 
 Whatever is chosen is said with its reason (`Columns.lines`), and every role can be given instead;
 `group`, what must not be torn apart when parts are drawn, is never guessed.
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 from maskwright.errors import DataError, UsageError, near
 from maskwright.tasks.contents import MANY_ROWS, Column, describe, value_of
-from maskwright.tasks.spellings import NAMES, NUMBERED, PAIRS, SEQUENCES, plain
+from maskwright.tasks.spellings import MATCHES, NAMES, NUMBERED, PAIRS, SEQUENCES, plain
 from maskwright.tasks.table import Row, Table
 
 SHAPES: dict[str, tuple[str, ...]] = {
@@ -27,6 +28,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "pair": ("first", "second", "label"),
     "single": ("text", "label"),
     "sequence": ("source", "target"),
+    "matches": ("anchor", "positive"),
 }
 # The names of classes that are numbers; what must not be torn apart when parts are drawn.
 OPTIONAL = ("label_name", "group")
@@ -137,6 +139,7 @@ class _Search:
             "pair": self._pair,
             "single": self._single,
             "sequence": self._sequence,
+            "matches": self._matches,
         }
         fill[shape]()
         if not all(role in self.roles for role in SHAPES[shape]):
@@ -273,6 +276,9 @@ class _Search:
         if "text" in self.roles:
             self._label()
             self._label_name()
+
+    def _matches(self) -> None:
+        self._two(("anchor", "positive"), MATCHES)
 
     def _sequence(self) -> None:
         self._two(("source", "target"), SEQUENCES)

@@ -3,6 +3,7 @@
     Single(text, label)                        Answered(question, context, answers)
     Pair(first, second, label)                 Choice(question, choices, label)
     Tagged(tokens, tags)                       Rewrite(source, target)
+    Match(anchor, positive)
 
 A label is the number of a class, a tuple of such numbers (several labels), or a float. Each example
 remembers its file and line, for messages. `build.py` makes them from rows.
@@ -78,7 +79,16 @@ class Rewrite:
     where: str
 
 
-Example = Single | Pair | Tagged | Answered | Choice | Rewrite
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Two texts that belong together."""
+
+    anchor: str
+    positive: str
+    where: str
+
+
+Example = Single | Pair | Tagged | Answered | Choice | Rewrite | Match
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,8 @@ def whole_text(example: Example) -> str:
         return BETWEEN.join((example.question, example.context))
     if isinstance(example, Choice):
         return BETWEEN.join((example.question, *example.choices))
+    if isinstance(example, Match):
+        return BETWEEN.join((example.anchor, example.positive))
     return example.source
 
 
@@ -125,4 +137,4 @@ def label_of(example: Example) -> Any:
         return frozenset(text for text, _ in example.answers)
     if isinstance(example, Single | Pair | Choice):
         return example.label
-    return example.target
+    return example.positive if isinstance(example, Match) else example.target

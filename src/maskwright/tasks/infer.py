@@ -3,7 +3,8 @@
     single + classes   classification         pair + classes   pair-classification
     single + numbers   regression             pair + numbers   similarity
     single + several   multi-label            tagging, question-answering, multiple-choice
-    sequence           sequence-to-sequence
+    sequence           sequence-to-sequence       matches          matching
+    pair + vectors     embedding (only if it is said)
 
 Whole numbers with few different values are classes; fractions are regression; lists, or names with
 a separator between them, are several labels at once. The reason is one sentence, and a kind that is
@@ -33,6 +34,8 @@ KINDS: dict[str, tuple[str, str]] = {
     "question-answering": ("question-answering", ""),
     "multiple-choice": ("multiple-choice", ""),
     "sequence-to-sequence": ("sequence", ""),
+    "matching": ("matches", ""),
+    "embedding": ("pair", "vectors"),
 }
 # Whole numbers up to so many are classes under any name; a column called a score needs fewer.
 FEW = 20
@@ -92,6 +95,7 @@ def infer(
             "question-answering": "each row has a question, a context and answers in it",
             "multiple-choice": "each row has a question and several choices",
             "sequence": "each row has one text to read and one to write",
+            "matches": "each row has two texts that belong together",
         }[found.shape]
         return Task(next(k for k, v in KINDS.items() if v[0] == found.shape), why, found)
     form, why, separator = label_form(table.first, found)
@@ -196,7 +200,7 @@ def _separator(rows: Sequence[Row], name: str) -> str | None:
 def _check_possible(table: Table, found: Columns, kind: str, form: str) -> None:
     """Numbers may be read as classes and the reverse; names are no numbers."""
     column = found.column("label")
-    if KINDS[kind][1] == "number" and column.kind not in ("whole", "number"):
+    if KINDS[kind][1] in ("number", "vectors") and column.kind not in ("whole", "number"):
         raise DataError(
             f"{kind} needs numbers as labels",
             where=f"{table.first[0].file}, column {column.name!r}",

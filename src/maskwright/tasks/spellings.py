@@ -60,6 +60,12 @@ SEQUENCES = (
     *(("input", "output"), ("inputtext", "targettext"), ("input", "target"), ("inputs", "targets")),
     *(("prompt", "response"), ("question", "answer"), ("source", "translation"), ("text", "title")),
 )
+MATCHES = (
+    ("anchor", "positive"),
+    ("query", "positive"),
+    ("query", "passage"),
+    ("query", "document"),
+)
 NUMBERED = re.compile(
     r"(ending|choice|option|sol|solution|answer|candidate|alternative)_?([0-9a-h])"
 )

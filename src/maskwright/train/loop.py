@@ -19,6 +19,7 @@ from maskwright.data.batch import Batch
 from maskwright.errors import DataError, MaskwrightError
 from maskwright.objectives.objective import Objective
 from maskwright.randomness import key, torch_seed
+from maskwright.train import machine
 from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.optimizer import OptimizerState
@@ -133,7 +134,7 @@ def step(
     parameters.clear()
     sums = {name: 0.0 for name in counts}
     for number, batch in mine:
-        torch.manual_seed(torch_seed(key("dropout", plan.seed, state.step, number)))
+        machine.seed(plan.device, torch_seed(key("dropout", plan.seed, state.step, number)))
         loss = objective(batch.to(plan.device))
         loss.scaled(counts).backward()
         for name, part in loss.parts.items():

@@ -1,0 +1,80 @@
+"""Texts as vectors, so that what belongs together lies close together.
+
+    similarity   (cos(a, b) - y)²                           Reimers & Gurevych 2019, section 3
+    ranking      -log softmax_j(20 cos(a, b_j))[own b]      Henderson et al. 2017, section 4: the
+                                                            b of other pairs are the wrong ones
+
+A batch holds two texts for each label, one after the other; a vector is the mean of a text's hidden
+states.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.errors import IncompatibleError
+from maskwright.nn import mask as masks
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.encoder_decoder import memory_visible
+from maskwright.objectives.objective import Loss, Objective, Part, encode
+from maskwright.objectives.supervised import mean_of_texts
+
+SCALE = 20.0
+Aim = Literal["similarity", "ranking"]
+
+
+class Contrast(Objective):
+    """A model without a head, and what its vectors are to say."""
+
+    def __init__(self, model: Transformer, aim: Aim) -> None:
+        super().__init__()
+        self.product = model
+        self.aim = aim
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        raise IncompatibleError("pairs of texts are no rows of a corpus", where="objective",
+                                do="use finetune with a file of pairs")  # fmt: skip
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.labels is not None
+        return {self.aim: len(batch.labels)}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.labels is not None
+        first, second = self.scores(batch).chunk(2, dim=1)  # R, D each
+        if self.aim == "similarity":
+            near = (first * second).sum(1)
+            return Loss({self.aim: Part((near - batch.labels.float()).square().sum())})
+        right = torch.arange(len(first), device=first.device)
+        total = functional.cross_entropy(SCALE * first @ second.T, right, reduction="sum")
+        return Loss({self.aim: Part(total)})
+
+    def scores(self, batch: Batch) -> Tensor:
+        """(R, 2 D) float32: the vectors of each pair, of length 1, side by side."""
+        found = mean_of_texts(self.states(batch), batch.documents).float()
+        return functional.normalize(found, dim=1).view(len(found) // 2, -1)
+
+    def states(self, batch: Batch) -> Tensor:
+        """Hidden states (B, T, D) of the stack that is read: the last one."""
+        hidden = encode(self.product, batch)
+        if batch.decoder_tokens is None:
+            return hidden
+        return self.product.decode(
+            batch.decoder_tokens,
+            positions=batch.decoder_positions,
+            visible=masks.visible_of(batch.decoder_documents),
+            memory=hidden,
+            memory_visible=memory_visible(batch),
+        )
+
+    def target_states(self, batch: Batch) -> Tensor:
+        raise IncompatibleError("vectors of texts are no scores over the vocabulary",
+                                where="objective", found="contrast",
+                                wanted="masked or causal")  # fmt: skip

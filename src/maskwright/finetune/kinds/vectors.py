@@ -1,0 +1,149 @@
+"""Texts as vectors: how alike two are (`embedding`), or which of all belongs to one (`matching`).
+
+    {"score": 0.83}        the cosine of the two vectors
+
+The folder is one that `sentence-transformers` loads, in the layout that its old and new releases
+read: the model, the mean over its tokens, and length 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from maskwright.finetune.contrast import Contrast
+from maskwright.finetune.encode import encode
+from maskwright.finetune.examples import Examples
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Scores, text
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Vocabulary
+from maskwright.tasks import baseline, metrics
+from maskwright.tasks import examples as labelled
+from maskwright.tasks.examples import Match, Pair
+from maskwright.tasks.parts import TRAIN
+
+TASKS = ("embedding", "matching")
+
+
+class Vectors(Kind):
+    """See the module's first lines."""
+
+    head = None
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("first", "second") if self.task == "embedding" else ("anchor", "positive")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return ("spearman", "pearson") if self.task == "embedding" else ("first_is_right", "mrr")
+
+    def objective(self, model: Transformer, vocabulary: Vocabulary) -> Contrast:
+        return Contrast(model, "similarity" if self.task == "embedding" else "ranking")
+
+    # ------------------------------------------------------------------------ the way there
+    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+        texts = [(each,) for row in rows for each in _both(row)]
+        none = np.zeros(len(texts), np.int64)
+        given, cuts = encode(texts, none, frame.tokenizer, frame.length, segments=frame.segments)
+        labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
+        if self.task == "embedding":
+            known = np.array([row.label for row in rows], np.float32)
+            low, high = float(known.min()), float(known.max())
+            labels = ((known - low) / max(high - low, 1e-9)).astype(np.float32)  # a cosine
+        told = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
+        return Asked(rows, Examples(given.texts, labels, given.segments, 2), told)
+
+    def example(self, values: Sequence[Any], where: str) -> Pair | Match:
+        first, second = (text(v, role, where) for v, role in zip(values, self.roles, strict=True))
+        if self.task == "embedding":
+            return Pair(first, second, 0.0, where)
+        return Match(first, second, where)
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, asked: Asked, told: Scores) -> NDArray[Any]:
+        first, second = np.split(told, 2, axis=1)
+        if self.task == "embedding":
+            return np.asarray((first * second).sum(1))
+        return _ranks(first @ second.T)
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        given = np.asarray(answers)
+        if self.task == "embedding":
+            truth = _truth(rows)
+            return {m: metrics.METRICS[m](truth, given) for m in self.measures}
+        each = _of_ranks(given).mean(0)
+        return dict(zip(self.measures, map(float, each), strict=True))
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+        given = np.asarray(answers)
+        if self.task == "embedding":
+            truth = _truth(rows)
+            return {m: metrics.estimate(metrics.METRICS[m], truth, given) for m in self.measures}
+        each = _of_ranks(given)
+        return {
+            name: metrics.estimate_of_sums(lambda sums: sums[:, 0] / len(rows), each[:, [place]])
+            for place, name in enumerate(self.measures)
+        }
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        """The cosine of the words, weighted by TF-IDF in the training part."""
+        weigh = TfidfVectorizer(token_pattern=baseline.WORD, sublinear_tf=True)
+        weigh.fit([each for row in data.parts[TRAIN] for each in _both(row)])
+        pairs = [_both(row) for row in data.parts[asked]]
+        first, second = (weigh.transform([pair[side] for pair in pairs]) for side in (0, 1))
+        if self.task == "embedding":
+            return [("words", np.asarray(first.multiply(second).sum(1))[:, 0])]
+        return [("words", _ranks((first @ second.T).toarray()))]
+
+    def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
+        first, second = np.split(told, 2, axis=1)
+        yield from ({"score": round(float(value), 6)} for value in (first * second).sum(1))
+
+    def files(self, frame: Frame, width: int) -> dict[str, str]:
+        ways = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+        modes = {f"pooling_mode_{way}": way == "mean_tokens" for way in ways}
+        names = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
+        modules = [
+            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
+            for i, (name, path) in enumerate(names)
+        ]
+        found: dict[str, Any] = {
+            "modules.json": modules,
+            "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
+            "2_Normalize/config.json": {},
+            "sentence_bert_config.json": {"max_seq_length": frame.length, "do_lower_case": False},
+            "config_sentence_transformers.json": {
+                "__version__": {}, "prompts": {}, "default_prompt_name": None,
+                "similarity_fn_name": "cosine",
+            },
+        }  # fmt: skip
+        return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
+
+
+def _both(row: Any) -> tuple[str, str]:
+    return (row.anchor, row.positive) if isinstance(row, Match) else (row.first, row.second)
+
+
+def _truth(rows: Sequence[Any]) -> NDArray[np.float64]:
+    return np.array([row.label for row in rows], np.float64)
+
+
+def _ranks(near: NDArray[Any]) -> NDArray[np.float64]:
+    """(R,) which place the right one, that of the same number, has by `near` (R, R); ties count
+    half."""
+    own = np.diagonal(near)[:, None]
+    return 1.0 + (near > own).sum(1) + ((near == own).sum(1) - 1) / 2
+
+
+def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R, 2): whether the right one is first, and the reciprocal of its place."""
+    return np.stack([ranks == 1.0, 1.0 / ranks], axis=1).astype(np.float64)
+
+
+KIND = Vectors
