@@ -21,3 +21,12 @@ def test_runs_of_one_process_have_their_own_peaks() -> None:
     assert machine.peak_memory(cpu) == during >= before + size * 0.9
     machine.forget_peak(cpu)
     assert machine.peak_memory(cpu) < during - size * 0.9
+
+
+def test_a_seed_is_that_of_pytorch() -> None:
+    machine.seed(torch.device("cpu"), 7)
+    ours = torch.rand(5)
+    torch.manual_seed(7)
+    assert torch.equal(ours, torch.rand(5))
+    machine.seed(torch.device("cpu"), 8)
+    assert not torch.equal(ours, torch.rand(5))

@@ -20,11 +20,9 @@ from torch.nn import functional
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
-from maskwright.nn import mask as masks
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.encoder_decoder import memory_visible
-from maskwright.objectives.objective import Loss, Objective, Part, encode
-from maskwright.objectives.supervised import mean_of_texts
+from maskwright.objectives.objective import Loss, Objective, Part
+from maskwright.objectives.supervised import last_states, mean_of_texts
 
 SCALE = 20.0
 Aim = Literal["similarity", "ranking"]
@@ -58,21 +56,8 @@ class Contrast(Objective):
 
     def scores(self, batch: Batch) -> Tensor:
         """(R, 2 D) float32: the vectors of each pair, of length 1, side by side."""
-        found = mean_of_texts(self.states(batch), batch.documents).float()
+        found = mean_of_texts(last_states(self.product, batch), batch.documents).float()
         return functional.normalize(found, dim=1).view(len(found) // 2, -1)
-
-    def states(self, batch: Batch) -> Tensor:
-        """Hidden states (B, T, D) of the stack that is read: the last one."""
-        hidden = encode(self.product, batch)
-        if batch.decoder_tokens is None:
-            return hidden
-        return self.product.decode(
-            batch.decoder_tokens,
-            positions=batch.decoder_positions,
-            visible=masks.visible_of(batch.decoder_documents),
-            memory=hidden,
-            memory_visible=memory_visible(batch),
-        )
 
     def target_states(self, batch: Batch) -> Tensor:
         raise IncompatibleError("vectors of texts are no scores over the vocabulary",

@@ -140,17 +140,8 @@ class Supervised(Objective):
         return _within_texts(scores, batch.targets) if head.kind == "span" else scores
 
     def states(self, batch: Batch) -> Tensor:
-        """Hidden states (B, T, D) of the stack that is read: the last one."""
-        hidden = encode(self.product, batch)
-        if batch.decoder_tokens is None:
-            return hidden
-        return self.product.decode(
-            batch.decoder_tokens,
-            positions=batch.decoder_positions,
-            visible=masks.visible_of(batch.decoder_documents),
-            memory=hidden,
-            memory_visible=memory_visible(batch),
-        )
+        """`last_states` of the model."""
+        return last_states(self.product, batch)
 
     def _read(self, hidden: Tensor, batch: Batch) -> Tensor:
         assert batch.pooled is not None
@@ -165,6 +156,20 @@ class Supervised(Objective):
             found="supervised",
             wanted="masked or causal",
         )
+
+
+def last_states(model: Transformer, batch: Batch) -> Tensor:
+    """Hidden states (B, T, D) of the stack that is read: the last one."""
+    hidden = encode(model, batch)
+    if batch.decoder_tokens is None:
+        return hidden
+    return model.decode(
+        batch.decoder_tokens,
+        positions=batch.decoder_positions,
+        visible=masks.visible_of(batch.decoder_documents),
+        memory=hidden,
+        memory_visible=memory_visible(batch),
+    )
 
 
 def mean_of_texts(hidden: Tensor, documents: Tensor | None) -> Tensor:
