@@ -20,9 +20,10 @@ from maskwright.errors import (
     OutputError,
     UsageError,
 )
-from maskwright.finetune.command import DIVISION, finetune_file, hashes
+from maskwright.finetune.command import DIVISION, finetune_file
+from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import load
-from maskwright.finetune.predict_file import predict_file, write_predictions
+from maskwright.finetune.predict_file import _model, predict_file, write_predictions
 from maskwright.pretrain import run
 from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
@@ -172,7 +173,7 @@ def test_predictions_go_on_after_a_kill(tuned: tuple[Path, str], tmp_path: Path)
     asked, out = table(tmp_path / "new.csv", "classification", 70), tmp_path / "told.csv"
     assert write_predictions(tuned[0], asked, tmp_path / "told.jsonl") == 70
     whole = (tmp_path / "told.jsonl").read_bytes().splitlines(keepends=True)
-    about = json.dumps({"model": hashes(tuned[0]), "source": hashes(asked)})
+    about = json.dumps({"model": _model(tuned[0]), "source": hashes(asked)})
     marked = json.loads(whole[0]) | {"prediction": {"label": "kept", "score": 1.0}}
     staged = tmp_path / ".tmp-told.csv.jsonl"
     torn = [f"{about}\n".encode(), f"{json.dumps(marked)}\n".encode(), *whole[1:5], whole[5][:9]]
@@ -260,6 +261,21 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
         load(next((model / "checkpoints").glob("step-*")))
     with pytest.raises(DataError, match="not what the model was trained to read"):
         load(tuned[0]).predict([("one", "two")])
+    again = tmp_path / "again.csv"
+    again.write_text("text,prediction\na cat,meow\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="a column of that name already"):
+        predict_file(tuned[0], again, io.StringIO())
+    again.write_text("text,predicted_label\na cat,meow\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="a column of that name already"):
+        write_predictions(tuned[0], again, tmp_path / "again-told.csv")
+    (tmp_path / "both").mkdir()
+    for name in ("a.csv", "b.txt"):
+        (tmp_path / "both" / name).write_text("text\na cat\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="tables and plain text"):
+        predict_file(tuned[0], tmp_path / "both", io.StringIO())
+    pairs = table(tmp_path / "pairs.csv", "similarity")
+    with pytest.raises(UsageError, match="the longer one loses its end"):
+        finetune_file(model, pairs, tmp_path / "tail", long="tail", stream=io.StringIO())
     other = tmp_path / "other.csv"
     other.write_text("review,stars\nfine,5\n", encoding="utf-8")
     with pytest.raises(DataError, match="column that the model reads is not there") as caught:

@@ -14,13 +14,16 @@ import torch
 from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.examples import Examples, Reading, framed
-from maskwright.finetune.kind import kind_of
+from maskwright.finetune.kind import Asked, kind_of
+from maskwright.finetune.kinds import answers as answers_room
 from maskwright.finetune.kinds import vectors as room
+from maskwright.finetune.kinds.answers import Answers
 from maskwright.finetune.method import Method
 from maskwright.finetune.predict import Predictor, load
 from maskwright.finetune.predict_file import predict_file
 from maskwright.objectives.sequences import Sequences
 from maskwright.pretrain import run
+from maskwright.tasks.answer_search import Candidate, Prediction
 from maskwright.tasks.examples import Answered, Match, Tagged
 from tinyrun import WORDS, recipe, text_file
 
@@ -216,6 +219,25 @@ def test_answers_are_scored_by_hand() -> None:
         Answered("q", "the red hat", (), ""),
     ]
     assert kind.measured(asked, ["the hat", ""]) == pytest.approx({"f1": 5 / 6, "exact": 0.5})
+
+
+def test_never_to_answer_can_be_the_best() -> None:
+    """Where nothing said is right, the threshold that is chosen says nothing."""
+
+    class Stub(Answers):
+        pass
+
+    asked = [Answered("q", "a b c", (), ""), Answered("q", "a b c", (("c", 4),), "")]
+    found = [Prediction(str(n), (Candidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers_room, "_found", lambda *_: found)
+        empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
+        kind = Stub("question-answering").settle(Asked(asked, empty), np.zeros((0, 2), np.float32))
+        assert json.loads(json.dumps(kind.settled)) == kind.settled
+        told = kind.answers(Asked(asked, empty), np.zeros((0, 2), np.float32))
+    assert told == ["", ""]
+    # The control: with nothing chosen, it answers.
+    assert Stub("question-answering").threshold == np.inf
 
 
 def test_every_task_has_one_kind() -> None:

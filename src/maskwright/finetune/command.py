@@ -3,7 +3,6 @@ trained."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -11,6 +10,7 @@ from typing import TextIO
 from maskwright.checkpoint import pretrained
 from maskwright.errors import UsageError
 from maskwright.finetune.curve import measure_curve
+from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kind import Long
 from maskwright.finetune.learner import usual_rate
 from maskwright.finetune.method import FULL, Method
@@ -86,14 +86,3 @@ def finetune_file(
         return out
     return finetune(model, examples, out, method=ways[0], settings=settings(ways[0]), seeds=seeds,
                     length=length, long=long, origin=hashes(data), stream=stream)  # fmt: skip
-
-
-def hashes(data: Path) -> dict[str, str]:
-    """The SHA-256 of the file, or of each file in the folder, by name."""
-    files = [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file())
-    found = {}
-    for path in files:
-        with path.open("rb") as file:
-            name = path.name if path == data else str(path.relative_to(data))
-            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found

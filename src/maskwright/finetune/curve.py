@@ -24,10 +24,12 @@ from typing import Any, TextIO
 from maskwright import commit, config
 from maskwright.errors import UsageError
 from maskwright.evaluate import intervals
+from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kind import Long, kind_of
 from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
+from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import said
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
@@ -107,7 +109,13 @@ def measure_curve(
     if numbers[-1] > whole or numbers[0] < 1:
         raise UsageError("no such number of labels to draw", where="--curve", found=numbers,
                          wanted=f"1 to {whole:,}, or all")  # fmt: skip
-    about = {"task": kind.task, "model": str(folder), "asked": last, "data": _hash(data)}
+    about = {
+        "task": kind.task,
+        "model": folder.name,
+        "weights": hashes(checkpoints.model_folder(folder)),
+        "asked": last,
+        "data": _hash(data),
+    }
     known = _known(out / LINES, about)
     curve = Curve(kind.measures[0], numbers)
 
@@ -116,7 +124,7 @@ def measure_curve(
             drawn = _drawn(data, count, seed)
             for name, answers in kind.baselines(drawn, last):
                 way = f"{name} (no pretraining)"
-                value = kind.measured(data.parts[last], answers)[curve.measure]
+                value = kind.measured(drawn.parts[last], answers)[curve.measure]
                 curve.put(way, count, seed, _defined(value))
                 curve.baselines += [way] if way not in curve.baselines else []
             for method, scratch in [*((m, False) for m in methods), (Method(FULL), True)]:
@@ -164,10 +172,10 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], float]:
     Raises:
         UsageError: of something else.
     """
-    if not path.is_file():
-        path.write_text(json.dumps(about) + "\n", encoding="utf-8")
-        return {}
-    first, *rest = path.read_text(encoding="utf-8").splitlines()
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    whole = text[: text.rfind("\n") + 1] or json.dumps(about) + "\n"  # a kill may tear a line
+    path.write_text(whole, encoding="utf-8")
+    first, *rest = whole.splitlines()
     if parse(first, path) != about:
         raise UsageError("figures of something else are there", where=path, found=first[:200],
                          wanted=json.dumps(about)[:200], do="choose another --out")  # fmt: skip

@@ -82,7 +82,7 @@ def load(folder: Path | str) -> Predictor:
     task: dict[str, Any] = {"length": learner.longest(loaded.config)}
     if told:
         task |= parse((folder / run.TASK).read_text(encoding="utf-8"), folder / run.TASK)
-        kind = kind_of(task["kind"], task["labels"], task["settled"])
+        kind = kind_of(task["kind"], task["labels"], task.get("settled"))
     else:
         named = {theirs: ours for ours, theirs in run.PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))

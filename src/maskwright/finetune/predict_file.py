@@ -25,9 +25,13 @@ from maskwright.corpus.ledger import Counts, Ledger
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, OutputError, UsageError, near
-from maskwright.finetune.command import hashes
+from maskwright.finetune import run
+from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import Predictor, load, portions
 from maskwright.tasks import table
+from maskwright.tasks.parts import names_beside
+
+PREDICTION, PREDICTED = "prediction", "predicted_"
 
 
 def predict_file(folder: Path, source: Path, stream: TextIO, *, skip: int = 0) -> int:
@@ -41,7 +45,8 @@ def predict_file(folder: Path, source: Path, stream: TextIO, *, skip: int = 0) -
     for rows in portions(islice(_rows(source, model), skip, None)):
         answers = model.answers([example for _, example in rows])
         for (values, _), answer in zip(rows, answers, strict=True):
-            stream.write(json.dumps({**values, "prediction": answer}, ensure_ascii=False) + "\n")
+            row = {**values, PREDICTION: answer}
+            stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
             count += 1
         stream.flush()
     return count
@@ -57,7 +62,7 @@ def write_predictions(folder: Path, source: Path, out: Path) -> int:
         raise UsageError("the file is there already", where=out, do="choose another --out")
     staged, whole = out.with_name(f".tmp-{out.name}.jsonl"), out.with_name(f".tmp-{out.name}")
     try:
-        kept = _kept(staged, json.dumps({"model": hashes(folder), "source": hashes(source)}))
+        kept = _kept(staged, json.dumps({"model": _model(folder), "source": hashes(source)}))
         with staged.open("a", encoding="utf-8") as stream:
             count = kept + predict_file(folder, source, stream, skip=kept)
         (_as_csv if out.suffix == ".csv" else _as_lines)(staged, whole)
@@ -76,6 +81,13 @@ def write_predictions(folder: Path, source: Path, out: Path) -> int:
             ) from error
         raise
     return count
+
+
+def _model(folder: Path) -> dict[str, str]:
+    """The hashes of what answers, without what else lies in the folder."""
+    parts = [folder / name for name in (run.MODEL, run.ADAPTER, run.TASK)]
+    there = [part for part in parts if part.exists()] or [folder]
+    return {f"{part.name}/{n}": digest for part in there for n, digest in hashes(part).items()}
 
 
 def _kept(staged: Path, about: str) -> int:
@@ -113,19 +125,31 @@ def _as_csv(staged: Path, target: Path) -> None:
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a csv: the answer in columns of its own, lists as JSON."""
-    answer = row.pop("prediction")
+    answer = row.pop(PREDICTION)
     parts = answer if isinstance(answer, dict) else {"": answer}
-    row |= {f"predicted_{name}".rstrip("_"): value for name, value in parts.items()}
+    told = {f"{PREDICTED}{name}".rstrip("_"): value for name, value in parts.items()}
+    if taken := sorted(told.keys() & row.keys()):
+        raise _taken(", ".join(taken))
+    row |= told
     return {
         name: json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
         for name, value in row.items()
     }
 
 
+def _taken(name: str, where: str | None = None) -> UsageError:
+    return UsageError("the file has a column of that name already", where=where, found=name,
+                      do="rename it, or the answer would take its place")  # fmt: skip
+
+
 def _rows(source: Path, model: Predictor) -> Iterator[tuple[dict[str, Any], Any]]:
     """(values of the row, the example) of a table, or of lines of plain text."""
-    files = find(source)[0]
+    files = names_beside(find(source)[0])[0]
     names = [name for role in model.columns.values() for name in role]
+    if len({file.kind == "text" for file in files}) > 1:
+        raise UsageError("tables and plain text in one folder", where=source,
+                         found=", ".join(file.shown for file in files[:10]),
+                         wanted="one or the other")  # fmt: skip
     if any(file.kind == "text" for file in files):
         if len(names) > 1:
             raise UsageError("lines of plain text are one text each", where=source,
@@ -135,7 +159,10 @@ def _rows(source: Path, model: Predictor) -> Iterator[tuple[dict[str, Any], Any]
                 yield {names[0]: text}, model.kind.of_value(text, f"{file.shown}, line {number}")
         return
     for row in table.read(files):
-        missing = next((name for name in names if name.partition(".")[0] not in row.values), None)
+        if PREDICTION in row.values:
+            raise _taken(PREDICTION, row.where)
+        known = row.values.keys()
+        missing = next((n for n in names if not {n, n.partition(".")[0]} & known), None)
         if missing is not None:
             raise DataError("a column that the model reads is not there", where=row.where,
                             found=", ".join(row.values), wanted=repr(missing),

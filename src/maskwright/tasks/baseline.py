@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -104,6 +105,8 @@ def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseli
 
 
 def _fitted(features: Any, truth: NDArray[Any], strength: float, numbers: bool) -> Any:
+    if len(np.unique(truth)) < 2:  # so few rows that all are alike
+        return DummyClassifier(strategy="most_frequent").fit(features, truth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         if numbers:

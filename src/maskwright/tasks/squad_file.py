@@ -100,8 +100,8 @@ def rows(document: Any, where: str = "") -> Iterator[dict[str, Any]]:
             paragraph and question.
     """
     known: set[str] = set()
-    for title, context, row, place in _questions(document, where):
-        name = _field(row, "id", str, place)
+    for number, (title, context, row, place) in enumerate(_questions(document, where), start=1):
+        name = str(row.get("id", number)) if isinstance(row, Mapping) else str(number)
         named = f"{place}, question {name}"
         if name in known:
             raise DataError("two questions of the same id", where=place, found=repr(name))
@@ -138,8 +138,9 @@ def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str]]
 
 def _field(row: Any, name: str, kind: type, where: str) -> Any:
     if not isinstance(row, Mapping) or name not in row:
-        raise DataError("the field is missing", where=where or None, wanted=f'"{name}"',
-                        do="give a file in SQuAD's form")  # fmt: skip
+        found = ", ".join(map(str, row)) if isinstance(row, Mapping) else repr(row)[:80]
+        raise DataError("the field is missing", where=where or None, found=found,
+                        wanted=f'"{name}"', do="give a file in SQuAD's form")  # fmt: skip
     if type(row[name]) is not kind:
         raise _wrong(name, kind, row[name], where)
     return row[name]

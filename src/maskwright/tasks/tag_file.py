@@ -69,7 +69,7 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
     that it begins at. The first column is the word, the last its tag; a single column has none.
 
     Raises:
-        DataError: a line with fewer columns than the first of its sentence.
+        DataError: a line with another number of columns than the first of its sentence.
     """
     words: list[list[str]] = []
     first = 1

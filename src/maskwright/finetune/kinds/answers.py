@@ -124,7 +124,10 @@ class Answers(Kind):
         none = _each(asked.rows, [""] * len(found))[:, 0]
         differences = np.array([prediction.difference for prediction in found])
         threshold, _ = squad_score.best_threshold(differences, said, none)
-        return self.with_settled({"threshold": threshold if np.isfinite(threshold) else None})
+        # JSON has no infinity: no number is "always answer", the least number "never".
+        least = float(np.finfo(np.float64).min)
+        kept = None if threshold == np.inf else max(threshold, least)
+        return self.with_settled({"threshold": kept})
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, room.Answers]]:
         """The sentence of the context that has most of the question's words."""

@@ -49,6 +49,9 @@ class Labels(Kind):
         return metrics.USUAL[self.task]
 
     def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+        if self.task in PAIRS and frame.long != "head":
+            raise UsageError("of two texts the longer one loses its end", where="--long",
+                             found=frame.long, wanted="head")  # fmt: skip
         if frame.long.startswith("pieces"):
             return self._pieces(rows, frame)
         keep = cast(Keep, frame.long)
@@ -60,9 +63,6 @@ class Labels(Kind):
 
     def _pieces(self, rows: Sequence[Any], frame: Frame) -> Asked:
         """Every piece of a text has its label."""
-        if self.task in PAIRS:
-            raise UsageError("two texts are not read in pieces", where="--long",
-                             found=frame.long, wanted="head")  # fmt: skip
         pieces, owners = divide([row.text for row in rows], frame.tokenizer, frame.length)
         labels = self._targets(rows)[owners]
         examples = examples_of(pieces, labels, frame.tokenizer, segments=frame.segments)

@@ -97,6 +97,8 @@ class Tags(Kind):
         return self.example([value_of(row, columns["tokens"][0])], row.where)
 
     def of_value(self, value: Any, where: str) -> Sentence:
+        if isinstance(value, Mapping) and set(value) == set(self.roles):
+            value = value[self.roles[0]]
         return self.example([value], where)
 
     def _words(self, words: tuple[str, ...], where: str) -> tuple[str, ...]:
