@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 from pathlib import Path
@@ -192,6 +193,17 @@ def test_predictions_go_on_after_a_kill(tuned: tuple[Path, str], tmp_path: Path)
     staged.write_bytes(b"".join(torn))
     write_predictions(tuned[0], asked, out)
     assert "kept" not in out.read_text() and not list(tmp_path.glob(".tmp-*"))
+
+
+def test_values_that_json_has_not_are_written_as_text(
+    tuned: tuple[Path, str], tmp_path: Path
+) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"text": ["a cat"], "seen": [datetime.date(2024, 5, 17)]}
+    parquet.write_table(arrow.table(columns), tmp_path / "new.parquet")
+    stream = io.StringIO()
+    assert predict_file(tuned[0], tmp_path / "new.parquet", stream) == 1
+    assert json.loads(stream.getvalue())["seen"] == "2024-05-17"
 
 
 def test_answers_do_not_depend_on_who_is_asked_beside(tuned: tuple[Path, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from maskwright.errors import UsageError
@@ -67,3 +68,10 @@ def test_what_has_no_baseline() -> None:
     whole = understood(table_of({"text": "a b", "label": 0}, {"text": "c d", "label": 1}))[1]
     error = refusal(UsageError, lambda: baseline.baselines(whole))
     assert error.found == "all" and "divide" in str(error.do)
+
+
+def test_rows_that_are_all_alike_are_answered_alike() -> None:
+    """So few labels that there is one class only, as the beginning of a curve may have."""
+    features = np.eye(3)
+    fitted = baseline._fitted(features, np.full(3, 2), 1.0, False)
+    assert fitted.predict(features).tolist() == [2, 2, 2]

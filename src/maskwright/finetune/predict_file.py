@@ -39,7 +39,9 @@ def predict_file(folder: Path, source: Path, stream: TextIO, *, skip: int = 0) -
     returns how many.
 
     Raises:
-        UsageError: no such file.  DataError: a row without the columns that are read.
+        UsageError: no such file, tables beside plain text, or a column that is called as the answer
+            is.
+        DataError: a row without the columns that are read.
     """
     model, count = load(folder), 0
     for rows in portions(islice(_rows(source, model), skip, None)):
@@ -56,7 +58,8 @@ def write_predictions(folder: Path, source: Path, out: Path) -> int:
     """`predict_file` into the new file `out`, a csv or JSON Lines by its name; returns how many.
 
     Raises:
-        UsageError: the file is there already.  OutputError: it cannot be written.
+        UsageError: the file is there already, and as `predict_file`.
+        OutputError: it cannot be written.
     """
     if out.exists():
         raise UsageError("the file is there already", where=out, do="choose another --out")
