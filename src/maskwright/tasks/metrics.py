@@ -165,6 +165,18 @@ def estimate_of_sums(
     return Estimate(float(figure(whole)[0]), *_percentiles(figure(drawn).astype(float), level))
 
 
+def estimates_of_means(names: Sequence[str], each: NDArray[Any]) -> dict[str, Estimate]:
+    """The means of the columns of `each` (N, K), by name, with their intervals.
+
+    Raises:
+        DataError: no rows.
+    """
+    return {
+        name: estimate_of_sums(lambda sums: sums[:, 0] / len(each), each[:, [place]])
+        for place, name in enumerate(names)
+    }
+
+
 def difference(
     metric: Metric,
     truth: Values,

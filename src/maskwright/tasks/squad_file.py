@@ -64,10 +64,6 @@ class Question:
     def place(self) -> str:
         return ", ".join(part for part in (self.where, f"question {self.id}") if part)
 
-    @property
-    def golds(self) -> tuple[str, ...]:
-        return tuple(answer.text for answer in self.answers)
-
     def _not_there(self, answer: Answer) -> DataError:
         shown = answer.text[:LONGEST_SHOWN]
         stands = "nothing; the context ends before"

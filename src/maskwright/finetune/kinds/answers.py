@@ -110,11 +110,7 @@ class Answers(Kind):
         return {"f1": found.f1, "exact": found.exact}
 
     def estimated(self, rows: Sequence[Any], answers: room.Answers) -> dict[str, metrics.Estimate]:
-        each = _each(rows, answers)
-        return {
-            name: metrics.estimate_of_sums(lambda sums: sums[:, 0] / len(rows), each[:, [place]])
-            for place, name in enumerate(self.measures)
-        }
+        return metrics.estimates_of_means(self.measures, _each(rows, answers))
 
     def settle(self, asked: Asked, told: Scores) -> Self:
         if all(row.answers for row in asked.rows):

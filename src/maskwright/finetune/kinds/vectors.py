@@ -85,11 +85,7 @@ class Vectors(Kind):
         if self.task == "embedding":
             truth = _truth(rows)
             return {m: metrics.estimate(metrics.METRICS[m], truth, given) for m in self.measures}
-        each = _of_ranks(given)
-        return {
-            name: metrics.estimate_of_sums(lambda sums: sums[:, 0] / len(rows), each[:, [place]])
-            for place, name in enumerate(self.measures)
-        }
+        return metrics.estimates_of_means(self.measures, _of_ranks(given))
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The cosine of the words, weighted by TF-IDF in the training part."""
