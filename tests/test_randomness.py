@@ -18,7 +18,7 @@ GOLDEN_KEYS = {
     "bootstrap": "04dafdd93437055b",
     "crop": "59f88c87e4e63828",
     "draw": "cd5e08822691955d",
-    "dropout": "6924cfb15ad21a30",
+    "dropout": "41ba6dab273b1369",
     "init": "1a208c1614ce17ac",
     "mask": "083d01035ddb4e72",
     "mixture": "0a5d75c6507707e4",

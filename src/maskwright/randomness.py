@@ -32,7 +32,7 @@ PURPOSES = {
     "bootstrap": 1,
     "crop": 1,
     "draw": 1,
-    "dropout": 1,
+    "dropout": 2,
     "init": 1,
     "mask": 1,
     "mixture": 1,

@@ -18,9 +18,11 @@ def given(*shape: int, dtype: torch.dtype = torch.bfloat16) -> list[torch.Tensor
 
 @pytest.mark.parametrize("shape", [(40, 16), (3, 40, 16), (2, 0, 16), (16,)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_it_is_a_linear(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("rectified", [False, True])
+def test_it_is_a_linear(shape: tuple[int, ...], dtype: torch.dtype, rectified: bool) -> None:
     ours, theirs = given(*shape, dtype=dtype), given(*shape, dtype=dtype)
-    out, wanted = linear(*ours), F.linear(*theirs)
+    out, wanted = linear(*ours, rectified=rectified), F.linear(*theirs)
+    wanted = wanted.relu() if rectified else wanted
     assert torch.equal(out, wanted)
     (out.float() ** 2).sum().backward()
     (wanted.float() ** 2).sum().backward()
@@ -52,7 +54,7 @@ def test_without_the_call_it_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_call_that_answers_otherwise_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control of the probe."""
     room._has_call.cache_clear()
-    monkeypatch.setattr(room, "_call", lambda x, w, b: F.linear(x, w, b) + 1)
+    monkeypatch.setattr(room, "_call", lambda x, w, b, r: F.linear(x, w, b) + 1)
     try:
         assert not room._has_call()
     finally:

@@ -11,12 +11,14 @@ import torch.nn.functional as F
 from maskwright.nn.config import Norm as NormConfig
 from maskwright.nn.config import Relative, Rotary
 from maskwright.nn.dropout import (
+    COLUMNS,
     LEVELS,
+    _thresholds,
     add_dropped,
     dropout,
     dropped_product,
-    keep_bits,
     keep_levels,
+    keep_mask,
 )
 from maskwright.nn.feed_forward import ACTIVATIONS
 from maskwright.nn.norm import Norm
@@ -133,17 +135,29 @@ def test_dropout_has_its_rate_and_its_expectation(rate: float) -> None:
 
 
 def test_neighbours_are_independent() -> None:
-    """Four elements share one draw; none of the pairs may be correlated."""
+    """Eight elements share one draw, and thresholds alternate over columns: no pair of elements
+    may be correlated, and none kept more often than another."""
     torch.manual_seed(1)
-    lanes = -keep_bits(torch.Size((200_000, 4)), 0.3).float()
-    correlation = torch.corrcoef(lanes.T) - torch.eye(4)
-    assert correlation.abs().max() < 5 / math.sqrt(200_000)
-    assert (lanes.mean(0) - keep_levels(0.3) / LEVELS).abs().max() < 0.006
-    following = torch.corrcoef(torch.stack([lanes.flatten()[:-4], lanes.flatten()[4:]]))
-    assert abs(following[0, 1].item()) < 5 / math.sqrt(800_000)
+    calls, rate = 5_000, 0.3
+    lanes = torch.stack([keep_mask(torch.Size((2, 128)), rate) for _ in range(calls)])
+    lanes = lanes.view(calls, 256).float()
+    kept = keep_levels(rate) / LEVELS
+    spread = math.sqrt(kept * (1 - kept) / calls)
+    assert (lanes.mean(0) - kept).abs().max() < 5 * spread
+    correlation = torch.corrcoef(lanes.T) - torch.eye(256)
+    assert correlation.abs().max() < 6 / math.sqrt(calls)
     # Negative control: the measure sees a lane that copies another.
     lanes[:, 3] = lanes[:, 0]
-    assert (torch.corrcoef(lanes.T) - torch.eye(4)).abs().max() > 0.9
+    assert (torch.corrcoef(lanes.T) - torch.eye(256)).abs().max() > 0.9
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.999])
+def test_thresholds_have_the_rate_as_their_mean(rate: float) -> None:
+    least = _thresholds(rate).int()
+    kept = (128 - least[:COLUMNS]).sum().item()
+    assert kept == keep_levels(rate)
+    assert torch.equal(least[:COLUMNS], least[COLUMNS:])
+    assert least.max() - least.min() <= 1
 
 
 def test_the_gradient_passes_where_the_value_did() -> None:

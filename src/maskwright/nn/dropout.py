@@ -1,43 +1,52 @@
 """Dropout that does not wait for its random numbers.
 
 PyTorch's CPU kernel draws one number per element, alone on one thread, and multiplies by what it
-drew. Here one 64-bit draw of a small generator serves four elements, each compared as a 15-bit
-number, and what is dropped is cleared by an integer `and` over the bits of the floats, several
-times faster than a comparison with its mask of booleans (docs/log.md). The probability of keeping
-an element is therefore exact to 2^-15, and the scale is the reciprocal of that rounded probability,
-so that the expectation is exact. Each call seeds its generator with one draw of PyTorch's default
-generator, which the training loop seeds per microbatch.
+drew. Here one 64-bit draw of a small generator serves eight elements, a byte each, and what is
+dropped is cleared by an integer product over the bits of the floats, several times faster than the
+product of the floats (docs/log.md). A byte is compared with one of two neighbouring thresholds,
+which alternate over 128 columns so that their mean is the rate to 2^-15, from a column that each
+call draws anew: every element is kept with exactly that probability, and the scale is its
+reciprocal. Each call seeds its generator with one draw of PyTorch's default generator, which the
+training loop seeds per microbatch.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int8
 from torch import Tensor
 
-LEVELS = 1 << 15
+COLUMNS = 128
+LEVELS = 256 * COLUMNS
 _WHOLE = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def keep_levels(rate: float) -> int:
-    """Of 32,768 equally likely draws, how many keep an element; at least one."""
-    return max(1, LEVELS - round(rate * LEVELS))
+    """Of 32,768 equally likely draws, how many keep an element; at least one of 256."""
+    return max(COLUMNS, LEVELS - round(rate * LEVELS))
 
 
-def keep_bits(shape: torch.Size, rate: float) -> Int[Tensor, "*shape"]:
-    """int16 on the CPU: all bits set (-1) with probability `keep_levels(rate) / 32768`, else 0,
-    independently."""
+@functools.cache
+def _thresholds(rate: float) -> Int8[Tensor, 256]:
+    """The least byte that keeps an element, for two rounds of the columns."""
+    whole, rest = divmod(LEVELS - keep_levels(rate), COLUMNS)
+    higher = torch.arange(2 * COLUMNS) * rest % COLUMNS < rest  # `rest` of each round, spread out
+    return (higher + (whole - 128)).to(torch.int8)
+
+
+def keep_mask(shape: torch.Size, rate: float) -> Bool[Tensor, "*shape"]:
+    """On the CPU: true with probability `keep_levels(rate) / 32768`."""
     count = shape.numel()
     seed = int(torch.empty((), dtype=torch.int64).random_())
-    draws = np.random.SFC64(seed).random_raw((count + 3) // 4)
-    levels = torch.from_numpy(draws.view(np.int16)[:count]).view(shape)
-    # -16384 … 16383; the second shift copies the sign of (level - first dropped) into every bit.
-    first_dropped = keep_levels(rate) - LEVELS // 2
-    return levels.bitwise_right_shift_(1).sub_(first_dropped).bitwise_right_shift_(15)
+    draws = np.random.SFC64(seed).random_raw(-(-count // COLUMNS) * (COLUMNS // 8))
+    columns = torch.from_numpy(draws.view(np.int8)).view(-1, COLUMNS)
+    first = seed % COLUMNS
+    return (columns >= _thresholds(rate)[first : first + COLUMNS]).view(-1)[:count].view(shape)
 
 
 class _Clear(torch.autograd.Function):
@@ -45,7 +54,7 @@ class _Clear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
-        keep = keep_bits(x.shape, rate)
+        keep = keep_mask(x.shape, rate)
         ctx.save_for_backward(keep)
         return _kept(x, keep)
 
@@ -56,8 +65,7 @@ class _Clear(torch.autograd.Function):
 
 
 def _kept(x: Tensor, keep: Tensor) -> Tensor:
-    whole = _WHOLE[x.itemsize]
-    return (x.contiguous().view(whole) & keep.to(whole)).view(x.dtype)
+    return (x.contiguous().view(_WHOLE[x.itemsize]) * keep).view(x.dtype)
 
 
 def _scale(rate: float) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from maskwright.nn.config import Activation
 from maskwright.nn.config import FeedForward as FeedForwardConfig
 from maskwright.nn.dropout import dropout
-from maskwright.nn.linear import Linear
+from maskwright.nn.linear import Linear, linear
 
 
 def _gelu_new(x: Tensor) -> Tensor:
@@ -45,7 +45,9 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         activation = ACTIVATIONS[self.config.activation]
-        if self.gate is None:
+        if self.config.activation == "relu" and self.gate is None and not self.up._forward_hooks:
+            inner = linear(x, self.up.weight, self.up.bias, rectified=True)
+        elif self.gate is None:
             inner = activation(self.up(x))  # B, T, F
         else:
             inner = activation(self.gate(x)) * self.up(x)

@@ -2,8 +2,8 @@
 
 On CPUs a bfloat16 `F.linear` with a bias first spreads the bias over its output and then adds the
 product to it; oneDNN's own call adds the bias while it writes, 1.1 to 1.3 times faster with the
-same bits (docs/log.md). That call has no gradient of its own, so it is given one here. Where it is
-not there, or does not fit, the projection is PyTorch's.
+same bits, and rectifies while it is at it (docs/log.md). That call has no gradient of its own, so
+it is given one here. Where it is not there, or does not fit, the projection is PyTorch's.
 
 oneDNN also compiles each product of a size that it has not met, for 1 to 10 ms. Where the number of
 rows is one of chance, as that of masked tokens is, `spare_rows` keeps the sizes few.
@@ -38,9 +38,12 @@ class Linear(nn.Linear):
 
 
 def linear(
-    x: Float[Tensor, "*any I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
+    x: Float[Tensor, "*any I"],
+    weight: Float[Tensor, "O I"],
+    bias: Float[Tensor, " O"] | None,
+    rectified: bool = False,
 ) -> Float[Tensor, "*any O"]:
-    """`x @ weight.T + bias`."""
+    """`x @ weight.T + bias`; `rectified`, what is below zero is zero."""
     fits = (
         x.dtype == weight.dtype == torch.bfloat16
         and x.device.type == "cpu"
@@ -50,7 +53,10 @@ def linear(
         and not torch.is_autocast_enabled("cpu")
         and _has_call()
     )
-    return _Linear.apply(x, weight, bias) if fits else F.linear(x, weight, bias)
+    if fits:
+        return _Linear.apply(x, weight, bias, rectified)
+    out = F.linear(x, weight, bias)
+    return F.relu(out) if rectified else out
 
 
 @cache
@@ -58,29 +64,36 @@ def _has_call() -> bool:
     """Whether this build of PyTorch has the call, with the results of `F.linear`."""
     x, weight, bias = (torch.ones(n, dtype=torch.bfloat16) for n in ((2, 3), (4, 3), (4,)))
     try:
-        return torch.equal(_call(x, weight, bias), F.linear(x, weight, bias))
+        wanted = F.linear(x, weight, bias)
+        return all(torch.equal(_call(x, weight, bias, r), wanted) for r in (False, True))
     except (AttributeError, RuntimeError):
         return False
 
 
-def _call(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+def _call(x: Tensor, weight: Tensor, bias: Tensor, rectified: bool) -> Tensor:
+    after = "relu" if rectified else "none"
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return _call(x, weight, bias)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rectified: bool) -> Tensor:
+        out = _call(x, weight, bias, rectified)
+        ctx.save_for_backward(x, weight, out if rectified else None)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        gradient = gradients[0].reshape(-1, weight.shape[0])
-        by_x, by_weight, by_bias = ctx.needs_input_grad
+        x, weight, out = ctx.saved_tensors
+        gradient = gradients[0]
+        if out is not None:
+            gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
+        gradient = gradient.reshape(-1, weight.shape[0])
+        by_x, by_weight, by_bias, _ = ctx.needs_input_grad
         return (
             (gradient @ weight).view(x.shape) if by_x else None,
             gradient.t() @ x.reshape(-1, weight.shape[1]) if by_weight else None,
             gradient.sum(0) if by_bias else None,
+            None,
         )
