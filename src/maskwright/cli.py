@@ -145,6 +145,12 @@ def parser() -> Parser:
         "pieces-mean or pieces-max (default head)",
     )
     made.add_argument(
+        "--prompt",
+        default=None,
+        metavar="TEXT",
+        help='what a model that writes reads, as "summarize: {source}"',
+    )
+    made.add_argument(
         "--curve",
         default=None,
         metavar="N,N,all",
@@ -394,6 +400,7 @@ def _finetune(a: argparse.Namespace) -> None:
         long=a.long,
         layer_decay=a.layer_decay,
         patience=a.patience,
+        prompt=a.prompt,
         curve=_counts(a.curve),
     )
 

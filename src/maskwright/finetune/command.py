@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from maskwright.checkpoint import pretrained
 from maskwright.errors import UsageError
 from maskwright.finetune.curve import measure_curve
 from maskwright.finetune.hashes import hashes
-from maskwright.finetune.kind import Long
+from maskwright.finetune.kind import Long, kind_of
 from maskwright.finetune.learner import usual_rate
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.run import finetune
@@ -20,6 +20,7 @@ from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import said
 from maskwright.report import tables
 from maskwright.tasks import splits, survey
+from maskwright.tasks.framing import Template
 from maskwright.tasks.prepare import prepare
 from maskwright.train.optimizer import AdamW
 
@@ -44,6 +45,7 @@ def finetune_file(
     long: Long = "head",
     layer_decay: float = 1.0,
     patience: int | None = None,
+    prompt: str | None = None,
     least_steps: int = LEAST_STEPS,
     curve: Sequence[int] = (),
     stream: TextIO | None = None,
@@ -52,6 +54,7 @@ def finetune_file(
 
     Args:
         method: one name, or for a curve several with commas between.
+        prompt: what a model that writes its answers reads, with the hole {source}.
         curve: numbers of labels, 0 for all: instead of one model, how good each method is with so
             many; `out` is returned.
 
@@ -80,9 +83,25 @@ def finetune_file(
         return Settings(epochs=epochs, batch=batch, optimizer=optimizer, patience=patience,
                         least_steps=least_steps)  # fmt: skip
 
+    settled = {}
+    if prompt is not None:
+        if not kind_of(examples.task.kind).writes:
+            raise UsageError("only a task of texts to be written has a prompt", where="--prompt",
+                             found=examples.task.kind, wanted="sequence-to-sequence",
+                             do="say which column is source=… and which target=…")  # fmt: skip
+        settled["prompt"] = Template(prompt).text
+    common: dict[str, Any] = {
+        "seeds": seeds, "length": length, "long": long, "settled": settled, "stream": stream,
+    }  # fmt: skip
     if curve:
-        measure_curve(model, examples, out, methods=ways, counts=curve, settings=settings,
-                      seeds=seeds, length=length, long=long, stream=stream)  # fmt: skip
+        measure_curve(model, examples, out, methods=ways, counts=curve, settings=settings, **common)
         return out
-    return finetune(model, examples, out, method=ways[0], settings=settings(ways[0]), seeds=seeds,
-                    length=length, long=long, origin=hashes(data), stream=stream)  # fmt: skip
+    return finetune(
+        model,
+        examples,
+        out,
+        method=ways[0],
+        settings=settings(ways[0]),
+        origin=hashes(data),
+        **common,
+    )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -89,6 +89,7 @@ def measure_curve(
     seeds: int = 3,
     length: int | None = None,
     long: Long = "head",
+    settled: Mapping[str, Any] | None = None,
     stream: TextIO | None = None,
 ) -> Curve:
     """Train every method, and the same model from scratch, with each number of labels.
@@ -96,13 +97,14 @@ def measure_curve(
     Args:
         counts: of training rows; 0 is all of them.
         settings: of each method.
+        settled: what of the kind is chosen beforehand.
 
     Raises:
         UsageError: more labels than there are, or figures of another task in `out`.
     """
     say = said(stream)
     commit.probe_writable(out)
-    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names)
+    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
     last = TEST if TEST in data.parts else VALIDATION
     whole = len(data.parts[TRAIN])
     numbers = sorted({count or whole for count in counts})
@@ -115,6 +117,7 @@ def measure_curve(
         "weights": hashes(checkpoints.model_folder(folder)),
         "asked": last,
         "data": _hash(data),
+        "settled": dict(kind.settled),
     }
     known = _known(out / LINES, about)
     curve = Curve(kind.measures[0], numbers)

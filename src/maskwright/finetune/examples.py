@@ -53,6 +53,7 @@ class Examples:
         segments: 0 or 1 for each id; None where the model has none.
         choices: how many texts in a row answer one question.
         places: where in each text something is asked, rising, M in all; None where whole texts are.
+        targets: what a decoder beside the encoder is to write for each text.
     """
 
     texts: Sequences
@@ -60,6 +61,7 @@ class Examples:
     segments: NDArray[np.int64] | None = None
     choices: int = 1
     places: Sequences | None = None
+    targets: Sequences | None = None
 
     def __post_init__(self) -> None:
         count = len(self.texts.lengths)
@@ -86,7 +88,7 @@ class Examples:
     def lengths(self) -> NDArray[np.int64]:
         """(N,) how many ids each label's longest text has."""
         longest: NDArray[np.int64] = self.texts.lengths.reshape(-1, self.choices).max(1)
-        return longest
+        return longest if self.targets is None else np.maximum(longest, self.targets.lengths)
 
     def batch(
         self, numbers: NDArray[np.int64], reading: Reading
@@ -98,6 +100,8 @@ class Examples:
         """
         size = self.choices
         longest = self.texts.lengths.reshape(-1, size)[numbers]
+        if self.targets is not None:
+            longest = np.maximum(longest, self.targets.lengths[numbers, None])
         width = _round(int(longest.max()))
         if not reading.alone:
             width = max(width, min(WIDTH, _round(int(longest.sum()))))
@@ -138,8 +142,17 @@ class Examples:
         )
         if reading.decoder_start is None:
             return batch, which
-        decoder = pack(chosen.shifted(reading.decoder_start), origin, shape, reading.pad)
+        written = chosen
+        if self.targets is not None:
+            written = Sequences(self.targets.tokens[_members(self.targets, texts)],
+                                self.targets.lengths[texts])  # fmt: skip
+        decoder = pack(written.shifted(reading.decoder_start), origin, shape, reading.pad)
         names = {f"decoder_{name}": value for name, value in decoder.items()}
+        if self.targets is not None:
+            documents = decoder["documents"]
+            assert documents is not None
+            names["index"] = documents.reshape(-1).nonzero()[:, 0]
+            names["targets"] = torch.from_numpy(written.tokens)
         return Batch(**{**vars(batch), **names}), which
 
     def _asked(

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from maskwright import catalogue
 from maskwright.errors import DataError, UsageError
-from maskwright.finetune.examples import Examples
-from maskwright.finetune.tune import Learnable
+from maskwright.finetune.examples import Examples, Reading
+from maskwright.finetune.tune import Scored, scores
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.objective import Objective, Vocabulary
 from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.build import text_of
@@ -31,6 +31,7 @@ from maskwright.tasks.table import Row
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Scores = NDArray[np.float32]
+Told = NDArray[Any]  # scores, or texts
 # What stays of a text, or: all of it in pieces, whose scores are averaged or the largest taken.
 Long = Literal["head", "tail", "head-and-tail", "pieces-mean", "pieces-max"]
 LONG: tuple[Long, ...] = ("head", "tail", "head-and-tail", "pieces-mean", "pieces-max")
@@ -41,12 +42,14 @@ ROOM = "finetune.kinds"
 @dataclass(frozen=True)
 class Frame:
     """How texts become ids: at most `length` of them, `segments` where the model tells a first text
-    from a second, and what becomes of a whole text that is too `long`."""
+    from a second, what becomes of a whole text that is too `long`, and whether a model of one stack
+    `continues` what it has read when it writes."""
 
     tokenizer: Tokenizer
     length: int
     segments: bool
     long: Long = "head"
+    continues: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Kind(ABC):
     """
 
     head: ClassVar[Literal["sequence", "token", "span", "choice"] | None]
+    # Whether the model writes its answers, token by token.
+    writes: ClassVar[bool] = False
 
     task: str
     labels: tuple[str, ...] = ()
@@ -101,9 +106,18 @@ class Kind(ABC):
     def measures(self) -> tuple[str, ...]:
         """Names of the figures; the first chooses the epoch and the seed."""
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary) -> Learnable:
+    def objective(self, model: Transformer, vocabulary: Vocabulary) -> Objective:
         """What is trained."""
         return Supervised(model, Options(problem=self.problem), vocabulary)
+
+    def tell(self, objective: Objective, asked: Asked, reading: Reading) -> Told:
+        """What the model says to what it is `asked`."""
+        assert isinstance(objective, Scored)
+        return scores(objective, asked.examples, reading)
+
+    def named(self, columns: Mapping[str, Sequence[str]]) -> Self:
+        """The same for data with these `columns` by role, where their names tell something."""
+        return self
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
         """Text files that lie beside the model, by path, for programs that read such a model."""
@@ -152,7 +166,7 @@ class Kind(ABC):
 
     # ------------------------------------------------------------------------ the way back
     @abstractmethod
-    def answers(self, asked: Asked, told: Scores) -> Answers:
+    def answers(self, asked: Asked, told: Told) -> Answers:
         """An answer for each row."""
 
     @abstractmethod
@@ -164,10 +178,10 @@ class Kind(ABC):
         """The same with 95 % intervals."""
 
     @abstractmethod
-    def said(self, asked: Asked, told: Scores) -> Iterator[Any]:
+    def said(self, asked: Asked, told: Told) -> Iterator[Any]:
         """An answer for each row as `pipeline` of the reference library gives it."""
 
-    def settle(self, asked: Asked, told: Scores) -> Self:
+    def settle(self, asked: Asked, told: Told) -> Self:
         """The same with what is to be chosen on validation data chosen."""
         return self
 

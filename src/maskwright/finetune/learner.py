@@ -15,12 +15,13 @@ from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.finetune.examples import Reading
-from maskwright.finetune.kind import LONG, Answers, Asked, Frame, Kind, Long, Scores
+from maskwright.finetune.kind import LONG, Answers, Asked, Frame, Kind, Long, Told
 from maskwright.finetune.method import PROBE, Method
-from maskwright.finetune.tune import Learnable, Settings, Tuned, scores, tune
+from maskwright.finetune.tune import Settings, Tuned, tune
 from maskwright.nn import initialise
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
 from maskwright.randomness import key, torch_seed
 from maskwright.tasks.parts import TRAIN, VALIDATION
@@ -99,7 +100,7 @@ class Learner:
             kind,
             config,
             family,
-            Frame(loaded.tokenizer, room, has_segments(config), long),
+            frame_of(config, loaded.tokenizer, room, long),
             replace(reading, alone=method.positions > 0),
         )
 
@@ -130,6 +131,7 @@ class Learner:
         tuned = self._tuned(model, method, parts, settings, say)
         ask = asker(tuned.model, self.kind, self.frame.tokenizer, self.reading)
         settled = self.kind.settle(parts[VALIDATION], ask(parts[VALIDATION]))
+        ask = asker(tuned.model, settled, self.frame.tokenizer, self.reading)
         answers = settled.answers(parts[last], ask(parts[last]))
         return Seed(settings.seed, tuned, adapter, settled, answers)
 
@@ -145,10 +147,10 @@ class Learner:
         objective = kind.objective(model, build.vocabulary(self.frame.tokenizer))
         asked, measure, number = parts[VALIDATION], kind.measures[0], 0
 
-        def figure(learner: Learnable) -> float:
+        def figure(learner: Objective) -> float:
             nonlocal number
             number += 1
-            answers = kind.answers(asked, scores(learner, asked.examples, reading))
+            answers = kind.answers(asked, kind.tell(learner, asked, reading))
             value = kind.measured(asked.rows, answers)[measure]
             shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
             say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
@@ -167,11 +169,11 @@ def usual_rate(width: int, method: Method) -> float:
 
 def asker(
     model: Transformer, kind: Kind, tokenizer: Tokenizer, reading: Reading
-) -> Callable[[Asked], Scores]:
-    """What gives the scores of a finished model."""
+) -> Callable[[Asked], Told]:
+    """What gives the scores, or the texts, of a finished model."""
     objective = kind.objective(model, build.vocabulary(tokenizer))
     objective.eval()
-    return lambda asked: scores(objective, asked.examples, reading)
+    return lambda asked: kind.tell(objective, asked, reading)
 
 
 # ------------------------------------------------------------------------------ model and texts
@@ -179,12 +181,18 @@ def headed(
     path: Path, loaded: pretrained.Pretrained, kind: Kind
 ) -> tuple[TransformerConfig, str | None]:
     """The config of the loaded model with the head of `kind` in place of its own, and the family
-    that has a name for it."""
+    that has a name for it.
+
+    Raises:
+        IncompatibleError: answers are written, and the model writes no text.
+    """
     member = pretrained.described(path).family
     kits = {} if member is None else member.architectures
     for name, kit in kits.items():
         wanted = [] if kind.head is None else [kind.head]
-        if [head for _, head in kit.heads] != wanted or kit.vocabulary:
+        if [head for _, head in kit.heads] != wanted:
+            continue
+        if kit.vocabulary != kind.writes or kit.generates != kind.writes:
             continue
         if kit.labels is not None and kind.head == "sequence":
             continue  # of pairs of sentences
@@ -192,6 +200,15 @@ def headed(
         heads = tuple(replace(head, labels=kind.outputs) for head in config.heads)
         return replace(config, heads=heads), None if member is None else member.name
     top: tuple[Head, ...] = ()
+    if kind.writes:
+        if loaded.config.decoder is None or loaded.config.vocabulary_head is None:
+            raise IncompatibleError(
+                "this model cannot write a text", where=path,
+                found="no decoder" if loaded.config.decoder is None else "no vocabulary head",
+                wanted="a decoder with a vocabulary head",
+                do="choose an encoder-decoder such as t5 or bart, or a decoder such as gpt2",
+            )  # fmt: skip
+        return replace(loaded.config, heads=()), None
     if kind.head is not None:
         top = (Head(name="classifier", kind=kind.head, labels=kind.outputs),)
     return replace(loaded.config, vocabulary_head=None, heads=top), None
@@ -206,6 +223,11 @@ def reading_of(
         start = (extra or {}).get("decoder_start_token_id")
         start = tokenizer.pad if start is None else start
     return Reading(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
+
+
+def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:
+    """How texts become ids of the model."""
+    return Frame(tokenizer, length, has_segments(config), long, len(config.stacks) == 1)
 
 
 def has_segments(config: TransformerConfig) -> bool:

@@ -98,9 +98,7 @@ def load(folder: Path | str) -> Predictor:
     return Predictor(
         loaded.model.eval(),
         kind,
-        Frame(
-            loaded.tokenizer, length, learner.has_segments(loaded.config), task.get("long", "head")
-        ),
+        learner.frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
         replace(reading, alone=taken > 0),
         task.get("columns") or {role: (role,) for role in kind.roles},
     )

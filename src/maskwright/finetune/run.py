@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TextIO
+from typing import Any, TextIO
 
 from maskwright import commit
 from maskwright.adapters import folder as folder_of_adapters
@@ -61,6 +61,7 @@ def finetune(
     seeds: int = 3,
     length: int | None = None,
     long: Long = "head",
+    settled: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
     stream: TextIO | None = None,
 ) -> Path:
@@ -71,6 +72,7 @@ def finetune(
         settings: None: the published ones, with a rate that fits method and width.
         length: the most ids of an example; None: what the model has positions for, at most 512.
         long: what becomes of a whole text that is longer.
+        settled: what of the kind is chosen beforehand, such as the "prompt" of written answers.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
 
     Returns:
@@ -81,7 +83,8 @@ def finetune(
         IncompatibleError: a model without tokenizer.
     """
     say = said(stream)
-    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names)
+    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
+    kind = kind.named(data.task.columns.roles)
     if (out / MODEL).exists():
         raise UsageError("a fine-tuned model is there already", where=out / MODEL,
                          do="choose another --out")  # fmt: skip

@@ -24,6 +24,7 @@ from maskwright.errors import ConfigError, DataError
 from maskwright.finetune.contrast import Contrast
 from maskwright.finetune.examples import Examples, Reading
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Objective
 from maskwright.objectives.supervised import Supervised, mean_of_texts
 from maskwright.randomness import key, permute
 from maskwright.train import loop
@@ -84,17 +85,17 @@ class Tuned:
     seconds: float
 
 
-# What can be tuned: it has scores, and the model that is kept.
-Learnable = Supervised | Contrast
+# What gives scores, not texts.
+Scored = Supervised | Contrast
 
 
 def tune(
-    objective: Learnable,
+    objective: Objective,
     train: Examples,
     reading: Reading,
     settings: Settings,
     *,
-    figure: Callable[[Learnable], float] | None = None,
+    figure: Callable[[Objective], float] | None = None,
     pace: Callable[[Transformer, int], Pace | None] | None = None,
     machine: Machine | None = None,
 ) -> Tuned:
@@ -151,10 +152,10 @@ class _Epochs:
 
     def __init__(
         self,
-        objective: Learnable,
+        objective: Objective,
         parameters: Parameters,
         per_epoch: int,
-        figure: Callable[[Learnable], float] | None,
+        figure: Callable[[Objective], float] | None,
         patience: int | None,
         stop: loop.StopFlag,
     ) -> None:
@@ -205,7 +206,7 @@ def _widened(
     return model.float().eval()
 
 
-def scores(objective: Learnable, examples: Examples, reading: Reading) -> NDArray[np.float32]:
+def scores(objective: Scored, examples: Examples, reading: Reading) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
     return _asked(objective, examples, reading, objective.scores, examples.asked)
 
@@ -221,7 +222,7 @@ def vectors(objective: Supervised, examples: Examples, reading: Reading) -> NDAr
 
 @torch.no_grad()
 def _asked(
-    objective: Learnable,
+    objective: Scored,
     examples: Examples,
     reading: Reading,
     ask: Callable[[Batch], Tensor],

@@ -125,13 +125,13 @@ def steps(
             one with it, or a context that the model does not have.
         DataError: a source that is longer than the encoder's positions.
     """
-    _check(model, prompts, sources, context)
+    check(model, prompts, sources, context)
     texts = [list(prompt) for prompt in prompts]
     pairs = zip(sources or [()] * len(texts), prompts, strict=True)
     names = _names([(*source, -1, *prompt) if source else prompt for source, prompt in pairs])
     rows = list(range(len(texts)))
     was_training = model.training
-    reader = _Reader(model.eval(), context or trained_length(model.config), cached)
+    reader = Reader(model.eval(), context or trained_length(model.config), cached)
     reader.encode(sources if texts else None)
     try:
         for number in range(count):
@@ -210,7 +210,7 @@ def context_start(length: int, limit: int | None) -> int:
     return limit + 1 - half + beyond // (limit - half + 1) * (limit - half + 1)
 
 
-class _Reader:
+class Reader:
     """Scores of the next token for growing texts, with what was computed before."""
 
     def __init__(self, model: Transformer, limit: int | None, cached: bool) -> None:
@@ -222,8 +222,8 @@ class _Reader:
         self.memory_keep: Bool[Tensor, "B S"] | None = None
 
     @torch.inference_mode()
-    def encode(self, sources: Sequence[Sequence[int]] | None) -> None:
-        """Read the sources, once; padded at their ends."""
+    def encode(self, sources: Sequence[Sequence[int]] | None, copies: int = 1) -> None:
+        """Read the sources, once; padded at their ends. Each is for so many rows in a run."""
         if sources is None:
             return
         device, lengths = self.model.tokens.weight.device, [len(source) for source in sources]
@@ -231,8 +231,10 @@ class _Reader:
         for row, source in enumerate(sources):
             tokens[row, : len(source)] = torch.tensor(source)
         keep = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
-        self.memory_keep = keep.to(device)
-        self.memory = self.model.encode(tokens.to(device), visible=mask.real(self.memory_keep))
+        keep = keep.to(device)
+        memory = self.model.encode(tokens.to(device), visible=mask.real(keep))
+        self.memory_keep = keep.repeat_interleave(copies, 0)
+        self.memory = memory.repeat_interleave(copies, 0)
 
     @torch.inference_mode()
     def next_scores(self, texts: Sequence[Sequence[int]], left: int) -> Float[Tensor, "B V"]:
@@ -308,12 +310,13 @@ def _names(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(contents, dtype=np.uint64), np.asarray(copies, dtype=np.uint64)
 
 
-def _check(
+def check(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
     sources: Sequence[Sequence[int]] | None,
     context: int | None,
 ) -> None:
+    """Refuse what cannot be generated from; raises as `steps` says."""
     config = model.config
     if config.decoder is None or config.vocabulary_head is None:
         raise IncompatibleError(

@@ -218,7 +218,8 @@ def _reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         return Choice(question, options, _right(row, columns["label"], options), row.where)
 
     def rewrite(row: Row) -> Example:
-        return Rewrite(text_of(row, columns["source"]), text_of(row, columns["target"]), row.where)
+        source, target = (text_of(row, columns[role]) for role in ("source", "target"))
+        return Rewrite(source, target, row.where, _others(row, columns.roles.get("references")))
 
     def match(row: Row) -> Example:
         anchor, positive = (text_of(row, columns[role]) for role in ("anchor", "positive"))
@@ -266,6 +267,16 @@ def _missing(row: Row, name: str, role: str, wanted: str) -> DataError:
         wanted=wanted,
         do="correct the row, or take it out (on_bad='skip' drops and counts it)",
     )
+
+
+def _others(row: Row, names: Sequence[str] | None) -> tuple[str, ...]:
+    """The texts in a column of lists of them."""
+    if names is None:
+        return ()
+    value = value_of(row, names[0])
+    if type(value) is not list or not value or not all(type(each) is str for each in value):
+        raise _missing(row, names[0], "list of references", "a list of texts")
+    return tuple(value)
 
 
 def _flag(value: Any, row: Row, name: str) -> bool:

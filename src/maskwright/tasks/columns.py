@@ -30,8 +30,9 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "sequence": ("source", "target"),
     "matches": ("anchor", "positive"),
 }
-# The names of classes that are numbers; what must not be torn apart when parts are drawn.
-OPTIONAL = ("label_name", "group")
+# The names of classes that are numbers; what must not be torn apart when parts are drawn; lists of
+# all texts that would be right where one is to be written.
+OPTIONAL = ("label_name", "group", "references")
 # Of two columns of texts, one is the longer when the other has less than this share of its words.
 ALIKE = 0.5
 # Short texts may happen to spell numbers.

@@ -72,11 +72,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A text to read and one to write."""
+    """A text to read and one to write; `others` would have been as good."""
 
     source: str
     target: str
     where: str
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

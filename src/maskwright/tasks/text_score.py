@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, DataError, IncompatibleError, near
 from maskwright.tasks import squad_score
+from maskwright.tasks.metrics import Estimate, estimate_of_sums, estimates_of_means
 
 BLEU_ORDER = 4
 CHRF_ORDER = 6
@@ -160,20 +161,29 @@ def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -
     if smooth not in ("none", "exp"):
         raise ConfigError("no such smoothing", found=repr(smooth),
                           wanted=near(smooth, ("none", "exp")))  # fmt: skip
+    return _bleu_of(_bleu_counts(texts, references).sum(0), smooth)
+
+
+def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int64]:
+    """(N, 10): matches and totals of 1 to 4 words, length and length of the reference."""
     _checked(texts, references)
-    matches, totals = [0] * BLEU_ORDER, [0] * BLEU_ORDER
-    length = reference_length = 0
-    for text, some in zip(texts, references, strict=True):
+    found = np.zeros((len(texts), 2 * BLEU_ORDER + 2), np.int64)
+    for row, text, some in zip(found, texts, references, strict=True):
         words, golds = words_13a(text), [words_13a(reference) for reference in some]
-        length += len(words)
         # Of the references the one nearest in length; of two as near, the shorter.
-        reference_length += min((abs(len(g) - len(words)), len(g)) for g in golds)[1]
+        row[-2:] = len(words), min((abs(len(g) - len(words)), len(g)) for g in golds)[1]
         for n in range(BLEU_ORDER):
             ours, known = ngrams(words, n + 1), Counter[tuple[str, ...]]()
             for gold in golds:
                 known |= ngrams(gold, n + 1)
-            matches[n] += (ours & known).total()
-            totals[n] += ours.total()
+            row[n], row[BLEU_ORDER + n] = (ours & known).total(), ours.total()
+    return found
+
+
+def _bleu_of(counts: NDArray[np.int64], smooth: Smooth = "exp") -> Bleu:
+    """From the sums (10,) of `_bleu_counts`."""
+    *parts, length, reference_length = counts.tolist()
+    matches, totals = parts[:BLEU_ORDER], parts[BLEU_ORDER:]
     precisions = _precisions(matches, totals, smooth)
     brevity = 1.0 if length > reference_length else 0.0
     if 0 < length <= reference_length:
@@ -223,11 +233,16 @@ def chrf(texts: Sequence[str], references: References) -> float:
     Raises:
         IncompatibleError, DataError: as `exact_match`.
     """
+    return _chrf(_chrf_counts(texts, references).sum(0))
+
+
+def _chrf_counts(texts: Sequence[str], references: References) -> NDArray[np.float64]:
+    """(N, orders, 3): of each text beside the reference that is best for it."""
     _checked(texts, references)
-    total = np.zeros((CHRF_ORDER, 3))
-    for text, some in zip(texts, references, strict=True):
-        total += max((_character_counts(text, reference) for reference in some), key=_chrf)
-    return _chrf(total)
+    return np.array([
+        max((_character_counts(text, reference) for reference in some), key=_chrf)
+        for text, some in zip(texts, references, strict=True)
+    ])  # fmt: skip
 
 
 def _character_counts(text: str, reference: str) -> NDArray[np.float64]:
@@ -249,3 +264,45 @@ def _chrf(counts: NDArray[np.float64]) -> float:
     weight = CHRF_BETA**2
     below = weight * precision + recall
     return (1 + weight) * precision * recall / below if below else 0.0
+
+
+# ------------------------------------------------------------------------------ all of them
+# The first is the one to choose by: it needs no words, and is defined for any two texts.
+USUAL = ("chrf", "bleu", "rouge_1", "rouge_2", "rouge_l", "exact_match")
+
+
+def figures(texts: Sequence[str], references: References) -> dict[str, float]:
+    """The figures of `USUAL`.
+
+    Raises:
+        IncompatibleError, DataError: as `exact_match`.
+    """
+    words = rouge(texts, references)
+    each = (words.one, words.two, words.longest, exact_match(texts, references))
+    scores = (chrf(texts, references), bleu(texts, references).score, *each)
+    return dict(zip(USUAL, scores, strict=True))
+
+
+def estimates(texts: Sequence[str], references: References) -> dict[str, Estimate]:
+    """The same, each with its 95 % interval from keyed resamples of the texts.
+
+    Raises:
+        IncompatibleError, DataError: as `exact_match`.
+    """
+    characters = _chrf_counts(texts, references)
+    one = estimate_of_sums(
+        lambda sums: np.array([_chrf(each.reshape(CHRF_ORDER, 3)) for each in sums]),
+        characters.reshape(len(texts), -1),
+    )
+    two = estimate_of_sums(
+        lambda sums: np.array([_bleu_of(each).score for each in sums]),
+        _bleu_counts(texts, references),
+    )
+    measures = (
+        lambda a, b: rouge_n(a, b, 1), lambda a, b: rouge_n(a, b, 2), rouge_l, squad_score.exact,
+    )  # fmt: skip
+    each = np.array([
+        [max(measure(text, reference) for reference in some) for measure in measures]
+        for text, some in zip(texts, references, strict=True)
+    ])  # fmt: skip
+    return {USUAL[0]: one, USUAL[1]: two, **estimates_of_means(USUAL[2:], each)}

@@ -1,0 +1,218 @@
+"""A text for a text: translation, summary, any task that is told in words.
+
+    {"summary_text": "…"}         "translation_text" or "generated_text", by the columns' names
+
+A model of two stacks reads the source with its encoder; a decoder alone reads source, end token and
+continues:
+
+    encoder   S S S </s>                       S S S <end> T T T T <end>
+    decoder   start T T T T  -> T T T T </s>               wanted: T T T T <end>
+
+Answers are written greedily while training is watched and by beam search afterwards; how long they
+may be is learned from the validation part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from maskwright.data.sentences import sentence_starts
+from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Told, text
+from maskwright.finetune.tune import by_length
+from maskwright.generate.beam import beam_search
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives import causal, sequence_to_sequence
+from maskwright.objectives.objective import Objective, Vocabulary
+from maskwright.pretrain import build
+from maskwright.tasks import baseline, metrics, text_score
+from maskwright.tasks import examples as labelled
+from maskwright.tasks.examples import Rewrite
+from maskwright.tasks.framing import Template
+from maskwright.tasks.parts import TRAIN
+from maskwright.tasks.spellings import plain
+from maskwright.tasks.windows import Cuts, fit
+
+TASKS = ("sequence-to-sequence",)
+BEAMS = 4
+# A source that is continued leaves so much of the length to what is written behind it.
+SHARE = 4
+# How much longer than the longest that was seen an answer may be.
+ROOM = 1.5
+SUMMARIES = ("summary", "highlights", "tldr", "abstract")
+# Names of columns by which a translation is known: "en", "de", … or the word itself.
+CODE = 2
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How to write answers: ids that the encoder reads, if there is one, ids that the decoder goes
+    on from, the end token, and how many ids an answer may have."""
+
+    sources: list[list[int]] | None
+    prompts: list[list[int]] | None
+    end: int | None
+    longest: int
+    frame: Frame
+
+
+class Texts(Kind):
+    """See the module's first lines. Of `settled`, "prompt" is a template such as
+    "summarize: {source}", "beams" and "longest" are what answers are written with, "key" is what
+    they are called."""
+
+    head = None
+    writes = True
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("source",)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return text_score.USUAL
+
+    def objective(self, model: Transformer, vocabulary: Vocabulary) -> Objective:
+        if len(model.config.stacks) == 1:
+            return causal.build(model, causal.Options(), vocabulary)
+        return sequence_to_sequence.build(model, sequence_to_sequence.Options(), vocabulary)
+
+    def named(self, columns: Mapping[str, Sequence[str]]) -> Self:
+        source, target = (columns[role][0] for role in ("source", "target"))
+        languages = all(len(name.rpartition(".")[2]) == CODE for name in (source, target))
+        key = "generated_text"
+        if plain(target) in SUMMARIES:
+            key = "summary_text"
+        elif languages or "translation" in plain(target):
+            key = "translation_text"
+        return self.with_settled({"key": key})
+
+    # ------------------------------------------------------------------------ the way there
+    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+        tokenizer = frame.tokenizer
+        end = build.vocabulary(tokenizer).end
+        prompt = self.settled.get("prompt")
+        fill = Template(prompt).fill if prompt else None
+        given = [r.source if fill is None else fill({"source": r.source}, r.where) for r in rows]
+        spare = frame.length // SHARE if frame.continues else 0
+        sources, read = _framed(frame, given, frame.length - spare, end, frame.continues)
+        wanted = [row.target for row in rows]
+        room = (spare or frame.length) - int(frame.continues)
+        targets, written = _framed(frame, wanted, room, end, True)
+        longest = max(map(len, targets), default=1)
+        if "longest" in self.settled:
+            longest = int(self.settled["longest"])
+        cut = "; ".join(
+            f"{what}: {cuts.render()}, at {most} tokens"
+            for what, cuts, most in (
+                ("texts read", read, frame.length - spare),
+                ("texts written", written, room),
+            )
+            if cuts.rows_cut
+        )
+        if frame.continues:
+            examples = _continued(sources, targets)
+            way = _Way(None, sources, end, min(longest, room), frame)
+        else:
+            none = np.zeros(len(rows), np.int64)
+            examples = Examples(framed(sources), none, targets=framed(targets))
+            way = _Way(sources, None, end, min(longest, room), frame)
+        return Asked(rows, examples, cut, way)
+
+    def example(self, values: Sequence[Any], where: str) -> Rewrite:
+        return Rewrite(text(values[0], "source", where), "", where)
+
+    def tell(self, objective: Objective, asked: Asked, reading: Reading) -> Told:
+        way: _Way = asked.way_back
+        beams, tokenizer = int(self.settled.get("beams", 1)), way.frame.tokenizer
+        prompts = way.prompts or [[reading.decoder_start or 0]] * len(asked.rows)
+        lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + way.longest
+        found = np.full(len(asked.rows), "", object)
+        for numbers in by_length(lengths * beams):
+            made = beam_search(
+                objective.product,
+                [prompts[n] for n in numbers],
+                way.longest,
+                beams,
+                sources=None if way.sources is None else [way.sources[n] for n in numbers],
+                end=way.end,
+                cached=not (reading.alone and way.frame.continues),  # a prompt may be in front
+            )
+            found[numbers] = [tokenizer.decode(ids).strip() for ids in made]
+        return found
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, asked: Asked, told: Told) -> list[str]:
+        return [str(each) for each in told]
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        return text_score.figures(list(answers), _references(rows))
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+        return text_score.estimates(list(answers), _references(rows))
+
+    def settle(self, asked: Asked, told: Told) -> Self:
+        way: _Way = asked.way_back
+        return self.with_settled({"longest": int(ROOM * way.longest) + 1, "beams": BEAMS})
+
+    def said(self, asked: Asked, told: Told) -> Iterator[dict[str, str]]:
+        key = str(self.settled.get("key", "generated_text"))
+        yield from ({key: str(each)} for each in told)
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        """What was read, its first sentence, and what was written for the training text that is
+        most like it (by TF-IDF)."""
+        sources = [row.source for row in data.parts[asked]]
+        known = data.parts[TRAIN]
+        weigh = TfidfVectorizer(token_pattern=baseline.WORD, sublinear_tf=True)
+        table = weigh.fit_transform([row.source for row in known])
+        near = [int((table @ row.T).toarray().argmax()) for row in weigh.transform(sources)]
+        return [
+            ("the text itself", sources),
+            ("its first sentence", [_first_sentence(source) for source in sources]),
+            ("what the nearest training text has", [known[n].target for n in near]),
+        ]
+
+
+def _framed(
+    frame: Frame, texts: Sequence[str], length: int, end: int | None, ended: bool
+) -> tuple[list[list[int]], Cuts]:
+    """Texts with their special tokens, at most `length` ids; `ended`: the end token is the last."""
+    found, cuts = [], Cuts()
+    for ids in frame.tokenizer.encode_batch(texts):
+        row = fit(frame.tokenizer, ids.tolist(), length - int(ended))
+        tokens = row.tokens.tolist()
+        if ended and end is not None and tokens[-1:] != [end]:
+            tokens.append(end)
+        cuts += Cuts.of(len(ids), len(ids) - row.cut)
+        found.append(tokens or [frame.tokenizer.pad or 0])
+    return found, cuts
+
+
+def _continued(sources: list[list[int]], targets: list[list[int]]) -> Examples:
+    """Source and target as one text, of which every token of the target is asked for."""
+    texts = [source + target[:-1] for source, target in zip(sources, targets, strict=True)]
+    places = [
+        list(range(len(source) - 1, len(source) + len(target) - 1))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+    wanted: NDArray[np.int64] = framed(targets).tokens
+    return Examples(framed(texts), wanted, places=framed(places))
+
+
+def _references(rows: Sequence[Any]) -> list[list[str]]:
+    return [list(dict.fromkeys((row.target, *row.others))) for row in rows]
+
+
+def _first_sentence(text: str) -> str:
+    stop = sentence_starts(text)[1:2]
+    return text[: stop[0]].strip() if stop else text
+
+
+KIND = Texts

@@ -1,0 +1,209 @@
+"""Texts for texts: from a table to a model that writes, by two stacks and by one."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright import catalogue
+from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.kind import Frame, kind_of
+from maskwright.finetune.predict import load
+from maskwright.finetune.predict_file import predict_file
+from maskwright.pretrain import run
+from maskwright.recipes import bart_mini, gpt2_mini, t5_mini
+from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.tasks.examples import Rewrite
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tinyrun import WORDS, recipe, text_file
+
+PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
+SAYS = {"cat": "a red hat", "dog": "the old tree"}
+SMALL: dict[str, tuple[Recipe, dict[str, Any]]] = {
+    "t5": (t5_mini.recipe(), {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1}),
+    "bart": (
+        bart_mini.recipe(),
+        {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "encoder_layers": 1,
+         "decoder_layers": 1, "max_position_embeddings": 64},
+    ),
+    "gpt2": (gpt2_mini.recipe(), {"n_embd": 32, "n_layer": 1, "n_positions": 64}),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {}
+    for name, (base, smaller) in SMALL.items():
+        folder = tmp_path_factory.mktemp(name)
+        plain = recipe(text_file(folder), steps=2)
+        assert isinstance(base.model, FamilyModel)
+        made = replace(
+            plain,
+            name=name,
+            tokenizer=replace(base.tokenizer, vocabulary=400),
+            model=replace(base.model, settings={**base.model.settings, **smaller}),
+            objective=base.objective,
+        )
+        run.pretrain(made, folder / "run", stream=io.StringIO())
+        found[name] = folder / "run"
+    return found
+
+
+def table(path: Path, count: int = 300, names: tuple[str, str] = ("document", "summary")) -> Path:
+    """What an animal somewhere in the text says."""
+    draw, lines = np.random.default_rng(0), []
+    for _ in range(count):
+        words = draw.choice(PLAIN, draw.integers(3, 7)).tolist()
+        animal = ("cat", "dog")[int(draw.integers(0, 2))]
+        words.insert(int(draw.integers(0, len(words))), animal)
+        lines.append(json.dumps(dict(zip(names, (" ".join(words), SAYS[animal]), strict=True))))
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+COLUMNS = {"source": ["document"], "target": ["summary"]}
+
+
+@pytest.mark.parametrize("name", ["t5", "bart", "gpt2"])
+def test_it_learns_what_to_write(models: dict[str, Path], tmp_path: Path, name: str) -> None:
+    said, data = io.StringIO(), table(tmp_path / "data.jsonl")
+    finetune_file(models[name], data, tmp_path / "out", columns=COLUMNS, seeds=1, epochs=10,
+                  batch=16, rate=1e-2, prompt="animal: {source}", stream=said)  # fmt: skip
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    told = {row[0]: row[1:] for row in found["table"]["rows"]}
+    assert float(told["fine-tuned, seed 0"][5].split()[0]) > 0.8, said.getvalue()
+    assert {"the text itself", "its first sentence", "what the nearest training text has"} < set(
+        told
+    )
+    # Negative control: what needs no training does not know it.
+    assert float(told["the text itself"][5].split()[0]) == 0.0
+    model = load(tmp_path / "out")
+    texts = [f"the {animal} sat on a {place}" for animal in SAYS for place in ("mat", "rug", "hat")]
+    one = model.predict(texts)
+    assert all(set(answer) == {"summary_text"} for answer in one)
+    assert [model.predict([text])[0] for text in texts] == one
+    rows = io.StringIO()
+    assert predict_file(tmp_path / "out", data, rows) == 300
+    first = json.loads(rows.getvalue().splitlines()[0])
+    assert set(first) == {"document", "summary", "prediction"}
+
+
+@pytest.mark.parametrize("name", ["bart", "gpt2"])
+@pytest.mark.parametrize("method", catalogue.names("adapters"))
+def test_every_method_trains_it(
+    models: dict[str, Path], tmp_path: Path, name: str, method: str
+) -> None:
+    data = table(tmp_path / "data.jsonl", 60)
+    finetune_file(models[name], data, tmp_path / "out", columns=COLUMNS, seeds=1, epochs=1,
+                  least_steps=2, method=method, length=32, stream=io.StringIO())  # fmt: skip
+    (answer,) = load(tmp_path / "out").predict(["the cat sat"])
+    assert set(answer) == {"summary_text"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [
+        (("document", "summary"), "summary_text"),
+        (("translation.en", "translation.de"), "translation_text"),
+        (("en", "de"), "translation_text"),
+        (("text", "translation"), "translation_text"),
+        (("source", "target"), "generated_text"),
+    ],
+)
+def test_answers_are_called_what_pipelines_call_them(columns: tuple[str, str], key: str) -> None:
+    roles = {"source": (columns[0],), "target": (columns[1],)}
+    assert kind_of("sequence-to-sequence").named(roles).settled == {"key": key}
+
+
+def asked(name: str, models: dict[str, Path], length: int, rows: list[Rewrite]) -> Any:
+    tokenizer = Tokenizer.load(models[name] / "tokenizer")
+    frame = Frame(tokenizer, length, False, continues=name == "gpt2")
+    return kind_of("sequence-to-sequence").ask(rows, frame), tokenizer
+
+
+def test_what_a_decoder_alone_is_asked(models: dict[str, Path]) -> None:
+    """Source, end, target: every token of the target and the end are wanted, each of the one
+    before it, and nothing else is."""
+    rows = [Rewrite("the cat", "a red hat", ""), Rewrite("dog", "tree", "")]
+    given, tokenizer = asked("gpt2", models, 64, rows)
+    batch, which = given.examples.batch(np.arange(2), Reading(0, True))
+    flat, end = batch.tokens.reshape(-1).tolist(), tokenizer.end
+    found = []
+    for place, target in zip(batch.index.tolist(), batch.targets.tolist(), strict=True):
+        found.append(target)
+        following = flat[place + 1] if target != end else target
+        assert following == target
+    ids = [[*tokenizer.encode(row.target), end] for row in rows]
+    assert sorted(found) == sorted(chain.from_iterable(ids))
+    assert len(which) == len(found)
+
+
+def test_what_two_stacks_are_asked(models: dict[str, Path]) -> None:
+    rows = [Rewrite("the cat", "a red hat", ""), Rewrite("dog", "tree", "")]
+    given, tokenizer = asked("t5", models, 64, rows)
+    batch, _ = given.examples.batch(np.array([1, 0]), Reading(0, True, decoder_start=0))
+    wanted = [[*tokenizer.encode(rows[n].target), tokenizer.end] for n in (1, 0)]
+    assert batch.targets.tolist() == list(chain.from_iterable(wanted))
+    read = batch.decoder_tokens.reshape(-1)[batch.index].tolist()
+    assert read == list(chain.from_iterable([0, *ids[:-1]] for ids in wanted))
+    # Each target sees its own source: they share the number of a document in their row.
+    numbers = batch.decoder_documents[batch.decoder_documents > 0].tolist()
+    assert numbers == [1] * len(wanted[0]) + [2] * len(wanted[1])
+
+
+def test_targets_that_are_longer_than_their_sources_have_room(models: dict[str, Path]) -> None:
+    sources, targets = framed([[5], [6]]), framed([[7] * 100, [8] * 90])
+    examples = Examples(sources, np.zeros(2, np.int64), targets=targets)
+    batch, _ = examples.batch(np.arange(2), Reading(0, True, decoder_start=0))
+    assert batch.targets is not None and len(batch.targets) == 190
+
+
+def test_what_is_cut_is_said(models: dict[str, Path]) -> None:
+    long = " ".join(PLAIN * 10)
+    for name in ("t5", "gpt2"):
+        given, _ = asked(name, models, 32, [Rewrite(long, long, "")])
+        assert "texts read: 100.0%" in given.cut and "texts written: 100.0%" in given.cut
+        assert given.examples.texts.lengths.max() <= 32
+
+
+def test_references_count_as_well(tmp_path: Path) -> None:
+    kind = kind_of("sequence-to-sequence")
+    rows = [Rewrite("a", "the cat", "", ("the cat", "a dog"))]
+    assert kind.measured(rows, ["a dog"])["exact_match"] == 1.0
+    assert kind.measured([replace(rows[0], others=())], ["a dog"])["exact_match"] == 0.0
+    estimated = kind.estimated(rows * 20, ["a dog"] * 20)
+    for name, value in kind.measured(rows * 20, ["a dog"] * 20).items():
+        assert estimated[name].value == pytest.approx(value)
+
+
+def test_refusals(models: dict[str, Path], tmp_path: Path) -> None:
+    data = table(tmp_path / "data.jsonl", 60)
+
+    def learn(model: Path, **options: Any) -> None:
+        finetune_file(model, data, tmp_path / "out", columns=COLUMNS, stream=io.StringIO(),
+                      **options)  # fmt: skip
+
+    with pytest.raises(DataError, match="source"):
+        learn(models["t5"], prompt="summarize: {text}")
+    with pytest.raises(ConfigError, match="template"):
+        learn(models["t5"], prompt="summarize")
+    with pytest.raises(UsageError, match="head"):
+        learn(models["t5"], method="probe")
+    with pytest.raises(UsageError, match="--prompt"):
+        finetune_file(models["t5"], data, tmp_path / "out", prompt="{source}",
+                      columns={"text": ["document"], "label": ["summary"]},
+                      stream=io.StringIO())  # fmt: skip
+    encoder = tmp_path / "encoder"
+    encoder.mkdir()
+    run.pretrain(recipe(text_file(encoder), steps=2), encoder / "run", stream=io.StringIO())
+    with pytest.raises(IncompatibleError, match="cannot write"):
+        learn(encoder / "run")
