@@ -118,13 +118,7 @@ def parser() -> Parser:
         "(default full)",
     )
     made.add_argument("--task", default=None, help="what it is, if not what it seems to be")
-    made.add_argument(
-        "--column",
-        action="append",
-        default=[],
-        metavar="ROLE=NAME",
-        help="which column is what, as text=review or label=stars; may be repeated",
-    )
+    _columns(made)
     made.add_argument("--seeds", type=int, default=3, help="how many are tried (default 3)")
     made.add_argument("--epochs", type=int, default=3, help="passes over the data (default 3)")
     made.add_argument("--batch", type=int, default=32, help="texts per step (default 32)")
@@ -163,6 +157,36 @@ def parser() -> Parser:
     made.add_argument("file", type=Path, help="a table, or a .txt with a text in each line")
     made.add_argument("--out", type=Path, default=None, help="a .jsonl file (default: the screen)")
 
+    made = verb("probe", "what each layer of a model knows, without training it", _probe)
+    made.add_argument("model", type=Path, help="the folder of a model or a run")
+    made.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="PATH",
+        help="labelled texts or words, or pairs with a number (default: sentences about two banks)",
+    )
+    made.add_argument(
+        "--word",
+        default=None,
+        help="a word whose meanings are told apart; --data is then a csv of text and label",
+    )
+    made.add_argument("--task", default=None, help="what the data is, if not what it seems to be")
+    _columns(made)
+    made.add_argument(
+        "--items", type=int, default=10_000, help="words or texts at most (default 10000)"
+    )
+    _out(made)
+
+    made = verb("attention", "what the heads of a model look at", _attention)
+    made.add_argument("model", type=Path, help="the folder of a model or a run")
+    _text(made)
+    made.add_argument("--sentence", default=None, metavar="TEXT", help="a text that is drawn whole")
+    made.add_argument(
+        "--tree", type=Path, default=None, metavar="FILE", help="a tree bank in CoNLL-U"
+    )
+    _out(made)
+
     made = verb("fill-mask", "the likeliest words for each mask in a text", _fill_mask)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     made.add_argument("text", help="a text with the model's mask token in it, such as [MASK]")
@@ -197,6 +221,16 @@ def _text(made: Parser) -> None:
         default=[],
         metavar="PATH",
         help="files or folders: txt, jsonl, csv, tsv, parquet, also .gz and .zst",
+    )
+
+
+def _columns(made: Parser) -> None:
+    made.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="ROLE=NAME",
+        help="which column is what, as text=review or label=stars; may be repeated",
     )
 
 
@@ -376,13 +410,7 @@ def _evaluate(a: argparse.Namespace) -> None:
 def _finetune(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     existing(a.data, "data")
-    columns: dict[str, list[str]] = {}
-    for given in a.column:
-        role, equals, name = given.partition("=")
-        if not (role and equals and name):
-            raise UsageError("not a column", where="--column", found=repr(given),
-                             wanted="ROLE=NAME, as text=review")  # fmt: skip
-        columns.setdefault(role, []).append(name)
+    columns = _named_columns(a)
     from maskwright.finetune.command import finetune_file
 
     finetune_file(
@@ -405,6 +433,17 @@ def _finetune(a: argparse.Namespace) -> None:
     )
 
 
+def _named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
+    columns: dict[str, list[str]] = {}
+    for given in a.column:
+        role, equals, name = given.partition("=")
+        if not (role and equals and name):
+            raise UsageError("not a column", where="--column", found=repr(given),
+                             wanted="ROLE=NAME, as text=review")  # fmt: skip
+        columns.setdefault(role, []).append(name)
+    return columns
+
+
 def _counts(given: str | None) -> list[int]:
     """Numbers with commas between, 0 for "all"."""
     words = [word.strip() for word in given.split(",")] if given else []
@@ -423,6 +462,27 @@ def _predict(a: argparse.Namespace) -> None:
         predict_file(a.model, a.file, sys.stdout)
         return
     print(f"{write_predictions(a.model, a.file, a.out):,} predictions: {a.out}")
+
+
+def _probe(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    if a.data is not None:
+        existing(a.data, "data")
+    columns = _named_columns(a)
+    from maskwright.understand.command import probe
+
+    probe(a.model, a.out or next_run("probe"), data=a.data, word=a.word, task=a.task,
+          columns=columns, items=a.items)  # fmt: skip
+
+
+def _attention(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    for path in [Path(text) for text in a.text] + ([] if a.tree is None else [a.tree]):
+        existing(path, "text")
+    from maskwright.understand.command import attention
+
+    attention(a.model, a.out or next_run("attention"), text=[Path(text) for text in a.text],
+              sentence=a.sentence, tree=a.tree)  # fmt: skip
 
 
 def _fill_mask(a: argparse.Namespace) -> None:

@@ -33,7 +33,9 @@ from tinyrun import WORDS, recipe, text_file
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    run.pretrain(recipe(text_file(folder), steps=2, dropout=0.0), folder / "run", stream=io.StringIO())
+    run.pretrain(
+        recipe(text_file(folder), steps=2, dropout=0.0), folder / "run", stream=io.StringIO()
+    )
     return folder / "run"
 
 

@@ -1,0 +1,1 @@
+"""What a model has learned, layer by layer and head by head."""

@@ -1,0 +1,139 @@
+"""What attention heads look at.
+
+    previous, next, itself    the weight on the neighbours and on the position itself
+    first                     the weight on the first token
+    special                   the weight on separators and other special tokens
+    distance                  how far away the weight is on average, in tokens
+    entropy                   0 for one place, 1 for all visible places alike
+
+Each is a mean over positions of ordinary tokens. Beside it stands what even weights over all that
+is visible would give: a head is of a kind only as far as it is above that (Clark et al. 2019,
+arXiv:1906.04341).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.errors import DataError
+from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.tune import by_length
+from maskwright.understand.states import Subject, look
+
+KINDS = ("previous", "next", "itself", "first", "special")
+MEASURES = (*KINDS, "distance", "entropy")
+LONGEST = 128
+AT_ONCE = 2048
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Means by measure, (layers, heads) each, and the same for even weights, one number each."""
+
+    texts: int
+    tokens: int
+    cut: int
+    found: dict[str, NDArray[np.float64]]
+    even: dict[str, float]
+
+    def best(self, kind: str) -> tuple[int, int]:
+        """Layer and head, from 1, with the most of it."""
+        layer, head = np.unravel_index(self.found[kind].argmax(), self.found[kind].shape)
+        return int(layer) + 1, int(head) + 1
+
+
+def look_at_heads(subject: Subject, texts: Sequence[str]) -> Heads:
+    """Measure all heads on the first 128 tokens of each text.
+
+    Raises:
+        DataError: there is no text of two tokens.
+    """
+    tokenizer = subject.tokenizer
+    length = min(LONGEST, subject.frame.length)
+    room = length - sum(tokenizer.frame_margins())
+    whole = tokenizer.encode_batch(texts)
+    ids = [tokenizer.frame(each[:room].tolist())[0] for each in whole if len(each) > 1]
+    if not ids:
+        raise DataError("there is no text of two tokens to look at", found=f"{len(texts)} texts")
+    sums: NDArray[np.float64] | None = None
+    even = np.zeros(len(MEASURES))
+    count = 0
+    special = torch.tensor(sorted(tokenizer.special_ids))
+    for batch, weights in attention(subject, ids):
+        asked = ~torch.isin(batch.tokens, special) & (batch.tokens >= 0)
+        if batch.documents is not None:
+            asked &= batch.documents > 0
+        is_special = torch.isin(batch.tokens, special)
+        layers = [_sums(w, asked, is_special) for w in weights]
+        seen = weights[0][:, :1] > 0
+        uniform = seen / seen.sum(-1, keepdim=True).clamp(min=1)
+        even += _sums(uniform, asked, is_special)[0]
+        sums = np.stack(layers) if sums is None else sums + np.stack(layers)
+        count += int(asked.sum())
+    assert sums is not None
+    means = sums / max(1, count)  # layers, heads, measures
+    return Heads(
+        len(ids), count, sum(len(each) > room for each in whole),
+        {name: means[:, :, i] for i, name in enumerate(MEASURES)},
+        {name: float(even[i] / max(1, count)) for i, name in enumerate(MEASURES)},
+    )  # fmt: skip
+
+
+@torch.inference_mode()
+def attention(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Batch, list[Tensor]]]:
+    """Batches of texts, one to a row, and the weights (B, H, T, T) of each layer."""
+    lengths = np.array([len(each) for each in ids], np.int64)
+    examples = Examples(framed(list(ids)), np.zeros(len(ids), np.int64))
+    reading = Reading(pad=subject.tokenizer.pad or 0, last=False, alone=True)
+    for numbers in by_length(lengths, AT_ONCE):
+        batch, _ = examples.batch(numbers, reading)
+        yield batch, look(subject.model, batch).weights
+
+
+def one_text(subject: Subject, text: str) -> tuple[list[str], NDArray[np.float32]]:
+    """The tokens of a text, and all weights (layers, heads, T, T).
+
+    Raises:
+        DataError: the text is longer than the model reads, or empty.
+    """
+    ids, _ = subject.tokenizer.frame(subject.tokenizer.encode(text))
+    if not 1 <= len(ids) <= subject.frame.length:
+        raise DataError("not a text that the model reads at once", where="--sentence",
+                        found=f"{len(ids)} tokens",
+                        wanted=f"1 to {subject.frame.length}")  # fmt: skip
+    ((_, weights),) = attention(subject, [ids])
+    size = len(ids)
+    found = np.stack([w[0, :, :size, :size].numpy() for w in weights])
+    return subject.tokenizer.tokens(ids), found
+
+
+def _sums(weights: Tensor, asked: Tensor, special: Tensor) -> NDArray[np.float64]:
+    """(H, measures): sums over the positions that are `asked` (B, T); `weights` (B, H, T, T)."""
+    size = weights.shape[-1]
+    places = torch.arange(size)
+    apart = (places[None] - places[:, None]).abs().to(weights.dtype)  # query, key
+    begins = torch.zeros(size, dtype=weights.dtype)
+    begins[0] = 1.0
+    seen = (weights > 0).sum(-1).clamp(min=2)
+    logs = torch.where(weights > 0, weights, 1.0).log()
+    each = torch.stack(
+        [
+            torch.nn.functional.pad(weights.diagonal(-1, -2, -1), (1, 0)),
+            torch.nn.functional.pad(weights.diagonal(1, -2, -1), (0, 1)),
+            weights.diagonal(0, -2, -1),
+            weights @ begins,
+            (weights * special[:, None, None].to(weights.dtype)).sum(-1),
+            (weights * apart).sum(-1),
+            -(weights * logs).sum(-1) / seen.to(weights.dtype).log(),
+        ],
+        dim=-1,
+    )  # B, H, T, measures
+    kept = each * asked[:, None, :, None].to(weights.dtype)
+    return np.asarray(kept.double().sum((0, 2)).numpy())

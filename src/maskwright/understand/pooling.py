@@ -1,0 +1,115 @@
+"""A text as one vector of a frozen model: which layer, and which way of pooling, knows likeness?
+
+For pairs of texts with a number that says how alike they are: Spearman's correlation of that number
+with the cosine of the two vectors, for the state of the first token (CLS), of the last, the mean
+and the maximum over tokens. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.finetune.examples import Examples
+from maskwright.finetune.kind import kind_of
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.supervised import mean_of_texts
+from maskwright.tasks import examples as labelled
+from maskwright.tasks import metrics
+from maskwright.tasks.parts import TEST, VALIDATION
+from maskwright.understand.states import Pooling, Subject, layer_states
+
+RESAMPLES = 200
+
+
+def _first(hidden: Tensor, batch: Batch) -> Tensor:
+    assert batch.pooled is not None
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
+
+
+def _last(hidden: Tensor, batch: Batch) -> Tensor:
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, _texts(batch)[1])
+
+
+def _texts(batch: Batch) -> tuple[Tensor, Tensor]:
+    """For each position (B T,) the number of its text or -1, and where each text ends."""
+    assert batch.pooled is not None
+    real = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
+    flat = real.reshape(-1) > 0
+    begins = torch.zeros(len(flat), dtype=torch.int64)
+    begins[batch.pooled] = 1
+    number = torch.where(flat, begins.cumsum(0) - 1, -1)
+    ends = torch.zeros(len(batch.pooled), dtype=torch.int64)
+    places = torch.arange(len(flat))[flat]
+    ends.scatter_reduce_(0, number[flat], places, "amax", include_self=False)
+    return number, ends
+
+
+def _mean(hidden: Tensor, batch: Batch) -> Tensor:
+    return mean_of_texts(hidden, batch.documents)
+
+
+def _largest(hidden: Tensor, batch: Batch) -> Tensor:
+    number, _ = _texts(batch)
+    flat = hidden.reshape(-1, hidden.shape[-1])[number >= 0]
+    where = number[number >= 0][:, None].expand_as(flat)
+    assert batch.pooled is not None
+    found = flat.new_full((len(batch.pooled), flat.shape[1]), -torch.inf)
+    return found.scatter_reduce(0, where, flat, "amax")
+
+
+WAYS: dict[str, Pooling] = {
+    "first token (CLS)": _first,
+    "last token": _last,
+    "mean": _mean,
+    "maximum": _largest,
+}
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Spearman's correlations by way of pooling, each by layer; of the model, and of one that
+    learned nothing (by its mean); `words` is that of TF-IDF."""
+
+    part: str
+    pairs: int
+    layers: list[str]
+    found: dict[str, list[metrics.Estimate]]
+    untrained: list[metrics.Estimate]
+    words: float
+
+
+def compare_pooling(subject: Subject, data: labelled.Examples, items: int = 10_000) -> Pooled:
+    """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them."""
+    kind = kind_of("embedding")
+    last = TEST if TEST in data.parts else VALIDATION
+    rows = data.parts[last][:items]
+    asked = kind.ask(rows, subject.frame)
+    truth = np.array([row.label for row in rows], np.float64)
+    found = {
+        name: _told(subject.model, subject, asked.examples, way, truth)
+        for name, way in WAYS.items()
+    }
+    untrained = _told(subject.untrained(), subject, asked.examples, _mean, truth)
+    answers = dict(kind.baselines(data, last))
+    words = next(iter(answers.values()))
+    told = metrics.spearman(truth, np.asarray(words)[: len(truth)])
+    return Pooled(last, len(rows), subject.layers, found, untrained, told)
+
+
+def _told(
+    model: Transformer,
+    subject: Subject,
+    examples: Examples,
+    way: Pooling,
+    truth: NDArray[np.float64],
+) -> list[metrics.Estimate]:
+    states = layer_states(model, examples, subject.reading, way).astype(np.float64)
+    states /= np.linalg.norm(states, axis=2, keepdims=True) + 1e-12
+    near = (states[:, 0::2] * states[:, 1::2]).sum(2)  # a pair's texts follow each other
+    return [metrics.estimate(metrics.spearman, truth, layer, resamples=RESAMPLES) for layer in near]

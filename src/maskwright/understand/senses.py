@@ -1,0 +1,173 @@
+"""One word in two meanings: do its vectors tell them apart?
+
+A static table has one vector for "bank". In a Transformer the context moves it, layer by layer:
+
+    apart      mean cosine of two occurrences of one meaning, minus that of different meanings
+    neighbour  how often the nearest other occurrence has the same meaning
+
+The embeddings stand for the static table: they know the word and its place, no context.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import DataError
+from maskwright.finetune.examples import Examples, framed
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.sequences import Sequences
+from maskwright.tasks import metrics
+from maskwright.understand.states import Subject, at_places, layer_states
+
+WORD = "bank"
+SENTENCES = {
+    "river": (
+        "the children sat on the bank of the river and threw stones into the water",
+        "a small boat was tied to a tree on the left bank of the stream",
+        "they walked along the muddy bank until they came to the bridge",
+        "wild flowers grew on the grassy bank beside the water",
+        "the fisherman slept on the bank with his feet in the stream",
+        "after the rain the river rose over its bank and flooded the fields",
+        "the swans built a nest near the bank of the lake",
+        "he swam across the river and climbed up the steep bank",
+    ),
+    "money": (
+        "she went to the bank to borrow money for a house",
+        "the bank lent him a large sum at a low rate of interest",
+        "he put all of his savings into the bank every month",
+        "the manager of the bank refused to cash the check",
+        "thieves broke into the bank and stole the gold",
+        "the bank closed its doors when it could no longer pay its debts",
+        "her wages are paid into an account at the bank",
+        "the company owes the bank more money than it can pay back",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was found, by layer from the embeddings up.
+
+    Attributes:
+        senses, texts: of each occurrence.
+        apart: see the module's first lines; `untrained` the same of a model that learned nothing.
+        neighbour: with the share that guessing would have.
+        picture: (N, 2), the occurrences in the two widest directions of the layer that tells the
+            meanings apart best, and that layer.
+    """
+
+    word: str
+    layers: list[str]
+    senses: list[str]
+    texts: list[str]
+    apart: list[float]
+    untrained: list[float]
+    neighbour: list[metrics.Estimate]
+    chance: float
+    picture: NDArray[np.float64]
+    best: int
+
+
+def tell_senses(subject: Subject, word: str, texts: Sequence[str], senses: Sequence[str]) -> Told:
+    """Compare the occurrences of `word` in `texts`, whose meanings are `senses`.
+
+    Raises:
+        DataError: a text without the word, or fewer than two meanings with two texts each.
+    """
+    counts = {sense: list(senses).count(sense) for sense in senses}
+    if len(counts) < 2 or min(counts.values()) < 2:
+        raise DataError("two meanings with two texts each are needed", where="label",
+                        found=", ".join(f"{n} of {s!r}" for s, n in counts.items()))  # fmt: skip
+    names = list(counts)
+    truth = np.array([names.index(sense) for sense in senses])
+    examples = _examples(subject, word, texts)
+    found, others = (
+        _vectors(model, subject, examples) for model in (subject.model, subject.untrained())
+    )
+    near = [_neighbours(layer, truth) for layer in found]
+    apart = [_apart(layer, truth) for layer in found]
+    best = int(np.argmax(apart))
+    shares = np.array([counts[name] for name in names]) / len(senses)
+    return Told(
+        word, subject.layers, list(senses), list(texts), apart,
+        [_apart(layer, truth) for layer in others],
+        [metrics.estimate(metrics.accuracy, truth, told) for told in near],
+        float(shares @ ((shares * len(senses) - 1) / (len(senses) - 1))),
+        _two_widest(found[best]), best,
+    )  # fmt: skip
+
+
+def read_senses(path: Path) -> tuple[list[str], list[str]]:
+    """Texts and meanings of a csv with the columns `text` and `label`.
+
+    Raises:
+        DataError: it has no such columns.
+    """
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not rows or not {"text", "label"} <= set(rows[0]):
+        raise DataError("not a table of meanings", where=path,
+                        found=", ".join(rows[0]) if rows else "no row",
+                        wanted="the columns text and label")  # fmt: skip
+    return [row["text"] or "" for row in rows], [row["label"] or "" for row in rows]
+
+
+def _examples(subject: Subject, word: str, texts: Sequence[str]) -> Examples:
+    """The texts, with the places of the word's tokens."""
+    tokenizer, before = subject.tokenizer, subject.tokenizer.frame_margins()[0]
+    ids, places = [], []
+    for number, (tokens, spans) in enumerate(tokenizer.encode_batch(texts, offsets=True), start=1):
+        match = re.search(rf"\b{re.escape(word)}\b", texts[number - 1], re.IGNORECASE)
+        inside: list[int] = []
+        if match is not None:
+            begins, ends = spans[:, 0], spans[:, 1]
+            hit = (begins < match.end()) & (ends > match.start()) & (ends > begins)
+            inside = np.flatnonzero(hit).tolist()
+        if not inside:
+            raise DataError("the word is not in the text", where=f"text {number}",
+                            found=texts[number - 1][:80], wanted=word)  # fmt: skip
+        framed_ids, _ = tokenizer.frame(tokens.tolist())
+        if len(framed_ids) > subject.frame.length:
+            raise DataError("a text is longer than the model reads", where=f"text {number}",
+                            found=f"{len(framed_ids)} tokens",
+                            wanted=f"at most {subject.frame.length}")  # fmt: skip
+        ids.append(framed_ids)
+        places.append([before + place for place in inside])
+    asked: Sequences = framed(places)
+    return Examples(framed(ids), np.zeros(len(asked.tokens), np.int64), places=asked)
+
+
+def _vectors(model: Transformer, subject: Subject, examples: Examples) -> NDArray[np.float64]:
+    """(L + 1, N, D): the mean over the word's tokens, of length 1."""
+    assert examples.places is not None
+    each = layer_states(model, examples, subject.reading, at_places).astype(np.float64)
+    lengths = examples.places.lengths
+    starts = np.cumsum(lengths) - lengths
+    found = np.add.reduceat(each, starts, axis=1) / lengths[None, :, None]
+    return np.asarray(found / np.linalg.norm(found, axis=2, keepdims=True))
+
+
+def _apart(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+    near = vectors @ vectors.T
+    same = truth[:, None] == truth[None]
+    other = ~np.eye(len(truth), dtype=bool)
+    return float(near[same & other].mean() - near[~same].mean())
+
+
+def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArray[np.int64]:
+    near = vectors @ vectors.T
+    np.fill_diagonal(near, -np.inf)
+    return np.asarray(truth[near.argmax(1)])
+
+
+def _two_widest(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    centred = vectors - vectors.mean(0)
+    left, size, _ = np.linalg.svd(centred, full_matrices=False)
+    return np.asarray(left[:, :2] * size[:2])

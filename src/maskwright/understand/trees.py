@@ -1,0 +1,167 @@
+"""Heads of attention beside heads of grammar: trees of words from a CoNLL-U file.
+
+For each attention head the word that a word looks at most (tokens of a word are joined: attention
+to them added, attention from them averaged) is compared with the word that governs it in the tree;
+and, the other way round, the word by which it is looked at most. The head is chosen for each
+relation on one half of the sentences and scored on the other; beside it stands the best fixed
+distance, chosen likewise (Clark et al. 2019, section 4.2; Voita et al. 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import DataError, UsageError
+from maskwright.understand.heads import attention
+from maskwright.understand.states import Subject
+
+COLUMNS = 10
+DISTANCES = tuple(d for d in range(-5, 6) if d)
+LEAST = 20  # words of a relation in each half
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A sentence: words, the place of the word that governs each (-1: none), and how."""
+
+    words: tuple[str, ...]
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation: how many words were asked, the attention head, which way it looks, the share of
+    words for which it is right, the best fixed distance and its share."""
+
+    name: str
+    words: int
+    layer: int
+    head: int
+    way: str
+    right: float
+    distance: int
+    fixed: float
+
+
+def read_trees(path: Path) -> list[Tree]:
+    """The sentences of a CoNLL-U file; parts of words and empty nodes are passed over.
+
+    Raises:
+        DataError: a line without ten columns, or a governor that is not in the sentence.
+        UsageError: the file has no sentence.
+    """
+    found, lines = [], path.read_text(encoding="utf-8-sig").splitlines()
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate([*lines, ""], start=1):
+        if line.startswith("#"):
+            continue
+        if line.strip():
+            cells = line.split("\t")
+            if len(cells) != COLUMNS:
+                raise DataError("not a line of CoNLL-U", where=f"{path}, line {number}",
+                                found=f"{len(cells)} columns", wanted=COLUMNS)  # fmt: skip
+            if cells[0].isdigit():
+                rows.append((number, cells))
+        elif rows:
+            found.append(_tree(path, rows))
+            rows = []
+    if not found:
+        raise UsageError("no sentence in the file", where=path, wanted="CoNLL-U")
+    return found
+
+
+def _tree(path: Path, rows: Sequence[tuple[int, list[str]]]) -> Tree:
+    heads = []
+    for number, cells in rows:
+        if not cells[6].isdigit() or int(cells[6]) > len(rows):
+            raise DataError("a governor that is not in the sentence",
+                            where=f"{path}, line {number}", found=repr(cells[6]),
+                            wanted=f"0 to {len(rows)}")  # fmt: skip
+        heads.append(int(cells[6]) - 1)
+    relations = tuple(cells[7].partition(":")[0] for _, cells in rows)
+    return Tree(tuple(cells[1] for _, cells in rows), tuple(heads), relations)
+
+
+def compare_with_trees(subject: Subject, trees: Sequence[Tree]) -> list[Relation]:
+    """The best head for each relation, the commonest first; the first row is of all words."""
+    hits, fixed, names, halves = _hits(subject, trees)
+    found = []
+    commonest = sorted(set(names), key=lambda name: (-names.count(name), name))
+    listed = np.array(names)
+    for name in (ALL, *commonest):
+        here = np.ones(len(listed), bool) if name == ALL else listed == name
+        choose, score = here & (halves == 0), here & (halves == 1)
+        if min(choose.sum(), score.sum()) < LEAST:
+            continue
+        shares = hits[choose].mean(0)  # ways, layers, heads
+        way, layer, head = np.unravel_index(shares.argmax(), shares.shape)
+        distance = int(fixed[choose].mean(0).argmax())
+        found.append(
+            Relation(
+                name, int(score.sum()), int(layer) + 1, int(head) + 1,
+                ("looks at its governor", "is looked at by its governor")[int(way)],
+                float(hits[score][:, way, layer, head].mean()),
+                DISTANCES[distance], float(fixed[score][:, distance].mean()),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _hits(
+    subject: Subject, trees: Sequence[Tree]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str], NDArray[np.int64]]:
+    """For each word with a governor: (N, 2, L, H) whether a head finds it, (N, distances) whether a
+    distance does, its relation, and the half of its sentence."""
+    hits, fixed, names, halves = [], [], [], []
+    for number, (tree, words) in enumerate(_by_words(subject, trees)):
+        size = len(tree.words)
+        masked = words.copy()
+        masked[:, :, np.arange(size), np.arange(size)] = -1.0  # no word looks at itself
+        forth, back = masked.argmax(3), masked.argmax(2)  # L, H, words
+        for place, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
+            if head < 0 or relation == "punct":
+                continue
+            hits.append(np.stack([forth[:, :, place] == head, back[:, :, place] == head]))
+            fixed.append([head - place == d for d in DISTANCES])
+            names.append(relation)
+            halves.append(number % 2)
+    if not hits:
+        raise DataError("no word of the trees fits into the model", found=f"{len(trees)} trees")
+    return np.array(hits), np.array(fixed), names, np.array(halves)
+
+
+def _by_words(
+    subject: Subject, trees: Sequence[Tree]
+) -> Iterator[tuple[Tree, NDArray[np.float64]]]:
+    """Attention between words, (L, H, words, words); sentences that are too long, or in which the
+    tokenizer joins two words, are passed over."""
+    tokenizer = subject.tokenizer
+    before = tokenizer.frame_margins()[0]
+    kept, ids, owners = [], [], []
+    encoded = tokenizer.encode_batch((" ".join(tree.words) for tree in trees), offsets=True)
+    for tree, (tokens, spans) in zip(trees, encoded, strict=True):
+        ends = np.cumsum([len(word) + 1 for word in tree.words])
+        # A token may begin with the blank before its word: its end tells whose it is.
+        owner = np.searchsorted(ends, np.maximum(spans[:, 1] - 1, 0), side="right")
+        framed_ids, _ = tokenizer.frame(tokens.tolist())
+        if len(framed_ids) <= subject.frame.length and len(set(owner.tolist())) == len(tree.words):
+            kept.append(tree)
+            ids.append(framed_ids)
+            owners.append(owner)
+    numbers = iter(np.argsort([-len(each) for each in ids], kind="stable"))
+    for _, weights in attention(subject, ids):
+        stacked = np.stack([w.numpy() for w in weights]).astype(np.float64)  # L, B, H, T, T
+        for row in range(stacked.shape[1]):
+            number = int(next(numbers))
+            owner = owners[number]
+            inside = slice(before, before + len(owner))
+            part = stacked[:, row][:, :, inside, inside]
+            joined = np.eye(len(kept[number].words))[owner]  # tokens, words
+            yield kept[number], (joined.T @ part @ joined) / joined.sum(0)[:, None]

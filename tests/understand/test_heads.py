@@ -1,0 +1,162 @@
+"""Heads: each measure on weights whose answer is known, then a model, then trees."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.cli import main
+from maskwright.errors import DataError, UsageError
+from maskwright.pretrain import run
+from maskwright.understand import heads, trees
+from maskwright.understand.command import attention, probe
+from maskwright.understand.heads import MEASURES, look_at_heads, one_text
+from maskwright.understand.senses import _apart, _neighbours
+from maskwright.understand.states import Subject
+from tinyrun import WORDS, recipe, text_file
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    run.pretrain(recipe(text_file(folder), steps=2, dropout=0.0), folder / "run",
+                 stream=io.StringIO())  # fmt: skip
+    return folder / "run"
+
+
+def test_measures_of_known_weights() -> None:
+    size = 6
+    previous = torch.diag(torch.ones(size - 1), -1)
+    previous[0, 0] = 1.0
+    following = torch.diag(torch.ones(size - 1), 1)
+    following[-1, -1] = 1.0
+    even = torch.full((size, size), 1 / size)
+    weights = torch.stack([previous, following, torch.eye(size), even])[None].double()
+    asked = torch.tensor([[False, True, True, True, True, False]])
+    special = torch.tensor([[True, False, False, False, False, True]])
+    found = heads._sums(weights, asked, special) / 4
+    told = {name: found[:, i] for i, name in enumerate(MEASURES)}
+    np.testing.assert_allclose(told["previous"], [1, 0, 0, 1 / size], atol=1e-9)
+    np.testing.assert_allclose(told["next"], [0, 1, 0, 1 / size], atol=1e-9)
+    np.testing.assert_allclose(told["itself"], [0, 0, 1, 1 / size], atol=1e-9)
+    np.testing.assert_allclose(told["first"], [1 / 4, 0, 0, 1 / size], atol=1e-9)
+    np.testing.assert_allclose(told["special"], [1 / 4, 1 / 4, 0, 2 / size], atol=1e-9)
+    np.testing.assert_allclose(told["distance"][:3], [1, 1, 0], atol=1e-9)
+    np.testing.assert_allclose(told["entropy"], [0, 0, 0, 1], atol=1e-9)
+
+
+def test_a_model(model: Path) -> None:
+    subject = Subject.of(model)
+    texts = [" ".join(WORDS[:n]) for n in (3, 9, 5)]
+    found = look_at_heads(subject, texts)
+    assert found.texts == 3 and found.tokens == 17 and found.cut == 0
+    tokens, weights = one_text(subject, texts[1])
+    assert len(tokens) == 11 and weights.shape[2:] == (11, 11)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    # By hand: what the weights of each text alone say of the previous token.
+    total = sum(
+        w[:, :, np.arange(1, n - 1), np.arange(n - 2)].sum(-1)
+        for w in (one_text(subject, text)[1] for text in texts)
+        for n in [w.shape[-1]]
+    )
+    np.testing.assert_allclose(found.found["previous"], total / 17, atol=1e-5)
+    with pytest.raises(DataError, match="two tokens"):
+        look_at_heads(subject, ["a"])
+
+
+def bank(path: Path, count: int = 120) -> Path:
+    """Sentences in which the third word governs all others."""
+    draw, lines = np.random.default_rng(0), []
+    for _ in range(count):
+        words = draw.choice(WORDS, 5).tolist()
+        lines += ["# a comment", "1-2\tof\t_\t_\t_\t_\t_\t_\t_\t_"]
+        for place, word in enumerate(words, start=1):
+            head, relation = (0, "root") if place == 3 else (3, "obj" if place > 3 else "nsubj:x")
+            lines.append(f"{place}\t{word}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_")
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_a_head_that_knows_the_tree_is_found(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = trees.read_trees(bank(tmp_path / "bank.conllu"))
+    assert read[0].heads == (2, 2, -1, 2, 2) and read[0].relations[0] == "nsubj"
+
+    def known(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+        for each in sorted(ids, key=len, reverse=True):
+            weights = torch.full((1, 2, len(each), len(each)), 0.01)
+            weights[0, 1, :, 3] = 1.0  # [CLS] and two words stand before the third
+            yield SimpleNamespace(), [torch.full_like(weights, 0.01), weights]
+
+    monkeypatch.setattr(trees, "attention", known)
+    found = {each.name: each for each in trees.compare_with_trees(Subject.of(model), read)}
+    assert set(found) == {"all", "nsubj", "obj"}
+    for each in found.values():
+        assert (each.layer, each.head, each.right) == (2, 2, 1.0)
+        assert each.way == "looks at its governor" and each.fixed == pytest.approx(
+            0.25 if each.name == "all" else 0.5, abs=0.01
+        )
+
+
+def test_a_tree_bank_of_a_model(model: Path, tmp_path: Path) -> None:
+    found = trees.compare_with_trees(Subject.of(model), trees.read_trees(bank(tmp_path / "b")))
+    assert found[0].name == "all" and 0 < found[0].right < 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("1\tthe\tX", "not a line of CoNLL-U"), ("1\tthe\t_\tX\t_\t_\t7\tdet\t_\t_", "governor")],
+)
+def test_bad_trees(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "bad.conllu"
+    path.write_text(f"# first\n{line}\n")
+    with pytest.raises(DataError, match=message) as caught:
+        trees.read_trees(path)
+    assert "line 2" in str(caught.value.where)
+    path.write_text("# nothing\n")
+    with pytest.raises(UsageError, match="no sentence"):
+        trees.read_trees(path)
+
+
+def test_meanings_by_hand() -> None:
+    truth = np.array([0, 0, 1, 1])
+    split = np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]])
+    assert _apart(split, truth) == 1.0 and (_neighbours(split, truth) == truth).all()
+    # Negative control: vectors that are sorted otherwise.
+    mixed = split[[0, 2, 1, 3]]
+    assert _apart(mixed, truth) < 0 and not (_neighbours(mixed, truth) == truth).any()
+
+
+def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = attention(model, tmp_path / "a", text=[text_file(tmp_path)],
+                     sentence="the cat <b>sat</b>", tree=bank(tmp_path / "bank.conllu"),
+                     stream=io.StringIO())  # fmt: skip
+    text = page.read_text()
+    assert "heads of grammar" in text and "<script" not in text and "<b>sat" not in text
+    found = json.loads((tmp_path / "a" / "results.json").read_text())
+    assert set(found["heads"]) == set(MEASURES) and found["relations"][0]["name"] == "all"
+    meanings = tmp_path / "cats.csv"
+    with meanings.open("w", newline="") as file:
+        csv.writer(file).writerows([["text", "label"], ["the cat sat", "a"], ["a cat ran", "a"],
+                                    ["one cat saw", "b"], ["big cat hat", "b"]])  # fmt: skip
+    said = io.StringIO()
+    probe(model, tmp_path / "w", data=meanings, word="cat", stream=said)
+    assert "“cat” in 4 texts and 2 meanings" in said.getvalue()
+    assert main(["attention", str(model), "--text", str(tmp_path / "no"), "--out",
+                 str(tmp_path / "o")]) == 64  # fmt: skip
+    with pytest.raises(DataError, match="the word is not in the text"):
+        probe(model, tmp_path / "w2", data=meanings, word="dog", stream=said)
+    # The built-in sentences are longer than 32 pieces of this vocabulary.
+    assert main(["probe", str(model), "--out", str(tmp_path / "b")]) == 65
+    assert "longer than the model reads" in capsys.readouterr().err

@@ -1,0 +1,139 @@
+"""Probes: what a word is stands in the embeddings, what its neighbour is does not."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.cli import main
+from maskwright.errors import UsageError
+from maskwright.pretrain import run
+from maskwright.tasks.prepare import prepare
+from maskwright.understand import layers as room
+from maskwright.understand.command import DIVISION, probe
+from maskwright.understand.layers import probe_layers
+from maskwright.understand.pooling import WAYS
+from maskwright.understand.states import Subject, layer_states
+from tinyrun import WORDS, recipe, text_file
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    run.pretrain(recipe(text_file(folder), steps=2, dropout=0.0), folder / "run",
+                 stream=io.StringIO())  # fmt: skip
+    return folder / "run"
+
+
+def tagged(path: Path, before: bool, count: int = 400) -> Path:
+    """A word's tag is "A" or "B" by the first letter of itself, or of the word before it."""
+    draw, lines = np.random.default_rng(0), []
+    for _ in range(count):
+        words = draw.choice(WORDS, draw.integers(4, 8)).tolist()
+        told = ["AB"[word > "on"] for word in words]
+        lines.append(
+            json.dumps({"tokens": words, "tags": [told[0], *told[:-1]] if before else told})
+        )
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool) -> None:
+    data = prepare(tagged(tmp_path / "data.jsonl", before), division=DIVISION)
+    found = probe_layers(Subject.of(model), data, items=1000)
+    values = [each.value for each in found.accuracy]
+    assert len(values) == len(found.layers) == 3 and found.layers[0] == "embeddings"
+    if before:
+        # The negative control: the word itself does not say, nor did the model learn to look.
+        assert max(values) < 0.7
+    else:
+        assert values[0] > 0.85 and found.baselines["commonest by word"] > 0.97
+        # A class drawn for each word is learned as well: all of this is memory.
+        assert abs(found.selectivity[0]) < 0.15
+    assert sum(found.weights) == pytest.approx(1.0, abs=1e-6) and 0 <= found.gravity <= 2
+
+
+def test_the_mix_finds_the_layer_that_knows() -> None:
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 3, 900)
+    states = draw.standard_normal((4, 900, 8)).astype(np.float32)
+    states[2, :, :3] += 4 * np.eye(3, dtype=np.float32)[labels]
+    part = room._Asked(states, states, labels, [""] * 900)
+    weights, mixed = room._mix(part, part, 3, 0)
+    assert int(np.argmax(weights)) == 2 and weights[2] > 0.5 and mixed.value > 0.9
+    # Negative control: where no layer knows, none stands out so far.
+    blind = room._Asked(states, states, draw.permutation(labels), [""] * 900)
+    assert max(room._mix(blind, blind, 3, 0)[0]) < 0.5
+
+
+def test_control_classes_belong_to_words() -> None:
+    words, labels = ["the", "cat", "the", "dog"] * 50, np.array([0, 0, 0, 1] * 50)
+    drawn = room._control(words, 2, labels, 0)
+    by_word: dict[str, set[int]] = {}
+    for word, label in zip(words, drawn.tolist(), strict=True):
+        by_word.setdefault(word, set()).add(label)
+    assert all(len(told) == 1 for told in by_word.values())
+    many = room._control([f"word{n}" for n in range(4000)], 2, labels, 0)
+    assert abs(many.mean() - 0.25) < 0.03, "drawn as often as the labels are"
+    assert (many != room._control([f"word{n}" for n in range(4000)], 2, labels, 1)).any()
+
+
+def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
+    subject = Subject.of(model)
+    texts = [" ".join(WORDS[i : i + n]) for i, n in ((0, 3), (4, 7), (2, 1), (8, 5))]
+    asked = [subject.tokenizer.frame(subject.tokenizer.encode(text))[0] for text in texts]
+    from maskwright.finetune.examples import Examples, framed
+
+    packed = Examples(framed(asked), np.zeros(len(asked), np.int64))
+    with torch.inference_mode():
+        alone = [subject.model.hidden_states(torch.tensor([ids])) for ids in asked]
+    wanted: dict[str, Any] = {
+        "first token (CLS)": lambda h: h[0, 0], "last token": lambda h: h[0, -1],
+        "mean": lambda h: h[0].mean(0), "maximum": lambda h: h[0].amax(0),
+    }  # fmt: skip
+    for name, way in WAYS.items():
+        found = layer_states(subject.model, packed, subject.reading, way)
+        for number, states in enumerate(alone):
+            for layer, hidden in enumerate(states):
+                np.testing.assert_allclose(
+                    found[layer, number], wanted[name](hidden).numpy(), atol=1e-5
+                )
+
+
+def test_the_command(model: Path, tmp_path: Path) -> None:
+    said = io.StringIO()
+    page = probe(model, tmp_path / "tags", data=tagged(tmp_path / "data.jsonl", False), items=300,
+                 stream=said)  # fmt: skip
+    assert "selectivity" in said.getvalue() and "knows most" in page.read_text()
+    found = json.loads((tmp_path / "tags" / "results.json").read_text())
+    assert len(found["accuracy"]) == 3 and "<script" not in page.read_text()
+    rows = ["sentence1,sentence2,score"]
+    draw = np.random.default_rng(0)
+    for n in range(60):
+        rows.append(f"the cat sat on {WORDS[n % 9]},the dog ran,{draw.random() * 5:.2f}")
+    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
+    probe(model, tmp_path / "pairs", data=tmp_path / "pairs.csv", task="similarity", stream=said)
+    found = json.loads((tmp_path / "pairs" / "results.json").read_text())
+    assert set(found["found"]) == set(WAYS)
+    classes = ["text,label", *(f"the {w} {n},{w > 'on'}" for n in range(9) for w in WORDS)]
+    (tmp_path / "texts.csv").write_text("\n".join(classes) + "\n")
+    probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)
+
+
+def test_refusals(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", str(tmp_path / "nowhere")]) == 64
+    assert main(["probe", str(model), "--items", "1", "--out", str(tmp_path / "o")]) == 64
+    assert main(["probe", str(model), "--word", "cat", "--out", str(tmp_path / "o")]) == 64
+    assert "text and label" in capsys.readouterr().err
+    rows = ({"source": f"a{n} cat", "target": f"a dog of {n}"} for n in range(40))
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(UsageError, match="layer by layer"):
+        probe(model, tmp_path / "o", data=data, stream=io.StringIO())
