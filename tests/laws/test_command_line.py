@@ -20,9 +20,12 @@ FROZEN = {
     "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},
     "finetune": {
         "model", "--data", "--method", "--task", "--column", "--seeds", "--epochs", "--batch",
-        "--rate", "--length", "--layer-decay", "--patience", "--long", "--curve", "--out",
+        "--rate", "--length", "--layer-decay", "--patience", "--long", "--prompt",
+        "--curve", "--out",
     },
     "predict": {"model", "file", "--out"},
+    "probe": {"model", "--data", "--word", "--task", "--column", "--items", "--out"},
+    "attention": {"model", "--text", "--sentence", "--tree", "--out"},
     "fill-mask": {"model", "text", "--top"},
     "generate": {
         "model", "prompt", "--tokens", "--temperature", "--top-k", "--top-p", "--seed",
