@@ -339,6 +339,11 @@ def test_a_curve(model: Path, tmp_path: Path) -> None:
     assert all(set(by) == {"20", "160"} for by in found.values())
     page = (out / "report.html").read_text()
     assert "Which way at which number of labels" in page and "With 20 labels" in page
+    told = json.loads((out / "curve.json").read_text())
+    assert set(told["moved"]) == set(told["learned"]) == {"full", "probe", "from scratch"}
+    assert min(told["moved"]["full"]["20"].values()) > 0.01
+    assert max(told["moved"]["probe"]["160"].values()) < min(told["moved"]["full"]["160"].values())
+    assert "How far the weights moved" in page
     # Gone on with, nothing is trained again: a figure that was changed by hand stays.
     lines = (out / "curve.jsonl").read_text().splitlines()
     assert len(lines) == 1 + 2 * 2 * 3

@@ -8,7 +8,9 @@ pretraining.
 
 Each seed draws its own labels, so the spread is that of the draw too. Fewer labels are a beginning
 of more. Epochs are chosen on as many validation rows as there are labels, and on fifty at least,
-because who has few labels has few to choose by.
+because who has few labels has few to choose by. How far the weights moved from where they began,
+and how much better the model is on what it learned from, is told for each training: bounds on what
+is lost on new texts grow with the first (McAllester 1999; Dziugaite & Roy 2017).
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from maskwright import commit, config
 from maskwright.errors import UsageError
 from maskwright.evaluate import intervals
 from maskwright.finetune.hashes import hashes
-from maskwright.finetune.kind import Long, kind_of
-from maskwright.finetune.learner import Learner
+from maskwright.finetune.kind import Kind, Long, kind_of
+from maskwright.finetune.learner import Learner, asker
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
@@ -45,6 +47,7 @@ NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
 SCRATCH = "from scratch"
 COLOURS = ("one", "two", "three", "four", "five", "six")
 LEAST_TO_CHOOSE_BY = 50
+ASKED_AGAIN = 500  # rows of the training part
 LEVEL = 0.05
 
 
@@ -54,15 +57,25 @@ class Curve:
 
     Attributes:
         baselines: ways that need no training of a model.
+        moved, learned: as `figures`, of what is trained: how far the weights moved, and the figure
+            on (some of) what was learned from.
     """
 
     measure: str
     counts: list[int]
     figures: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
     baselines: list[str] = field(default_factory=list)
+    moved: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
+    learned: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
 
     def put(self, way: str, count: int, seed: int, value: float) -> None:
         self.figures.setdefault(way, {}).setdefault(count, {})[seed] = value
+
+    def put_trained(self, way: str, count: int, seed: int, told: Mapping[str, float]) -> None:
+        """What `_trained` told of a training."""
+        self.put(way, count, seed, told["value"])
+        for name, each in (("moved", self.moved), ("learned", self.learned)):
+            each.setdefault(way, {}).setdefault(count, {})[seed] = told[name]
 
     def mean(self, way: str, count: int) -> float:
         return intervals.over_seeds(list(self.figures[way][count].values())).mean
@@ -138,18 +151,20 @@ def measure_curve(
                 )
                 row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
                 if tuple(row.values()) not in known:
-                    value = _trained(
-                        folder, drawn, method, chosen, length, long, last, scratch=scratch
+                    told = _trained(
+                        folder, kind, drawn, method, chosen, length, long, last, scratch=scratch
                     )
-                    known[tuple(row.values())] = value
+                    known[tuple(row.values())] = told
                     with (out / LINES).open("a", encoding="utf-8") as file:
-                        file.write(json.dumps({**row, "value": value}) + "\n")
-                value = known[tuple(row.values())]
-                curve.put(way, count, seed, value)
-                say(f"{way}, {count:,} labels, seed {seed}: {curve.measure} {figure(value)}")
-    document.write(out / NAME, json.dumps({**about, "measure": curve.measure,
-                                           "figures": curve.figures}, indent=2) + "\n")  # fmt: skip
-    for made in (table(curve), strategy(curve)):
+                        file.write(json.dumps({**row, **told}) + "\n")
+                told = known[tuple(row.values())]
+                curve.put_trained(way, count, seed, told)
+                shown = figure(told["value"])
+                say(f"{way}, {count:,} labels, seed {seed}: {curve.measure} {shown}")
+    plain = {"measure": curve.measure, "figures": curve.figures, "moved": curve.moved,
+             "learned": curve.learned}  # fmt: skip
+    document.write(out / NAME, json.dumps({**about, **plain}, indent=2) + "\n")
+    for made in (table(curve), strategy(curve), journeys(curve)):
         say("\n" + tables.for_terminal(made))
     say("\n".join(verdicts(curve)))
     say(f"report: {document.write(out / PAGE, render(curve, about))}")
@@ -168,7 +183,7 @@ def _hash(data: labelled.Examples) -> str:
     return found.hexdigest()
 
 
-def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], float]:
+def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
     """What an earlier call has measured, by way, labels, seed and settings; the first line says of
     what.
 
@@ -183,7 +198,11 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], float]:
         raise UsageError("figures of something else are there", where=path, found=first[:200],
                          wanted=json.dumps(about)[:200], do="choose another --out")  # fmt: skip
     rows = [parse(line, path) for line in rest]
-    return {(row["way"], row["labels"], row["seed"], row["settings"]): row["value"] for row in rows}
+    names = ("way", "labels", "seed", "settings")
+    return {
+        tuple(row[name] for name in names): {n: v for n, v in row.items() if n not in names}
+        for row in rows
+    }
 
 
 def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
@@ -198,6 +217,7 @@ def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
 
 def _trained(
     folder: Path,
+    kind: Kind,
     data: labelled.Examples,
     method: Method,
     settings: Settings,
@@ -206,12 +226,18 @@ def _trained(
     last: str,
     *,
     scratch: bool,
-) -> float:
-    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names)
+) -> dict[str, float]:
     learner = Learner.of(folder, kind, method, length, long)
     parts = {part: kind.ask(rows, learner.frame) for part, rows in data.parts.items()}
     found = learner.learn(parts, method, settings, last, lambda line: None, scratch=scratch)
-    return _defined(kind.measured(data.parts[last], found.answers)[kind.measures[0]])
+    again = kind.ask(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
+    ask = asker(found.tuned.model, found.kind, learner.frame.tokenizer, learner.reading)
+    figures = {
+        "value": kind.measured(data.parts[last], found.answers),
+        "learned": kind.measured(again.rows, found.kind.answers(again, ask(again))),
+    }
+    told = {name: _defined(each[kind.measures[0]]) for name, each in figures.items()}
+    return {**told, "moved": found.moved}
 
 
 def _defined(value: float) -> float:
@@ -250,6 +276,25 @@ def strategy(curve: Curve) -> Table:
         "head": ["labels", "best mean", curve.measure, "not told apart from it"],
         "rows": rows,
         "note": f"Told apart: Welch's test over the seeds, p < {LEVEL:g}, for each pair by itself.",
+    }
+
+
+def journeys(curve: Curve) -> Table:
+    """How far the weights moved, and what is lost from known texts to new ones."""
+    rows = []
+    for way, by_count in curve.moved.items():
+        for count in curve.counts:
+            far = intervals.over_seeds(list(by_count[count].values())).mean
+            known = intervals.over_seeds(list(curve.learned[way][count].values())).mean
+            new = curve.mean(way, count)
+            cells = (figure(far), figure(known), figure(new), figure(known - new))
+            rows.append([way, f"{count:,}", *cells])
+    return {
+        "title": "How far the weights moved, and what that cost on new texts",
+        "head": ["", "labels", "moved", "known texts", "new texts", "gap"],
+        "rows": rows,
+        "note": "Moved: the distance of all weights below the head from where they began, beside "
+        f"their length there. Known texts: at most {ASKED_AGAIN} of those learned from.",
     }
 
 
@@ -296,7 +341,21 @@ def render(curve: Curve, about: dict[str, Any]) -> str:
     sentences = "".join(f"<p>{escape(line)}</p>" for line in verdicts(curve))
     note = '<p class="note">Lines are means over seeds; the area goes from worst to best.</p>'
     sections = [("What the labels are worth", draw(chart) + note + sentences)]
-    for made in (strategy(curve), table(curve)):
+    moved = Chart(
+        title="How far the weights moved from where they began",
+        lines=[
+            Line(way, [(float(c), intervals.over_seeds(list(by_count[c].values())).mean)
+                       for c in curve.counts], COLOURS[place % len(COLOURS)], dots=True)
+            for place, (way, by_count) in enumerate(curve.moved.items())
+        ],
+        across="labels, logarithmic",
+        say=figure,
+        logarithmic=True,
+        marks=[float(count) for count in curve.counts],
+        from_zero=True,
+    )  # fmt: skip
+    sections.append(("How far it is from the pretrained weights", draw(moved)))
+    for made in (strategy(curve), table(curve), journeys(curve)):
         sections.append((escape(made["title"]), tables.for_page(made)))
     return document.document(
         f"{about['task']}: {Path(about['model']).name}", "Maskwright label curve", "", sections

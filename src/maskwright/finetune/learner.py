@@ -35,13 +35,15 @@ LONGEST = 512
 
 @dataclass(frozen=True)
 class Seed:
-    """What one seed came to; `answers` are those to the part that is asked at the end."""
+    """What one seed came to; `answers` are those to the part that is asked at the end, and `moved`
+    is how far the weights below the head are from where they began, beside their length there."""
 
     seed: int
     tuned: Tuned
     adapter: Adapter | None
     kind: Kind
     answers: Answers
+    moved: float = math.nan
 
     @property
     def validation(self) -> float:
@@ -126,6 +128,7 @@ class Learner:
             made = transfer(self.loaded.model, self.config, generator)
             model, told = made.model, made.render()
         adapter, share = method.attach(model, generator)
+        begun = _body(model)
         if not settings.seed:
             say(f"model: {self.path}: {told}\nmethod: {method.name}; {share}")
         tuned = self._tuned(model, method, parts, settings, say)
@@ -133,7 +136,8 @@ class Learner:
         settled = self.kind.settle(parts[VALIDATION], ask(parts[VALIDATION]))
         ask = asker(tuned.model, settled, self.frame.tokenizer, self.reading)
         answers = settled.answers(parts[last], ask(parts[last]))
-        return Seed(settings.seed, tuned, adapter, settled, answers)
+        moved = _distance(begun, _body(tuned.model))
+        return Seed(settings.seed, tuned, adapter, settled, answers, moved)
 
     def _tuned(
         self,
@@ -160,6 +164,17 @@ class Learner:
         return tune(
             objective, parts[TRAIN].examples, reading, settings, figure=figure, pace=method.pace
         )
+
+
+def _body(model: Transformer) -> dict[str, torch.Tensor]:
+    """A copy of all weights but the heads'; an adapter's are among them."""
+    return {n: p.detach().float().clone() for n, p in model.named_parameters()
+            if not n.startswith("heads.")}  # fmt: skip
+
+
+def _distance(begun: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
+    apart = sum(float((ended[n] - t).square().sum()) for n, t in begun.items())
+    return math.sqrt(apart / max(1e-30, sum(float(t.square().sum()) for t in begun.values())))
 
 
 def usual_rate(width: int, method: Method) -> float:
