@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from maskwright import catalogue
+from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.examples import Examples, Reading, framed
 from maskwright.finetune.kind import Frame, kind_of
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file
-from maskwright.pretrain import run
+from maskwright.pretrain import build, checkpoints, run
 from maskwright.recipes import bart_mini, gpt2_mini, t5_mini
 from maskwright.recipes.recipe import FamilyModel, Recipe
 from maskwright.tasks.examples import Rewrite
@@ -165,6 +166,59 @@ def test_targets_that_are_longer_than_their_sources_have_room(models: dict[str, 
     examples = Examples(sources, np.zeros(2, np.int64), targets=targets)
     batch, _ = examples.batch(np.arange(2), Reading(0, True, decoder_start=0))
     assert batch.targets is not None and len(batch.targets) == 190
+
+
+def test_targets_that_fill_their_rows(models: dict[str, Path]) -> None:
+    """A row without padding has no documents: every place of the decoder is asked for."""
+    examples = Examples(framed([[5], [6]]), np.zeros(2, np.int64), targets=framed([[7] * 32] * 2))
+    for numbers in ([0], [0, 1]):
+        batch, _ = examples.batch(np.array(numbers), Reading(0, True, decoder_start=0))
+        assert batch.targets is not None and len(batch.targets) == 32 * len(numbers)
+        assert batch.decoder_tokens is not None and batch.decoder_tokens.numel() >= 32
+
+
+def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str, Path]) -> None:
+    """With `longest` settled, answers to rows with long targets and without any are the same."""
+    tokenizer = Tokenizer.load(models["t5"] / "tokenizer")
+    frame = Frame(tokenizer, 64, False)
+    kind = kind_of("sequence-to-sequence", (), {"longest": 3})
+    loaded = pretrained.load(checkpoints.model_folder(models["t5"]))
+    objective = kind.objective(loaded.model, build.vocabulary(tokenizer))
+    told = [
+        kind.tell(objective, kind.ask([Rewrite("the cat sat", target, "")], frame),
+                  Reading(0, True, decoder_start=0))[0]
+        for target in ("", "a red hat and a tall old tree", "a red")
+    ]  # fmt: skip
+    assert len(set(told)) == 1
+    # Negative control: nothing settled, what is asked does tell.
+    free = kind_of("sequence-to-sequence")
+    sizes = [
+        free.ask([Rewrite("the cat", target, "")], frame).way_back.longest for target in ("", "a a")
+    ]
+    assert sizes[0] < sizes[1]
+
+
+@pytest.mark.parametrize("name", ["t5", "gpt2"])
+def test_a_long_source_is_cut_inside_its_prompt(models: dict[str, Path], name: str) -> None:
+    tokenizer = Tokenizer.load(models[name] / "tokenizer")
+    frame = Frame(tokenizer, 24, False, continues=name == "gpt2")
+    kind = kind_of("sequence-to-sequence", (), {"prompt": "the {source} old tree"})
+    rows = [Rewrite(" ".join(PLAIN * 4), "a", ""), Rewrite("big", "a", "")]
+    asked = kind.ask(rows, frame)
+    way = asked.way_back
+    for ids in way.sources or way.prompts:
+        assert tokenizer.decode(ids).strip().endswith("old tree"), tokenizer.decode(ids)
+        assert len(ids) <= 24
+    assert "50.0% of 2 rows" in asked.cut
+    with pytest.raises(ConfigError, match="prompt is longer"):
+        kind_of("sequence-to-sequence", (), {"prompt": "{source} " + "tree " * 40}).ask(rows, frame)
+
+
+def test_who_has_no_end_cannot_learn_to_stop(models: dict[str, Path]) -> None:
+    tokenizer = Tokenizer.load(models["gpt2"] / "tokenizer")
+    tokenizer.end = tokenizer.separator = None
+    with pytest.raises(IncompatibleError, match="ends a text"):
+        kind_of("sequence-to-sequence").ask([Rewrite("a", "b", "")], Frame(tokenizer, 32, False))
 
 
 def test_what_is_cut_is_said(models: dict[str, Path]) -> None:

@@ -59,13 +59,14 @@ def test_a_model(model: Path) -> None:
     texts = [" ".join(WORDS[:n]) for n in (3, 9, 5)]
     found = look_at_heads(subject, texts)
     assert found.texts == 3 and found.tokens == 17 and found.cut == 0
-    tokens, weights = one_text(subject, texts[1])
+    framed = [heads.beginning(subject, text, 30) for text in texts]
+    tokens, weights = one_text(subject, framed[1])
     assert len(tokens) == 11 and weights.shape[2:] == (11, 11)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     # By hand: what the weights of each text alone say of the previous token.
     total = sum(
         w[:, :, np.arange(1, n - 1), np.arange(n - 2)].sum(-1)
-        for w in (one_text(subject, text)[1] for text in texts)
+        for w in (one_text(subject, ids)[1] for ids in framed)
         for n in [w.shape[-1]]
     )
     np.testing.assert_allclose(found.found["previous"], total / 17, atol=1e-5)
@@ -100,7 +101,9 @@ def test_a_head_that_knows_the_tree_is_found(
             yield SimpleNamespace(), [torch.full_like(weights, 0.01), weights]
 
     monkeypatch.setattr(trees, "attention", known)
-    found = {each.name: each for each in trees.compare_with_trees(Subject.of(model), read)}
+    relations, passed = trees.compare_with_trees(Subject.of(model), read)
+    assert passed == 0
+    found = {each.name: each for each in relations}
     assert set(found) == {"all", "nsubj", "obj"}
     for each in found.values():
         assert (each.layer, each.head, each.right) == (2, 2, 1.0)
@@ -110,8 +113,25 @@ def test_a_head_that_knows_the_tree_is_found(
 
 
 def test_a_tree_bank_of_a_model(model: Path, tmp_path: Path) -> None:
-    found = trees.compare_with_trees(Subject.of(model), trees.read_trees(bank(tmp_path / "b")))
-    assert found[0].name == "all" and 0 < found[0].right < 1
+    whole = trees.read_trees(bank(tmp_path / "b"))
+    long = trees.Tree(("the",) * 40, (1, *[0] * 39), ("det",) * 40)
+    found, passed = trees.compare_with_trees(Subject.of(model), [*whole, long])
+    assert found[0].name == "all" and 0 < found[0].right < 1 and passed == 1
+
+
+def test_where_nothing_is_seen_nothing_is_found(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A causal head that looks at itself alone is right about no governor."""
+
+    def blind(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+        for each in ids:
+            yield SimpleNamespace(), [torch.eye(len(each))[None, None]]
+
+    monkeypatch.setattr(trees, "attention", blind)
+    read = trees.read_trees(bank(tmp_path / "bank.conllu"))
+    relations, _ = trees.compare_with_trees(Subject.of(model), read)
+    assert all(each.right == 0.0 for each in relations)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +144,11 @@ def test_bad_trees(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         trees.read_trees(path)
     assert "line 2" in str(caught.value.where)
+    path.write_bytes("1\tcaf\xe9\n".encode("latin-1"))
+    with pytest.raises(DataError, match="not UTF-8"):
+        trees.read_trees(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        trees.read_trees(tmp_path)
     path.write_text("# nothing\n")
     with pytest.raises(UsageError, match="no sentence"):
         trees.read_trees(path)
@@ -157,6 +182,14 @@ def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture
                  str(tmp_path / "o")]) == 64  # fmt: skip
     with pytest.raises(DataError, match="the word is not in the text"):
         probe(model, tmp_path / "w2", data=meanings, word="dog", stream=said)
+    data = ["probe", str(model), "--word", "cat", "--data", str(meanings)]
+    assert main([*data, "--task", "tagging", "--out", str(tmp_path / "b")]) == 64
+    assert main([*data, "--column", "text=nothing", "--out", str(tmp_path / "b")]) == 65
+    assert main(["probe", str(model), "--word", " ", "--out", str(tmp_path / "b")]) == 64
+    assert main(["attention", str(model), "--sentence", "", "--out", str(tmp_path / "b")]) == 64
+    capsys.readouterr()
+    # Their beginnings can be looked at, all the same.
+    assert main(["attention", str(model), "--out", str(tmp_path / "b")]) == 0
     # The built-in sentences are longer than 32 pieces of this vocabulary.
     assert main(["probe", str(model), "--out", str(tmp_path / "b")]) == 65
     assert "longer than the model reads" in capsys.readouterr().err

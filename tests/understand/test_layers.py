@@ -60,6 +60,16 @@ def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool
     assert sum(found.weights) == pytest.approx(1.0, abs=1e-6) and 0 <= found.gravity <= 2
 
 
+def test_no_more_is_looked_at_than_was_asked_for(model: Path, tmp_path: Path) -> None:
+    data = prepare(tagged(tmp_path / "data.jsonl", False), division=DIVISION)
+    found = probe_layers(Subject.of(model), data, items=50)
+    assert found.learned == found.asked == 50
+    long = tmp_path / "long.csv"
+    rows = [f"{' '.join(WORDS)} {' '.join(WORDS)} {n},{'ab'[n % 2]}" for n in range(60)]
+    long.write_text("\n".join(["text,label", *rows]) + "\n")
+    assert "truncated" in probe_layers(Subject.of(model), prepare(long, division=DIVISION)).cut
+
+
 def test_the_mix_finds_the_layer_that_knows() -> None:
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 3, 900)

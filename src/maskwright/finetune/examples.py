@@ -150,8 +150,8 @@ class Examples:
         names = {f"decoder_{name}": value for name, value in decoder.items()}
         if self.targets is not None:
             documents = decoder["documents"]
-            assert documents is not None
-            names["index"] = documents.reshape(-1).nonzero()[:, 0]
+            real = None if documents is None else documents.reshape(-1).nonzero()[:, 0]
+            names["index"] = real
             names["targets"] = torch.from_numpy(written.tokens)
         return Batch(**{**vars(batch), **names}), which
 

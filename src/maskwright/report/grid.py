@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from maskwright.report.svg import escape, place, text
 
 SIDE, GAP = 26.0, 2.0
+FAINT = 0.02
 
 
 def grid(
@@ -22,8 +23,10 @@ def grid(
     high: float = 1.0,
     css: str = "one",
     side: float = SIDE,
+    sparse: bool = False,
 ) -> str:
-    """The SVG element of a grid; a value at `low` is empty and one at `high` full."""
+    """The SVG element of a grid; a value at `low` is empty and one at `high` full. A `sparse` one
+    draws no cell that is as good as empty, and says the number of none."""
     left = 10 + 6.6 * max((len(name) for name in rows), default=0)
     top = 44.0 if any(columns) else 26.0
     width = max(left + len(columns) * side + 8, 8.0 * len(title))
@@ -33,11 +36,21 @@ def grid(
         if name:
             parts.append(text(left + (j + 0.5) * side, 36, name, size=10, anchor="middle"))
     span = (high - low) or 1.0
+    if sparse:
+        wide, tall = (place(n * side) for n in (len(columns), len(rows)))
+        parts.append(f'<rect x="{place(left)}" y="{place(top)}" width="{wide}" height="{tall}"'
+                     ' class="cell"/>')  # fmt: skip
     for i, row in enumerate(values):
         parts.append(text(left - 6, top + (i + 0.65) * side, rows[i], size=11, anchor="end"))
         for j, value in enumerate(row):
             share = min(1.0, max(0.0, (value - low) / span))
             x, y = left + j * side, top + i * side
+            if sparse:
+                if share >= FAINT:
+                    parts.append(f'<rect x="{place(x)}" y="{place(y)}" width="{place(side)}"'
+                                 f' height="{place(side)}" class="{css} dot"'
+                                 f' fill-opacity="{share:.2f}"/>')  # fmt: skip
+                continue
             edge = place(side - (GAP if side > 2 * GAP else 0))
             named = f"{rows[i]}, {columns[j]}" if rows[i] or columns[j] else ""
             parts.append(

@@ -28,7 +28,9 @@ from maskwright.understand.states import Subject
 
 DIVISION = splits.Division(validation=0.1, test=0.1)
 TEXTS = 200
-SMALL_GRIDS = 36  # maps of single heads on a page
+# Maps of single heads on a page, and their cells; tokens of a text that is drawn.
+SMALL_GRIDS, CELLS = 36, 40_000
+DRAWN, FEW_DRAWN = 64, 24
 COLOURS = ("one", "two", "three", "four", "five", "six")
 
 
@@ -57,9 +59,19 @@ def probe(
         raise UsageError("too few to look at", where="--items", found=items, wanted="2 or more")
     say = said(stream)
     commit.probe_writable(out)
+    if data is None or word is not None:
+        ignored = {"--task": task is not None, "--column": bool(columns) and data is None}
+        for option in (name for name, given in ignored.items() if given):
+            raise UsageError(
+                "the option says nothing here",
+                where=option,
+                do="leave it out, or give labelled --data without a --word",
+            )
+        if word is not None and not word.strip():
+            raise UsageError("no word to look at", where="--word", found=repr(word))
     subject = Subject.of(model)
     if data is None or word is not None:
-        return _senses(subject, out, word or senses.WORD, data, say)
+        return _senses(subject, out, word or senses.WORD, data, columns, say)
     examples = prepare(data, columns=columns or None, kind=task, division=DIVISION)
     for line in examples.task.lines():
         say(line)
@@ -86,6 +98,17 @@ def attention(
     say = said(stream)
     commit.probe_writable(out)
     subject = Subject.of(model)
+    drawn = []
+    if sentence is not None:
+        drawn = heads.beginning(subject, sentence, subject.frame.length)
+        whole = len(subject.tokenizer.encode(sentence))
+        if len(drawn) > DRAWN or not whole:
+            raise UsageError(
+                "not a text that can be drawn",
+                where="--sentence",
+                found=f"{whole} tokens",
+                wanted=f"1 to about {DRAWN}",
+            )
     texts = [each for group in senses.SENTENCES.values() for each in group]
     bank = trees.read_trees(tree) if tree is not None else []
     if text:
@@ -97,7 +120,12 @@ def attention(
     elif bank:
         texts = [" ".join(each.words) for each in bank[:TEXTS]]
     found = heads.look_at_heads(subject, texts)
-    relations = trees.compare_with_trees(subject, bank) if bank else []
+    relations, passed = trees.compare_with_trees(subject, bank) if bank else ([], 0)
+    if passed:
+        say(
+            f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank, too long or "
+            "with two words in one token"
+        )
     shown = [_head_table(found)] + ([_tree_table(relations)] if relations else [])
     for each in shown:
         say("\n" + tables.for_terminal(each))
@@ -108,15 +136,16 @@ def attention(
         high = max(1.0, float(values.max()))
         made = grid(_measured(found, name), values.tolist(), names, numbers, high=high)
         maps += f'<div class="grid">{made}</div>'
-    first = sentence if sentence is not None else texts[0][:200]
+    drawn = drawn or heads.beginning(subject, texts[0], FEW_DRAWN)
     sections = [(escape(each["title"]), tables.for_page(each)) for each in shown]
     sections.append(("Every head", f'<div class="grids">{maps}</div>{HEADS}'))
-    sections.append(("One text", _one_text(subject, first)))
+    sections.append(("One text", _one_text(subject, drawn)))
     plain = {
         "texts": found.texts,
         "tokens": found.tokens,
         "cut": found.cut,
         "even": found.even,
+        "passed_over": passed,
         "heads": {name: values.tolist() for name, values in found.found.items()},
         "relations": [dataclasses.asdict(each) for each in relations],
     }
@@ -130,6 +159,8 @@ def attention(
 
 # ------------------------------------------------------------------------------ probes
 def _layers(subject: Subject, out: Path, found: layers.Layered, say: Any) -> Path:
+    if found.cut:
+        say(f"note: {found.cut}")
     best = int(np.argmax([each.value for each in found.accuracy]))
     table: Table = {
         "title": f"{found.task} on the {found.part} part, read off each layer",
@@ -198,6 +229,8 @@ def _layers(subject: Subject, out: Path, found: layers.Layered, say: Any) -> Pat
 
 
 def _pooling(subject: Subject, out: Path, found: pooling.Pooled, say: Any) -> Path:
+    if found.cut:
+        say(f"note: {found.cut}")
     rows = [
         [
             name,
@@ -236,9 +269,16 @@ def _pooling(subject: Subject, out: Path, found: pooling.Pooled, say: Any) -> Pa
     return _write(out, subject, "Texts as vectors", head, sections, _plain(found), say)
 
 
-def _senses(subject: Subject, out: Path, word: str, data: Path | None, say: Any) -> Path:
+def _senses(
+    subject: Subject,
+    out: Path,
+    word: str,
+    data: Path | None,
+    columns: Mapping[str, Sequence[str]] | None,
+    say: Any,
+) -> Path:
     if data is not None:
-        texts, meanings = senses.read_senses(data)
+        texts, meanings = senses.read_senses(data, columns)
     elif word == senses.WORD:
         texts = [text for group in senses.SENTENCES.values() for text in group]
         meanings = [name for name, group in senses.SENTENCES.items() for _ in group]
@@ -352,13 +392,14 @@ def _tree_table(relations: Sequence[trees.Relation]) -> Table:
     }
 
 
-def _one_text(subject: Subject, text: str) -> str:
-    tokens, weights = heads.one_text(subject, text)
+def _one_text(subject: Subject, ids: list[int]) -> str:
+    tokens, weights = heads.one_text(subject, ids)
+    most = min(SMALL_GRIDS, max(1, CELLS // len(tokens) ** 2))
     many = weights.shape[0] * weights.shape[1]
     shown: list[str] = []
     for layer in range(weights.shape[0]):
         for head in range(weights.shape[1]):
-            if len(shown) == SMALL_GRIDS:
+            if len(shown) == most:
                 break
             made = grid(
                 f"layer {layer + 1}, head {head + 1}",
@@ -366,6 +407,7 @@ def _one_text(subject: Subject, text: str) -> str:
                 tokens,
                 [""] * len(tokens),
                 side=max(4.0, 180 / len(tokens)),
+                sparse=True,
             )
             shown.append(f'<div class="grid">{made}</div>')
     left = f" {many - len(shown)} heads are not drawn." if many > len(shown) else ""

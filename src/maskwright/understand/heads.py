@@ -97,17 +97,14 @@ def attention(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Batc
         yield batch, look(subject.model, batch).weights
 
 
-def one_text(subject: Subject, text: str) -> tuple[list[str], NDArray[np.float32]]:
-    """The tokens of a text, and all weights (layers, heads, T, T).
+def beginning(subject: Subject, text: str, most: int) -> list[int]:
+    """The first `most` ids of a text, special tokens among them."""
+    room = min(most, subject.frame.length) - sum(subject.tokenizer.frame_margins())
+    return subject.tokenizer.frame(subject.tokenizer.encode(text)[: max(0, room)])[0]
 
-    Raises:
-        DataError: the text is longer than the model reads, or empty.
-    """
-    ids, _ = subject.tokenizer.frame(subject.tokenizer.encode(text))
-    if not 1 <= len(ids) <= subject.frame.length:
-        raise DataError("not a text that the model reads at once", where="--sentence",
-                        found=f"{len(ids)} tokens",
-                        wanted=f"1 to {subject.frame.length}")  # fmt: skip
+
+def one_text(subject: Subject, ids: list[int]) -> tuple[list[str], NDArray[np.float32]]:
+    """The tokens of a framed text, and all weights (layers, heads, T, T)."""
     ((_, weights),) = attention(subject, [ids])
     size = len(ids)
     found = np.stack([w[0, :, :size, :size].numpy() for w in weights])

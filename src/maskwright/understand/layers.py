@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,10 @@ from torch.nn import functional
 
 from maskwright.data.batch import Batch
 from maskwright.errors import UsageError
+from maskwright.finetune.examples import Examples
 from maskwright.finetune.kind import Kind, kind_of
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.sequences import Sequences
 from maskwright.objectives.supervised import mean_of_texts
 from maskwright.randomness import integers, key, permute, torch_seed
 from maskwright.tasks import examples as labelled
@@ -52,6 +54,7 @@ class Layered:
         weights: of the layers in the mix, which add up to 1.
         mixed: the accuracy of the classifier on the mix.
         baselines: accuracies of what needs no model.
+        cut: what of the texts did not fit into the model.
     """
 
     task: str
@@ -65,6 +68,7 @@ class Layered:
     weights: list[float]
     mixed: metrics.Estimate
     baselines: dict[str, float]
+    cut: str = ""
 
     @property
     def selectivity(self) -> list[float]:
@@ -86,6 +90,7 @@ class _Asked:
     untrained: NDArray[np.float32]
     labels: NDArray[np.int64]
     words: list[str]
+    cut: str = ""
 
 
 def probe_layers(
@@ -122,6 +127,7 @@ def probe_layers(
     return Layered(
         kind.task, last, subject.layers, len(known.labels), len(asked.labels), accuracy, control,
         untrained, weights, mixed, _baselines(known, asked),
+        "; ".join(part.cut for part in (known, asked) if part.cut),
     )  # fmt: skip
 
 
@@ -134,22 +140,34 @@ def _of_part(
     seed: int,
 ) -> _Asked:
     whole = kind.task != "tagging"
-    each = items if whole else max(1, items // 8)
-    drawn = permute(key("draw", seed), len(rows), np.arange(len(rows)))[:each]
+    drawn = permute(key("draw", seed), len(rows), np.arange(len(rows)))
+    counts = np.array([1 if whole else len(rows[i].tokens) for i in drawn])
+    drawn = drawn[: int(np.searchsorted(counts.cumsum(), items)) + 1]
     rows = [rows[i] for i in np.sort(drawn)]
     asked = kind.ask(rows, subject.frame)
-    pooling: Pooling = _mean if whole else at_places
-    states, others = (
-        layer_states(model, asked.examples, subject.reading, pooling) for model in models
-    )
+    examples = asked.examples
     if whole:
         words = [row.text.split()[0].lower() if row.text.split() else "" for row in rows]
     else:
         _, numbers = asked.way_back
         flat = [word.lower() for row in rows for word in row.tokens]
         words = [flat[n] for n in numbers]
-    labels = np.asarray(asked.examples.labels, np.int64)[:items]
-    return _Asked(states[:, :items], others[:, :items], labels, words[:items])
+        if len(words) > items:
+            chosen = np.sort(permute(key("draw", seed, 1), len(words), np.arange(items)))
+            examples = _fewer(examples, chosen)
+            words = [words[n] for n in chosen]
+    pooling: Pooling = _mean if whole else at_places
+    states, others = (layer_states(model, examples, subject.reading, pooling) for model in models)
+    return _Asked(states, others, np.asarray(examples.labels, np.int64), words, asked.cut)
+
+
+def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
+    """The same texts, asked at the `chosen` places only."""
+    assert examples.places is not None
+    owners = np.repeat(np.arange(len(examples.places.lengths)), examples.places.lengths)
+    counts = np.bincount(owners[chosen], minlength=len(examples.places.lengths))
+    places = Sequences(examples.places.tokens[chosen], counts)
+    return replace(examples, labels=examples.labels[chosen], places=places)
 
 
 def _mean(hidden: Tensor, batch: Batch) -> Tensor:

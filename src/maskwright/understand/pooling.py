@@ -82,6 +82,7 @@ class Pooled:
     found: dict[str, list[metrics.Estimate]]
     untrained: list[metrics.Estimate]
     words: float
+    cut: str = ""
 
 
 def compare_pooling(subject: Subject, data: labelled.Examples, items: int = 10_000) -> Pooled:
@@ -99,7 +100,7 @@ def compare_pooling(subject: Subject, data: labelled.Examples, items: int = 10_0
     answers = dict(kind.baselines(data, last))
     words = next(iter(answers.values()))
     told = metrics.spearman(truth, np.asarray(words)[: len(truth)])
-    return Pooled(last, len(rows), subject.layers, found, untrained, told)
+    return Pooled(last, len(rows), subject.layers, found, untrained, told, asked.cut)
 
 
 def _told(

@@ -10,20 +10,22 @@ The embeddings stand for the static table: they know the word and its place, no 
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.errors import DataError
+from maskwright.corpus.files import find
+from maskwright.errors import DataError, UsageError
 from maskwright.finetune.examples import Examples, framed
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.sequences import Sequences
-from maskwright.tasks import metrics
+from maskwright.tasks import metrics, table
+from maskwright.tasks.build import text_of
+from maskwright.tasks.parts import names_beside
 from maskwright.understand.states import Subject, at_places, layer_states
 
 WORD = "bank"
@@ -104,19 +106,24 @@ def tell_senses(subject: Subject, word: str, texts: Sequence[str], senses: Seque
     )  # fmt: skip
 
 
-def read_senses(path: Path) -> tuple[list[str], list[str]]:
-    """Texts and meanings of a csv with the columns `text` and `label`.
+def read_senses(
+    path: Path, columns: Mapping[str, Sequence[str]] | None = None
+) -> tuple[list[str], list[str]]:
+    """Texts and meanings of a table with the columns `text` and `label`, or those that `columns`
+    names for them.
 
     Raises:
-        DataError: it has no such columns.
+        DataError: bad rows, or a row without such columns.  UsageError: no such file or role.
     """
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    if not rows or not {"text", "label"} <= set(rows[0]):
-        raise DataError("not a table of meanings", where=path,
-                        found=", ".join(rows[0]) if rows else "no row",
-                        wanted="the columns text and label")  # fmt: skip
-    return [row["text"] or "" for row in rows], [row["label"] or "" for row in rows]
+    named = {"text": ["text"], "label": ["label"], **(columns or {})}
+    if odd := set(named) - {"text", "label"}:
+        raise UsageError("no such role of a column", where="--column", found=", ".join(odd),
+                         wanted="text, label")  # fmt: skip
+    texts, meanings = [], []
+    for row in table.read(names_beside(find(path)[0])[0]):
+        texts.append(text_of(row, named["text"][0]))
+        meanings.append(text_of(row, named["label"][0]))
+    return texts, meanings
 
 
 def _examples(subject: Subject, word: str, texts: Sequence[str]) -> Examples:
@@ -124,7 +131,10 @@ def _examples(subject: Subject, word: str, texts: Sequence[str]) -> Examples:
     tokenizer, before = subject.tokenizer, subject.tokenizer.frame_margins()[0]
     ids, places = [], []
     for number, (tokens, spans) in enumerate(tokenizer.encode_batch(texts, offsets=True), start=1):
-        match = re.search(rf"\b{re.escape(word)}\b", texts[number - 1], re.IGNORECASE)
+        # Alone if it stands alone anywhere; scripts without blanks, and signs, have no such edges.
+        found = (rf"(?<!\w){re.escape(word)}(?!\w)", re.escape(word))
+        matches = (re.search(each, texts[number - 1], re.IGNORECASE) for each in found)
+        match = next(filter(None, matches), None)
         inside: list[int] = []
         if match is not None:
             begins, ends = spans[:, 0], spans[:, 1]

@@ -54,10 +54,18 @@ def read_trees(path: Path) -> list[Tree]:
     """The sentences of a CoNLL-U file; parts of words and empty nodes are passed over.
 
     Raises:
-        DataError: a line without ten columns, or a governor that is not in the sentence.
-        UsageError: the file has no sentence.
+        DataError: a line without ten columns, a governor that is not in the sentence, or bytes that
+            are no UTF-8.
+        UsageError: no such file, or one without a sentence.
     """
-    found, lines = [], path.read_text(encoding="utf-8-sig").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError("not UTF-8", where=f"{path}, byte {error.start}",
+                        do="save the file as UTF-8") from error  # fmt: skip
+    except OSError as error:
+        raise UsageError("the file cannot be read", where=path, found=error) from error
+    found = []
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate([*lines, ""], start=1):
         if line.startswith("#"):
@@ -89,9 +97,10 @@ def _tree(path: Path, rows: Sequence[tuple[int, list[str]]]) -> Tree:
     return Tree(tuple(cells[1] for _, cells in rows), tuple(heads), relations)
 
 
-def compare_with_trees(subject: Subject, trees: Sequence[Tree]) -> list[Relation]:
-    """The best head for each relation, the commonest first; the first row is of all words."""
-    hits, fixed, names, halves = _hits(subject, trees)
+def compare_with_trees(subject: Subject, trees: Sequence[Tree]) -> tuple[list[Relation], int]:
+    """The best head for each relation, the commonest first, the first row of all words; and how
+    many sentences were passed over, too long or with two words in one token."""
+    hits, fixed, names, halves, used = _hits(subject, trees)
     found = []
     commonest = sorted(set(names), key=lambda name: (-names.count(name), name))
     listed = np.array(names)
@@ -111,20 +120,22 @@ def compare_with_trees(subject: Subject, trees: Sequence[Tree]) -> list[Relation
                 DISTANCES[distance], float(fixed[score][:, distance].mean()),
             )
         )  # fmt: skip
-    return found
+    return found, len(trees) - used
 
 
 def _hits(
     subject: Subject, trees: Sequence[Tree]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str], NDArray[np.int64]]:
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str], NDArray[np.int64], int]:
     """For each word with a governor: (N, 2, L, H) whether a head finds it, (N, distances) whether a
-    distance does, its relation, and the half of its sentence."""
-    hits, fixed, names, halves = [], [], [], []
+    distance does, its relation, and the half of its sentence; and how many sentences there were."""
+    hits, fixed, names, halves, used = [], [], [], [], 0
     for number, (tree, words) in enumerate(_by_words(subject, trees)):
-        size = len(tree.words)
+        size, used = len(tree.words), used + 1
         masked = words.copy()
         masked[:, :, np.arange(size), np.arange(size)] = -1.0  # no word looks at itself
-        forth, back = masked.argmax(3), masked.argmax(2)  # L, H, words
+        # Where a word sees no other there is no choice: -1 is nobody's governor.
+        forth = np.where(masked.max(3) > 0, masked.argmax(3), -1)  # L, H, words
+        back = np.where(masked.max(2) > 0, masked.argmax(2), -1)
         for place, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
             if head < 0 or relation == "punct":
                 continue
@@ -134,7 +145,7 @@ def _hits(
             halves.append(number % 2)
     if not hits:
         raise DataError("no word of the trees fits into the model", found=f"{len(trees)} trees")
-    return np.array(hits), np.array(fixed), names, np.array(halves)
+    return np.array(hits), np.array(fixed), names, np.array(halves), used
 
 
 def _by_words(

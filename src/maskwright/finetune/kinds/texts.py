@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from maskwright.data.sentences import sentence_starts
+from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.finetune.examples import Examples, Reading, framed
 from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Told, text
 from maskwright.finetune.tune import by_length
@@ -37,7 +38,7 @@ from maskwright.tasks.examples import Rewrite
 from maskwright.tasks.framing import Template
 from maskwright.tasks.parts import TRAIN
 from maskwright.tasks.spellings import plain
-from maskwright.tasks.windows import Cuts, fit
+from maskwright.tasks.windows import Cuts, fit, room_of
 
 TASKS = ("sequence-to-sequence",)
 BEAMS = 4
@@ -45,6 +46,7 @@ BEAMS = 4
 SHARE = 4
 # How much longer than the longest that was seen an answer may be.
 ROOM = 1.5
+WHOLE = "{source}"
 SUMMARIES = ("summary", "highlights", "tldr", "abstract")
 # Names of columns by which a translation is known: "en", "de", … or the word itself.
 CODE = 2
@@ -53,12 +55,13 @@ CODE = 2
 @dataclass(frozen=True)
 class _Way:
     """How to write answers: ids that the encoder reads, if there is one, ids that the decoder goes
-    on from, the end token, and how many ids an answer may have."""
+    on from, the end token, the longest answer that is known of, the most there is room for."""
 
     sources: list[list[int]] | None
     prompts: list[list[int]] | None
-    end: int | None
+    end: int
     longest: int
+    room: int
     frame: Frame
 
 
@@ -95,34 +98,33 @@ class Texts(Kind):
 
     # ------------------------------------------------------------------------ the way there
     def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
-        tokenizer = frame.tokenizer
-        end = build.vocabulary(tokenizer).end
-        prompt = self.settled.get("prompt")
-        fill = Template(prompt).fill if prompt else None
-        given = [r.source if fill is None else fill({"source": r.source}, r.where) for r in rows]
+        end = build.vocabulary(frame.tokenizer).end
+        if end is None:
+            raise IncompatibleError("the tokenizer has no token that ends a text",
+                                    where="tokenizer", wanted="an end or a separator token",
+                                    do="without one nobody learns where to stop")  # fmt: skip
+        template = Template(str(self.settled.get("prompt", WHOLE)))
         spare = frame.length // SHARE if frame.continues else 0
-        sources, read = _framed(frame, given, frame.length - spare, end, frame.continues)
-        wanted = [row.target for row in rows]
+        most = frame.length - spare
+        sources, read = _read(frame, rows, template, most, end if frame.continues else None)
         room = (spare or frame.length) - int(frame.continues)
-        targets, written = _framed(frame, wanted, room, end, True)
+        targets, written = _framed(frame, [row.target for row in rows], room, end)
         longest = max(map(len, targets), default=1)
-        if "longest" in self.settled:
-            longest = int(self.settled["longest"])
         cut = "; ".join(
             f"{what}: {cuts.render()}, at {most} tokens"
             for what, cuts, most in (
-                ("texts read", read, frame.length - spare),
+                ("texts read", read, most),
                 ("texts written", written, room),
             )
             if cuts.rows_cut
         )
         if frame.continues:
             examples = _continued(sources, targets)
-            way = _Way(None, sources, end, min(longest, room), frame)
+            way = _Way(None, sources, end, longest, room, frame)
         else:
             none = np.zeros(len(rows), np.int64)
             examples = Examples(framed(sources), none, targets=framed(targets))
-            way = _Way(sources, None, end, min(longest, room), frame)
+            way = _Way(sources, None, end, longest, room, frame)
         return Asked(rows, examples, cut, way)
 
     def example(self, values: Sequence[Any], where: str) -> Rewrite:
@@ -132,13 +134,15 @@ class Texts(Kind):
         way: _Way = asked.way_back
         beams, tokenizer = int(self.settled.get("beams", 1)), way.frame.tokenizer
         prompts = way.prompts or [[reading.decoder_start or 0]] * len(asked.rows)
-        lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + way.longest
+        # What is asked at the end must not tell how long its answers are.
+        longest = min(way.room, int(self.settled.get("longest", way.longest)))
+        lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + longest
         found = np.full(len(asked.rows), "", object)
         for numbers in by_length(lengths * beams):
             made = beam_search(
                 objective.product,
                 [prompts[n] for n in numbers],
-                way.longest,
+                longest,
                 beams,
                 sources=None if way.sources is None else [way.sources[n] for n in numbers],
                 end=way.end,
@@ -181,18 +185,50 @@ class Texts(Kind):
 
 
 def _framed(
-    frame: Frame, texts: Sequence[str], length: int, end: int | None, ended: bool
+    frame: Frame, texts: Sequence[str], length: int, end: int | None
 ) -> tuple[list[list[int]], Cuts]:
-    """Texts with their special tokens, at most `length` ids; `ended`: the end token is the last."""
+    """Texts with their special tokens, at most `length` ids; an `end` is the last, if given."""
     found, cuts = [], Cuts()
     for ids in frame.tokenizer.encode_batch(texts):
-        row = fit(frame.tokenizer, ids.tolist(), length - int(ended))
+        row = fit(frame.tokenizer, ids.tolist(), length - int(end is not None))
         tokens = row.tokens.tolist()
-        if ended and end is not None and tokens[-1:] != [end]:
+        if end is not None and tokens[-1:] != [end]:
             tokens.append(end)
         cuts += Cuts.of(len(ids), len(ids) - row.cut)
         found.append(tokens or [frame.tokenizer.pad or 0])
     return found, cuts
+
+
+def _read(
+    frame: Frame, rows: Sequence[Any], template: Template, length: int, end: int | None
+) -> tuple[list[list[int]], Cuts]:
+    """The sources in the template, framed. Of one that is too long its own end is cut, never what
+    the template puts behind it.
+
+    Raises:
+        ConfigError: the template alone leaves no room.
+    """
+    room = room_of(frame.tokenizer, length) - int(end is not None)
+    texts = [template.fill({"source": row.source}, row.where) for row in rows]
+    whole = [len(ids) for ids in frame.tokenizer.encode_batch(texts)]
+    for number, row in enumerate(rows):
+        left, size = row.source, whole[number]
+        while size > room and left:
+            ((_, spans),) = frame.tokenizer.encode_batch([left], offsets=True)
+            kept = len(spans) - (size - room)
+            left = left[: spans[kept - 1, 1]] if 0 < kept < len(spans) else left[: kept > 0]
+            texts[number] = template.fill({"source": left}, row.where)
+            size = len(frame.tokenizer.encode(texts[number]))
+        if size > room:
+            raise ConfigError("the prompt is longer than what the model reads", where="--prompt",
+                              found=f"{size} tokens without a source",
+                              wanted=f"fewer than {room}")  # fmt: skip
+    sources, _ = _framed(frame, texts, length, end)
+    kept_ids = [len(ids) for ids in frame.tokenizer.encode_batch(texts)]
+    cuts = Cuts()
+    for before, after in zip(whole, kept_ids, strict=True):
+        cuts += Cuts.of(before, after)
+    return sources, cuts
 
 
 def _continued(sources: list[list[int]], targets: list[list[int]]) -> Examples:
