@@ -1,0 +1,81 @@
+"""Figures that were worked out by hand elsewhere, and that come out here (docs/results.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.data.batch import Batch
+from maskwright.families.family import family
+from maskwright.nn import initialise
+from maskwright.nn.config import Head, TransformerConfig
+from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.supervised import Options, Supervised
+from maskwright.train import loop
+from maskwright.train.optimizer import AdamW
+from maskwright.train.parameters import Parameters
+from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.state import TrainState
+from toys import bert
+
+WORDS = Vocabulary(size=100, mask=1, special=(0, 1))
+
+
+def classifier(point: TransformerConfig, labels: int) -> Supervised:
+    head = Head(name="own", kind="sequence", labels=labels)
+    config = replace(point, vocabulary_head=None, pooler=False, heads=(head,))
+    model = initialise.build(config, torch.Generator().manual_seed(0))
+    return Supervised(model, Options(), WORDS)
+
+
+def test_a_head_of_three_classes_on_768_has_2307_parameters() -> None:
+    shape = {"num_hidden_layers": 1, "vocab_size": 100, "max_position_embeddings": 16}
+    made = classifier(family("bert").point({**shape, "architectures": ["BertModel"]}), 3)
+    assert sum(p.numel() for p in made.product.heads.parameters()) == 2_307
+    batch = Batch(
+        tokens=torch.randint(2, 100, (32, 8)),
+        labels=torch.zeros(32, dtype=torch.int64),
+        pooled=torch.arange(32) * 8,
+    )
+    assert made.scores(batch).shape == (32, 3)
+
+
+def test_four_times_eight_is_thirty_two() -> None:
+    """Accumulation is a sum over targets, so how a step is divided does not matter."""
+    draw = np.random.default_rng(0)
+    tokens = torch.from_numpy(draw.integers(5, 50, (32, 9)))
+    labels = torch.from_numpy(draw.integers(0, 2, 32))
+
+    def trained(parts: int, *, losing: bool = False) -> torch.Tensor:
+        made = classifier(bert().config, 2)
+        size = 32 // parts
+
+        def batches(step: int, number: int) -> Batch:
+            here = slice(number * size, (number + 1) * size - int(losing))
+            rows = tokens[here]
+            return Batch(tokens=rows, labels=labels[here], pooled=torch.arange(len(rows)) * 9)
+
+        parameters = Parameters(made)
+        plan = loop.Plan(seed=0, microbatches=parts, budget=Budget(steps=3),
+                         schedule=Schedule(kind="constant"))  # fmt: skip
+        loop.train(made, batches, AdamW(learning_rate=1e-3).start(parameters), plan, TrainState())
+        return parameters.masters.detach().clone()
+
+    whole = trained(1)
+    torch.testing.assert_close(trained(4), whole, rtol=1e-5, atol=2e-6)
+    # Negative control: with a row less in each part it is another step.
+    assert (trained(4, losing=True) - whole).abs().max() > 1e-4
+
+
+def test_a_rate_warms_up_for_a_tenth_and_falls_to_nothing() -> None:
+    """3 epochs of 1,000 examples in batches of 32: 96 steps, the tenth step is past the warm-up."""
+    steps = 3 * -(-1_000 // 32)
+    assert steps == 96
+    schedule = Schedule(kind="linear", warmup=0.1)
+    rates = [2e-5 * schedule.factor(step, steps) for step in range(steps + 1)]
+    for step, rate in enumerate(rates):
+        up, down = step / 9.6, (steps - step) / (steps - 9.6)
+        assert rate == pytest.approx(2e-5 * min(up, down))
