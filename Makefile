@@ -20,7 +20,7 @@ ready := $(VENV)/.ready
 run := $(VENV)/bin/python
 pip := $(run) -m pip --disable-pip-version-check install --quiet
 
-.PHONY: quickstart test check format interop parity proof bench setup clean
+.PHONY: quickstart test check format interop parity methods proof bench setup clean
 
 quickstart: $(ready)
 	$(VENV)/bin/maskwright quickstart
@@ -45,6 +45,9 @@ interop: $(ready)
 
 parity: $(ready)
 	PYTHONPATH=tests $(run) -m parity.table
+
+methods: $(ready)
+	PYTHONPATH=tests $(run) -m conformance.method_table
 
 proof: $(ready)
 	$(run) -m pytest -m proof tests

@@ -1,0 +1,95 @@
+"""Writes docs/methods.md: every method of adaptation on every family, each law tried anew.
+
+    make methods        or: PYTHONPATH=tests python -m conformance.method_table
+
+A cell says how many laws hold; the laws are the tests of test_adapters.py and test_methods.py. What
+a family has not, such as biases, is refused, and the refusal is the law.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from conformance import test_adapters as adapters
+from conformance import test_methods as methods
+
+ROOT = Path(__file__).parents[2]
+Law = Callable[[], None]
+
+
+def laws(method: str, name: str, scratch: Path) -> Iterator[Law]:
+    """The tests of a method on a family."""
+    if (method, name) in adapters.BARE:
+        yield lambda: methods.test_what_a_family_has_not_is_refused(method, name)
+        return
+    yield lambda: methods.test_it_learns_and_moves_what_it_declared(method, name)
+    if method not in adapters.METHODS:
+        return
+    yield lambda: adapters.test_a_fresh_adapter_changes_no_output(method, name)
+    yield lambda: adapters.test_only_what_is_declared_trains(method, name)
+    yield lambda: adapters.test_detached_is_as_before_bit_for_bit(method, name)
+    yield lambda: adapters.test_state_is_all_there_is(method, name)
+    yield lambda: adapters.test_adapters_are_swapped_by_name(method, name)
+    if (method, name) in adapters.MERGING:
+        yield lambda: adapters.test_merged_is_attached(method, name)
+    if method in adapters.FOREIGN:
+        yield lambda: adapters.test_saved_and_loaded_as_peft_has_it(method, name, scratch)
+
+
+def cell(method: str, name: str) -> tuple[str, bool]:
+    """What stands in the table, and whether all is well."""
+    total = held = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for law in laws(method, name, Path(scratch)):
+            total += 1
+            try:
+                law()
+                held += 1
+            except AssertionError as failure:
+                print(f"{method} on {name}: {failure}", file=sys.stderr)
+    if (method, name) in adapters.BARE and held:
+        return "refused", True
+    return (str(total), True) if held == total else (f"**{held} of {total}**", False)
+
+
+def page(rows: list[tuple[str, list[tuple[str, bool]]]]) -> str:
+    """docs/methods.md."""
+    head = ["family", *(f"`{m}`" for m in methods.METHODS)]
+    lines = [head, ["---"] * len(head), *([f"`{n}`", *(c for c, _ in cs)] for n, cs in rows)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    good = all(fine for _, cells in rows for _, fine in cells)
+    return f"""# Methods of adaptation on families
+
+Written by `make methods` (`PYTHONPATH=tests python -m conformance.method_table`), which runs the
+tests of tests/conformance; do not edit. torch {torch.__version__}, float32, CPU:
+{"all good" if good else "**not all good**"}.
+
+A number says how many laws hold, all of them. Of every method: it learns a task of two classes
+through the loop of `finetune`, and moves what it declared and nothing else. Of what is added to a
+model that stands still, also: fresh, it changes no output by a bit (a prefix and a prompt, which
+are new positions, do); gradients reach what is declared and nothing else; detached, the model is
+what it was, bit for bit; its state is all there is to it; several are swapped by name. `lora`, `ia3` and
+`bitfit` merge into the weights: merged equals attached. `lora` and `ia3` are saved as `peft` has
+them; that `peft`'s reading of the folder gives our scores within 1e-5 is `make interop`.
+`refused`: the family has no biases to train.
+
+{table}
+"""
+
+
+def main() -> int:
+    rows = []
+    for name in adapters.FAMILIES:
+        rows.append((name, [cell(method, name) for method in methods.METHODS]))
+        print(name, *(text for text, _ in rows[-1][1]), sep="  ", flush=True)
+    (ROOT / "docs" / "methods.md").write_text(page(rows), encoding="utf-8")
+    return 0 if all(fine for _, cells in rows for _, fine in cells) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Every method of fine-tuning on every family, through the loop that users run: it learns, and it
+moves what it said it would and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from conformance import method_table
+from conformance.test_adapters import BARE, FAMILIES
+from maskwright.errors import IncompatibleError
+from maskwright.families.family import family
+from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.method import Method, names
+from maskwright.finetune.tune import Settings, tune
+from maskwright.nn.config import Head, Learned, TransformerConfig
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.supervised import Options, Supervised
+from maskwright.train.machine import Machine
+from maskwright.train.optimizer import AdamW
+
+METHODS = names()
+CASES = [(m, name) for m in METHODS for name in FAMILIES if (m, name) not in BARE]
+PLAIN = Machine(torch.device("cpu"), torch.float32, "a test")
+WORDS = Vocabulary(size=61, mask=1, special=(0, 1))
+
+
+def roomy(config: TransformerConfig) -> TransformerConfig:
+    """With positions enough for a prompt of the usual length."""
+    stacks = {}
+    for where, stack in config.stacks.items():
+        table = stack.embeddings.positions
+        if isinstance(table, Learned):
+            embeddings = replace(stack.embeddings, positions=replace(table, length=64))
+            stacks[where] = replace(stack, embeddings=embeddings)
+    return replace(config, **stacks)
+
+
+def classifier(name: str) -> Transformer:
+    member = family(name)
+    kind = next(k for k in member.architectures if "SequenceClassification" in k)
+    config = roomy(small(member, kind))
+    head: Head = config.heads[0]
+    return model_of(replace(config, heads=(replace(head, labels=2),)))
+
+
+def task(count: int = 48) -> Examples:
+    """Which of two tokens a text consists of."""
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, count)
+    texts = [[2, *[5 + int(label)] * int(draw.integers(2, 5)), 3] for label in labels]
+    return Examples(framed(texts), labels)
+
+
+def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], set[str]]:
+    """Losses, and names: what was declared, what moved, what there is."""
+    network, way = classifier(name), Method(method)
+    way.attach(network, torch.Generator().manual_seed(0))
+    config = network.config
+    reading = Reading(0, config.decoder is not None, 0 if len(config.stacks) == 2 else None,
+                      alone=way.positions > 0)  # fmt: skip
+    before = {n: p.detach().clone() for n, p in network.named_parameters()}
+    declared = {n for n, p in network.named_parameters() if p.requires_grad}
+    settings = Settings(epochs=3, batch=16, optimizer=AdamW(learning_rate=1e-2, decay=0.0))
+    tuned = tune(Supervised(network, Options(), WORDS), task(), reading, settings, pace=way.pace,
+                 machine=PLAIN)  # fmt: skip
+    after = dict(tuned.model.named_parameters())
+    assert after.keys() == before.keys()
+    moved = {n for n, value in before.items() if not torch.equal(after[n], value)}
+    return tuned.losses, declared, moved, set(before)
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_it_learns_and_moves_what_it_declared(method: str, name: str) -> None:
+    losses, declared, moved, there = learned(method, name)
+    assert losses[-1] < losses[0]
+    assert moved <= declared and {n for n in there if n.startswith("heads.")} <= moved
+    # The control: but for these two, something has to stand still.
+    assert (declared < there) is (method not in ("full", "gradual"))
+
+
+@pytest.mark.parametrize(("method", "name"), BARE)
+def test_what_a_family_has_not_is_refused(method: str, name: str) -> None:
+    with pytest.raises(IncompatibleError, match="no such biases"):
+        learned(method, name)
+
+
+def test_the_page_has_every_family_and_method() -> None:
+    page = (method_table.ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert "CPU:\nall good." in page
+    for name in FAMILIES:
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        assert line.count("|") == len(METHODS) + 2 and "**" not in line
+
+
+def test_what_fails_is_seen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(method: str, name: str) -> None:
+        raise AssertionError("it moved")
+
+    monkeypatch.setattr(method_table.methods, "test_it_learns_and_moves_what_it_declared", broken)
+    assert method_table.cell("probe", "bert") == ("**0 of 1**", False)
+    assert "it moved" in capsys.readouterr().err
+    assert "not all good" in method_table.page([("bert", [("**0 of 1**", False)])])
