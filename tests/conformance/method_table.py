@@ -73,9 +73,9 @@ A number says how many laws hold, all of them. Of every method: it learns a task
 through the loop of `finetune`, and moves what it declared and nothing else. Of what is added to a
 model that stands still, also: fresh, it changes no output by a bit (a prefix and a prompt, which
 are new positions, do); gradients reach what is declared and nothing else; detached, the model is
-what it was, bit for bit; its state is all there is to it; several are swapped by name. `lora`, `ia3` and
-`bitfit` merge into the weights: merged equals attached. `lora` and `ia3` are saved as `peft` has
-them; that `peft`'s reading of the folder gives our scores within 1e-5 is `make interop`.
+what it was, bit for bit; its state is all there is to it; several are swapped by name. `lora`,
+`ia3` and `bitfit` merge into the weights: merged equals attached. `lora` and `ia3` are saved as
+`peft` has them; that `peft`'s reading of the folder gives our scores within 1e-5 is `make interop`.
 `refused`: the family has no biases to train.
 
 {table}
