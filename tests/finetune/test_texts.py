@@ -87,6 +87,8 @@ def test_it_learns_what_to_write(models: dict[str, Path], tmp_path: Path, name: 
     )
     # Negative control: what needs no training does not know it.
     assert float(told["the text itself"][5].split()[0]) == 0.0
+    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert 'pipeline_tag: "summarization"' in card and "fine-tuned from `run`" in card
     model = load(tmp_path / "out")
     texts = [f"the {animal} sat on a {place}" for animal in SAYS for place in ("mat", "rug", "hat")]
     one = model.predict(texts)

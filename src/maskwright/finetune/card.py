@@ -14,13 +14,6 @@ from typing import Any
 from maskwright.finetune.kind import Kind
 from maskwright.report.tables import Table
 
-PIPELINES = {
-    None: "sentence-similarity",
-    "sequence": "text-classification",
-    "token": "token-classification",
-    "span": "question-answering",
-    "choice": "multiple-choice",
-}
 SHOWN_LABELS = 40
 
 
@@ -50,15 +43,14 @@ def card(
         loads: lines of code, as a person would type them.
     """
     known = {m: round(v, 6) for m, v in figures.items() if math.isfinite(v)}
-    pipeline = PIPELINES[kind.head]
     result = {
-        "task": {"type": pipeline, "name": kind.task},
+        "task": {"type": kind.pipeline, "name": kind.task},
         "dataset": {"name": ", ".join(data) or "the rows given", "type": "local", "split": asked},
         "metrics": [{"type": m, "name": m, "value": v} for m, v in known.items()],
     }
     front = {
         "library_name": "transformers",
-        "pipeline_tag": pipeline,
+        "pipeline_tag": kind.pipeline,
         "tags": ["maskwright", kind.task],
         "metrics": list(known),
         "model-index": [{"name": name, "results": [result]}],

@@ -98,6 +98,11 @@ class Kind(ABC):
 
     @property
     @abstractmethod
+    def pipeline(self) -> str:
+        """What the reference library's hub calls such a task."""
+
+    @property
+    @abstractmethod
     def roles(self) -> tuple[str, ...]:
         """What is read of a row, as `tasks/columns.py` calls it."""
 

@@ -28,12 +28,13 @@ from maskwright.adapters.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.errors import UsageError
-from maskwright.finetune.card import PIPELINES, card
+from maskwright.finetune.card import card
 from maskwright.finetune.kind import Kind, Long, kind_of
 from maskwright.finetune.learner import Learner, Seed, usual_rate
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
 from maskwright.objectives.supervised import Problem
+from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import said
 from maskwright.report import document, tables
 from maskwright.report.tables import Table
@@ -111,7 +112,7 @@ def finetune(
     readme = card(
         kind=kind,
         name=out.resolve().name,
-        base=learner.path.name if learner.path.name != MODEL else learner.path.parent.name,
+        base=checkpoints.called(learner.path),
         data=origin or {},
         rows={part: len(each) for part, each in data.parts.items()},
         cut={part: asked.cut for part, asked in parts.items()},
@@ -172,7 +173,7 @@ def _loads(out: Path, kind: Kind, plain: bool) -> list[str]:
     lines = ["from maskwright.finetune.predict import load", f"load({name!r}).predict([…])"]
     if plain and kind.head not in ("choice", None):
         lines += ["", "from transformers import pipeline",
-                  f"pipeline({PIPELINES[kind.head]!r}, model='{name}/{MODEL}')"]  # fmt: skip
+                  f"pipeline({kind.pipeline!r}, model='{name}/{MODEL}')"]  # fmt: skip
     return lines
 
 

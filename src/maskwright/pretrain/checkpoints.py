@@ -194,6 +194,15 @@ def newest(run: Path) -> Path:
     return commit.newest(run / "checkpoints")[0]
 
 
+def called(path: Path) -> str:
+    """What a person calls the model in `path`: a checkpoint by its run, a `model` by what is around
+    it."""
+    path = path.resolve()
+    if path.parent.name == "checkpoints":
+        return path.parent.parent.name
+    return path.parent.name if path.name == "model" else path.name
+
+
 def model_folder(folder: Path) -> Path:
     """`folder`, or the newest valid checkpoint where it is a run.
 

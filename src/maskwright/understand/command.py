@@ -14,6 +14,7 @@ import numpy as np
 from maskwright import commit
 from maskwright.corpus.read import read
 from maskwright.errors import UsageError
+from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import said
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
@@ -434,17 +435,10 @@ def _write(
     say: Any,
 ) -> Path:
     document.write(out / tables.NAME, json.dumps(plain, indent=2) + "\n")
-    page = document.document(_name(subject.path), kind, head, sections)
+    page = document.document(checkpoints.called(subject.path), kind, head, sections)
     target = document.write(out / "report.html", page)
     say(f"report: {target}")
     return target
-
-
-def _name(path: Path) -> str:
-    """What a person would call the model in `path`: a checkpoint by its run."""
-    if path.parent.name == "checkpoints":
-        return path.parent.parent.name
-    return path.resolve().parent.name if path.name == "model" else path.resolve().name
 
 
 def _plain(found: Any) -> dict[str, Any]:

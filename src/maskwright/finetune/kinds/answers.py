@@ -45,6 +45,10 @@ class Answers(Kind):
         return 2
 
     @property
+    def pipeline(self) -> str:
+        return "question-answering"
+
+    @property
     def roles(self) -> tuple[str, ...]:
         return ("question", "context")
 

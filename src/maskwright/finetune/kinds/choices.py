@@ -36,6 +36,10 @@ class Choices(Kind):
         return 1
 
     @property
+    def pipeline(self) -> str:
+        return "multiple-choice"
+
+    @property
     def roles(self) -> tuple[str, ...]:
         return ("question", "choices")
 

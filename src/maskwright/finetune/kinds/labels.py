@@ -41,6 +41,10 @@ class Labels(Kind):
         return PROBLEMS[self.task]
 
     @property
+    def pipeline(self) -> str:
+        return "text-classification"
+
+    @property
     def roles(self) -> tuple[str, ...]:
         return ("first", "second") if self.task in PAIRS else ("text",)
 

@@ -42,6 +42,10 @@ class Tags(Kind):
     head = "token"
 
     @property
+    def pipeline(self) -> str:
+        return "token-classification"
+
+    @property
     def roles(self) -> tuple[str, ...]:
         return ("tokens",)
 

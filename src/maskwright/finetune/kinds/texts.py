@@ -47,6 +47,7 @@ SHARE = 4
 # How much longer than the longest that was seen an answer may be.
 ROOM = 1.5
 WHOLE = "{source}"
+PIPELINES = {"summary_text": "summarization", "translation_text": "translation"}
 SUMMARIES = ("summary", "highlights", "tldr", "abstract")
 # Names of columns by which a translation is known: "en", "de", … or the word itself.
 CODE = 2
@@ -72,6 +73,10 @@ class Texts(Kind):
 
     head = None
     writes = True
+
+    @property
+    def pipeline(self) -> str:
+        return PIPELINES.get(str(self.settled.get("key")), "text2text-generation")
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -36,6 +36,10 @@ class Vectors(Kind):
     head = None
 
     @property
+    def pipeline(self) -> str:
+        return "sentence-similarity"
+
+    @property
     def roles(self) -> tuple[str, ...]:
         return ("first", "second") if self.task == "embedding" else ("anchor", "positive")
 
