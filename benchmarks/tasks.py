@@ -1,0 +1,97 @@
+"""One model on many labelled tasks, beside the same architecture from scratch and beside what needs
+no pretraining.
+
+    python -m benchmarks.tasks --model FOLDER --out DIR --seeds 3 [--tasks trec sst2 …]
+
+Reads $MASKWRIGHT_DATA. Each task is `maskwright finetune --curve all`: epochs are chosen on the
+validation part, the test part is asked once for each seed. A set whose test part has no labels is
+asked on what it calls validation, and its own validation is cut from train. Started again with the
+same --out, it goes on; the table is of what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import MaskwrightError
+from maskwright.finetune.command import finetune_file
+from maskwright.pretrain.prepare import resolve
+
+# Folder, and what finetune has to be told.
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sst2": ("labelled/sst2", {}),
+    "trec": ("labelled/trec", {}),
+    "clinc150": ("labelled/clinc150", {}),
+    "banking77": ("labelled/banking77", {}),
+    "cola": ("labelled/cola", {}),
+    "rte": ("labelled/rte", {}),
+    "mrpc": ("labelled/mrpc", {}),
+    "stsb": ("labelled/stsb", {}),
+    "ag_news": ("labelled/ag_news", {"length": 128}),
+    "ud_pos": ("labelled/ud_ewt_pos", {}),
+    "wnut17": ("labelled/wnut17_ner", {"epochs": 5}),
+    "multi30k": ("translation/multi30k_en_de", {"epochs": 10, "rate": 5e-4}),
+    "scitldr": (
+        "summarization/scitldr_a",
+        {"epochs": 10, "rate": 5e-4, "columns": {
+            "source": ["document"], "target": ["summary"], "references": ["all_summaries"]}},
+    ),
+}  # fmt: skip
+WRITTEN = ("multi30k", "scitldr")
+PRETRAINED = "full"
+
+
+def parts_of(folder: Path, scratch: Path) -> Path:
+    """The folder; without a labelled test part, one in which validation is the test."""
+    if list(folder.glob("test.*")):
+        return folder
+    made = scratch / folder.name
+    made.mkdir(parents=True, exist_ok=True)
+    for old, new in (("train", "train"), ("validation", "test")):
+        for path in folder.glob(f"{old}.*"):
+            link = made / path.name.replace(old, new, 1)
+            if not link.exists():
+                link.symlink_to(path.resolve())
+    return made
+
+
+def line(name: str, found: dict[str, Any]) -> list[str]:
+    """Pretrained, from scratch, and the others, mean ± deviation over the seeds."""
+    cells = {}
+    for way, by_count in found["figures"].items():
+        values = list(next(iter(by_count.values())).values())
+        spread = f" ± {statistics.stdev(values):.3f}" if len(set(values)) > 1 else ""
+        cells[way] = f"{statistics.mean(values):.3f}{spread}"
+    ours, scratch = cells.pop(PRETRAINED), cells.pop("from scratch")
+    others = "; ".join(f"{w.removesuffix(' (no pretraining)')} {v}" for w, v in cells.items())
+    return [name, found["measure"], f"**{ours}**", scratch, others]
+
+
+def main() -> None:
+    read = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    read.add_argument("--model", type=Path, required=True)
+    read.add_argument("--out", type=Path, required=True)
+    read.add_argument("--seeds", type=int, default=3)
+    usual = [name for name in TASKS if name not in WRITTEN]
+    read.add_argument("--tasks", nargs="+", choices=TASKS, default=usual)
+    a = read.parse_args()
+    for name in a.tasks:
+        where, options = TASKS[name]
+        data = parts_of(resolve(f"$MASKWRIGHT_DATA/{where}"), a.out / "parts")
+        try:
+            finetune_file(a.model, data, a.out / name, seeds=a.seeds, curve=[0], **options)
+        except MaskwrightError as error:
+            print(error.render())
+    head = ["task, test part", "figure", "pretrained", "same from scratch", "no model"]
+    rows = [line(name, json.loads((a.out / name / "curve.json").read_text()))
+            for name in TASKS if (a.out / name / "curve.json").is_file()]  # fmt: skip
+    for cells in (head, ["---"] * len(head), *rows):
+        print(f"| {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
