@@ -16,21 +16,12 @@ import torch
 
 from maskwright.cli import main
 from maskwright.errors import DataError, UsageError
-from maskwright.pretrain import run
 from maskwright.understand import heads, trees
 from maskwright.understand.command import attention, probe
 from maskwright.understand.heads import MEASURES, look_at_heads, one_text
 from maskwright.understand.senses import _apart, _neighbours
 from maskwright.understand.states import Subject
-from tinyrun import WORDS, recipe, text_file
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    run.pretrain(recipe(text_file(folder), steps=2, dropout=0.0), folder / "run",
-                 stream=io.StringIO())  # fmt: skip
-    return folder / "run"
+from tinyrun import WORDS, text_file
 
 
 def test_measures_of_known_weights() -> None:

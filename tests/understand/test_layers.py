@@ -13,22 +13,13 @@ import torch
 
 from maskwright.cli import main
 from maskwright.errors import UsageError
-from maskwright.pretrain import run
 from maskwright.tasks.prepare import prepare
 from maskwright.understand import layers as room
 from maskwright.understand.command import DIVISION, probe
 from maskwright.understand.layers import probe_layers
 from maskwright.understand.pooling import WAYS
 from maskwright.understand.states import Subject, layer_states
-from tinyrun import WORDS, recipe, text_file
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    run.pretrain(recipe(text_file(folder), steps=2, dropout=0.0), folder / "run",
-                 stream=io.StringIO())  # fmt: skip
-    return folder / "run"
+from tinyrun import WORDS
 
 
 def tagged(path: Path, before: bool, count: int = 400) -> Path:
