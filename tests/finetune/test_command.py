@@ -270,6 +270,18 @@ def test_the_verbs(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main([*learn[:-1], "review"]) == 64
 
 
+def test_a_hole_in_a_parquet_column_is_null(tuned: tuple[Path, str], tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {"text": ["a cat", "the dog"], "stars": [2.5, float("nan")]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet")
+    said = io.StringIO()
+    assert predict_file(tuned[0], tmp_path / "rows.parquet", said) == 2
+    assert "NaN" not in said.getvalue()
+    assert [json.loads(line)["stars"] for line in said.getvalue().splitlines()] == [2.5, None]
+
+
 def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     with pytest.raises(IncompatibleError, match="was not fine-tuned for a task"):
         load(next((model / "checkpoints").glob("step-*")))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import math
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -47,11 +48,17 @@ def predict_file(folder: Path, source: Path, stream: TextIO, *, skip: int = 0) -
     for rows in portions(islice(_rows(source, model), skip, None)):
         answers = model.answers([example for _, example in rows])
         for (values, _), answer in zip(rows, answers, strict=True):
-            row = {**values, PREDICTION: answer}
+            row = {**{name: _finite(value) for name, value in values.items()}, PREDICTION: answer}
             stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
             count += 1
         stream.flush()
     return count
+
+
+def _finite(value: Any) -> Any:
+    """The value; nothing in place of a float that JSON has no word for, as an empty cell of a
+    parquet file may be."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_predictions(folder: Path, source: Path, out: Path) -> int:
