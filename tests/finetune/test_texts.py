@@ -212,6 +212,9 @@ def test_a_long_source_is_cut_inside_its_prompt(models: dict[str, Path], name: s
         assert tokenizer.decode(ids).strip().endswith("old tree"), tokenizer.decode(ids)
         assert len(ids) <= 24
     assert "50.0% of 2 rows" in asked.cut
+    signs = kind.ask([Rewrite("\U0001f9d9\U0001f40d" * 20, "a", "")], frame)  # tokens of bytes
+    assert len((signs.way_back.sources or signs.way_back.prompts)[0]) <= 24
+    assert bool(signs.cut) is (name == "gpt2")  # where all signs are one unknown token, it fits
     with pytest.raises(ConfigError, match="prompt is longer"):
         kind_of("sequence-to-sequence", (), {"prompt": "{source} " + "tree " * 40}).ask(rows, frame)
 

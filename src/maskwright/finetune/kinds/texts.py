@@ -221,7 +221,8 @@ def _read(
         while size > room and left:
             ((_, spans),) = frame.tokenizer.encode_batch([left], offsets=True)
             kept = len(spans) - (size - room)
-            left = left[: spans[kept - 1, 1]] if 0 < kept < len(spans) else left[: kept > 0]
+            # Several tokens may be parts of one character: each turn takes one at least.
+            left = left[: min(spans[kept - 1, 1], len(left) - 1)] if kept > 0 else ""
             texts[number] = template.fill({"source": left}, row.where)
             size = len(frame.tokenizer.encode(texts[number]))
         if size > room:
