@@ -45,7 +45,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         activation = ACTIVATIONS[self.config.activation]
-        if self.config.activation == "relu" and self.gate is None and not self.up._forward_hooks:
+        hooked = self.up._forward_hooks or self.up._forward_pre_hooks  # an adapter's, for example
+        if self.config.activation == "relu" and self.gate is None and not hooked:
             inner = linear(x, self.up.weight, self.up.bias, rectified=True)
         elif self.gate is None:
             inner = activation(self.up(x))  # B, T, F
