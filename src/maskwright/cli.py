@@ -174,7 +174,7 @@ def parser() -> Parser:
     made.add_argument("--task", default=None, help="what the data is, if not what it seems to be")
     _columns(made)
     made.add_argument(
-        "--items", type=int, default=10_000, help="words or texts at most (default 10000)"
+        "--items", type=int, default=None, help="words or texts at most (default 10000)"
     )
     _out(made)
 

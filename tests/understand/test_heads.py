@@ -175,6 +175,7 @@ def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         probe(model, tmp_path / "w2", data=meanings, word="dog", stream=said)
     data = ["probe", str(model), "--word", "cat", "--data", str(meanings)]
     assert main([*data, "--task", "tagging", "--out", str(tmp_path / "b")]) == 64
+    assert main([*data, "--items", "50", "--out", str(tmp_path / "b")]) == 64
     assert main([*data, "--column", "text=nothing", "--out", str(tmp_path / "b")]) == 65
     assert main(["probe", str(model), "--word", " ", "--out", str(tmp_path / "b")]) == 64
     assert main(["attention", str(model), "--sentence", "", "--out", str(tmp_path / "b")]) == 64

@@ -35,7 +35,7 @@ from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import said
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
-from maskwright.report.svg import escape
+from maskwright.report.svg import COLOURS, escape
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.strict_json import parse
@@ -45,7 +45,6 @@ from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 
 NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
 SCRATCH = "from scratch"
-COLOURS = ("one", "two", "three", "four", "five", "six")
 LEAST_TO_CHOOSE_BY = 50
 ASKED_AGAIN = 500  # rows of the training part
 LEVEL = 0.05

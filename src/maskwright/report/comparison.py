@@ -19,12 +19,11 @@ from maskwright.evaluate.intervals import LEVEL, Difference
 from maskwright.report import tables
 from maskwright.report.curves import Chart, Line, draw
 from maskwright.report.document import document, write
-from maskwright.report.svg import escape
+from maskwright.report.svg import COLOURS, escape
 from maskwright.report.tables import Table
 from maskwright.report.wording import count, duration, figure
 
 NAME = "report.html"
-COLOURS = ("one", "two", "three", "four", "five", "six")
 AXES = {"tokens": "tokens", "operations": "floating-point operations", "seconds": "seconds"}
 
 

@@ -11,6 +11,8 @@ import math
 
 from maskwright.errors import shorten
 
+# Classes of page.css for what stands side by side.
+COLOURS = ("one", "two", "three", "four", "five", "six")
 # The same names stand in page.css.
 STYLE = """
 :root{--ink:#1d2733;--soft:#66717d;--faint:#d9dee4;--wash:#eef1f4;--paper:#ffffff;

@@ -18,8 +18,9 @@ from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import said
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
-from maskwright.report.grid import grid, scatter
-from maskwright.report.svg import escape
+from maskwright.report.grid import grid
+from maskwright.report.scatter import scatter
+from maskwright.report.svg import COLOURS, escape
 from maskwright.report.tables import Table
 from maskwright.tasks import splits
 from maskwright.tasks.metrics import Estimate
@@ -28,11 +29,10 @@ from maskwright.understand import heads, layers, pooling, senses, trees
 from maskwright.understand.states import Subject
 
 DIVISION = splits.Division(validation=0.1, test=0.1)
-TEXTS = 200
+TEXTS, ITEMS = 200, 10_000
 # Maps of single heads on a page, and their cells; tokens of a text that is drawn.
 SMALL_GRIDS, CELLS = 36, 40_000
 DRAWN, FEW_DRAWN = 64, 24
-COLOURS = ("one", "two", "three", "four", "five", "six")
 
 
 def probe(
@@ -43,7 +43,7 @@ def probe(
     word: str | None = None,
     task: str | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
-    items: int = 10_000,
+    items: int | None = None,
     stream: TextIO | None = None,
 ) -> Path:
     """What each layer of `model` knows: of the labels in `data`, or of the meanings of a `word`.
@@ -51,17 +51,21 @@ def probe(
     Args:
         data: labelled texts; with a `word`, a csv of texts and meanings. None: sentences about two
             banks.
-        items: how many words or texts are looked at, at most.
+        items: how many words or texts are looked at, at most; None: 10,000.
 
     Returns:
         The page.
     """
-    if items < 2:
+    if items is not None and items < 2:
         raise UsageError("too few to look at", where="--items", found=items, wanted="2 or more")
     say = said(stream)
     commit.probe_writable(out)
     if data is None or word is not None:
-        ignored = {"--task": task is not None, "--column": bool(columns) and data is None}
+        ignored = {
+            "--task": task is not None,
+            "--items": items is not None,
+            "--column": bool(columns) and data is None,
+        }
         for option in (name for name, given in ignored.items() if given):
             raise UsageError(
                 "the option says nothing here",
@@ -73,6 +77,7 @@ def probe(
     subject = Subject.of(model)
     if data is None or word is not None:
         return _senses(subject, out, word or senses.WORD, data, columns, say)
+    items = ITEMS if items is None else items
     examples = prepare(data, columns=columns or None, kind=task, division=DIVISION)
     for line in examples.task.lines():
         say(line)
@@ -117,10 +122,13 @@ def attention(
         for document_ in read(list(text)):
             texts.append(document_.text)
             if len(texts) == TEXTS:
+                say(f"note: only the first {TEXTS} texts are looked at")
                 break
     elif bank:
         texts = [" ".join(each.words) for each in bank[:TEXTS]]
     found = heads.look_at_heads(subject, texts)
+    if short := len(texts) - found.texts:
+        say(f"note: {short:,} texts of fewer than two tokens are left out")
     relations, passed = trees.compare_with_trees(subject, bank) if bank else ([], 0)
     if passed:
         say(

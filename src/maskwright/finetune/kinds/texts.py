@@ -216,6 +216,7 @@ def _read(
     room = room_of(frame.tokenizer, length) - int(end is not None)
     texts = [template.fill({"source": row.source}, row.where) for row in rows]
     whole = [len(ids) for ids in frame.tokenizer.encode_batch(texts)]
+    sizes = list(whole)
     for number, row in enumerate(rows):
         left, size = row.source, whole[number]
         while size > room and left:
@@ -224,15 +225,14 @@ def _read(
             # Several tokens may be parts of one character: each turn takes one at least.
             left = left[: min(spans[kept - 1, 1], len(left) - 1)] if kept > 0 else ""
             texts[number] = template.fill({"source": left}, row.where)
-            size = len(frame.tokenizer.encode(texts[number]))
+            size = sizes[number] = len(frame.tokenizer.encode(texts[number]))
         if size > room:
             raise ConfigError("the prompt is longer than what the model reads", where="--prompt",
                               found=f"{size} tokens without a source",
                               wanted=f"fewer than {room}")  # fmt: skip
     sources, _ = _framed(frame, texts, length, end)
-    kept_ids = [len(ids) for ids in frame.tokenizer.encode_batch(texts)]
     cuts = Cuts()
-    for before, after in zip(whole, kept_ids, strict=True):
+    for before, after in zip(whole, sizes, strict=True):
         cuts += Cuts.of(before, after)
     return sources, cuts
 
