@@ -75,7 +75,21 @@ def key(purpose: str, *counters: int | NDArray[np.integer]) -> Keys:
 
 def uniforms(keys: Keys, count: int) -> NDArray[np.float64]:
     """(..., count) numbers in [0, 1), multiples of 2**-53, from keys of shape (...)."""
-    return (_bits(keys, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return _to_uniform(_bits(keys, count))
+
+
+def uniforms_at(keys: Keys, places: NDArray[np.integer]) -> NDArray[np.float64]:
+    """The numbers that `uniforms` gives at `places`, counted from 0, and no others; `keys`
+    broadcasts against `places`."""
+    with np.errstate(over="ignore"):
+        steps = (places.astype(np.uint64) + np.uint64(1)) * GOLDEN
+        bits = np.asarray(_mix(np.asarray(keys, np.uint64) + steps))
+    return _to_uniform(bits)
+
+
+def ranks(keys: Keys, count: int) -> NDArray[np.uint64]:
+    """(..., count) numbers from keys of shape (...), as `uniforms` orders them: for shuffles."""
+    return _bits(keys, count)
 
 
 def integers(keys: Keys, count: int, high: int | NDArray[np.integer]) -> NDArray[np.int64]:
@@ -146,6 +160,10 @@ def _bits(keys: Keys, count: int) -> NDArray[np.uint64]:
     with np.errstate(over="ignore"):
         steps = np.arange(1, count + 1, dtype=np.uint64) * GOLDEN
         return np.asarray(_mix(np.asarray(keys, np.uint64)[..., None] + steps))
+
+
+def _to_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _mix(bits: Keys) -> Keys:

@@ -25,6 +25,7 @@ from maskwright.nn.dropout import dropped_product
 from maskwright.nn.linear import Linear
 from maskwright.nn.mask import Drawing
 from maskwright.nn.positions import rotate
+from maskwright.nn.product import scaled_product
 from maskwright.nn.softmax import softmax
 
 Kernel = Literal["explicit", "sdpa"]
@@ -132,12 +133,11 @@ def _explicit(
     flat = (rows * heads, -1, width)
     bias = sight.bias(query.dtype)
     joins = bias is not None and bias.shape[:2] == (1, 1)  # alike for all rows and heads
-    scores = torch.baddbmm(
-        bias[0] if bias is not None and joins else query.new_empty(1, 1, 1),
+    scores = scaled_product(
         query.reshape(flat),
         key.reshape(flat).transpose(1, 2),
-        beta=1 if joins else 0,
-        alpha=scale,
+        scale,
+        bias[0] if bias is not None and joins else None,
     ).view(rows, heads, queries, keys)
     if bias is not None and not joins:
         scores = scores + bias  # adding in place to a view costs three copies of the gradient

@@ -21,6 +21,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int8
 from torch import Tensor
 
+from maskwright.nn.product import scaled_product
+
 COLUMNS = 128
 LEVELS = 256 * COLUMNS
 _WHOLE = {2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -95,9 +97,9 @@ def add_dropped(
 def dropped_product(
     weights: Float[Tensor, "N Q K"], values: Float[Tensor, "N K W"], rate: float
 ) -> Float[Tensor, "N Q W"]:
-    """`dropout(weights) @ values`; the scale goes to the narrower side of the product."""
+    """`dropout(weights) @ values`; the scale goes into the product."""
     if rate == 0.0:
         return torch.bmm(weights, values)
     if weights.device.type != "cpu":
         return torch.bmm(F.dropout(weights, rate), values)
-    return torch.bmm(_Clear.apply(weights, rate), values * _scale(rate))
+    return scaled_product(_Clear.apply(weights, rate), values, _scale(rate))

@@ -29,8 +29,8 @@ def budget(maskable: Array, rate: float) -> Array:
 
 def choose_tokens(maskable: Array, rate: float, keys: Array) -> Array:
     """(B, T) bool: exactly the budget, every maskable position equally likely."""
-    draws = randomness.uniforms(keys, maskable.shape[1])
-    draws[~maskable] = 2.0
+    draws = randomness.ranks(keys, maskable.shape[1])
+    draws[~maskable] = np.iinfo(np.uint64).max
     return _smallest(draws, budget(maskable, rate))
 
 
@@ -145,12 +145,15 @@ def replace(
         ordinary: ids that may be drawn; special tokens are never put into text.
     """
     length = tokens.shape[1]
-    draws = randomness.uniforms(keys, 2 * length)
-    decision = np.take_along_axis(draws[:, :length], unit % length, axis=1)
-    other = ordinary[(draws[:, length:] * len(ordinary)).astype(np.int64)]
-    masked = chosen & (decision < mask_rate)
-    random = chosen & (decision >= mask_rate) & (decision < mask_rate + random_rate)
-    return np.where(masked, mask_id, np.where(random, other, tokens))
+    row, place = np.nonzero(chosen)
+    keys, kept = keys[row], tokens[row, place]
+    decision = randomness.uniforms_at(keys, unit[row, place] % length)
+    drawn = randomness.uniforms_at(keys, length + place)
+    other = ordinary[(drawn * len(ordinary)).astype(np.int64)]
+    found = np.where(decision < mask_rate + random_rate, other, kept)
+    replaced = tokens.copy()
+    replaced[row, place] = np.where(decision < mask_rate, mask_id, found)
+    return replaced
 
 
 def word_numbers(maskable: Array, starts_word: Array) -> Array:
@@ -169,10 +172,8 @@ def _segment(maskable: Array) -> Array:
 
 def _smallest(draws: Array, count: Array) -> Array:
     """(B, T) bool: the `count[b]` smallest draws of each row."""
-    order = np.argsort(draws, axis=1)
-    chosen = np.zeros(draws.shape, dtype=bool)
-    np.put_along_axis(chosen, order, np.arange(draws.shape[1]) < count[:, None], axis=1)
-    return chosen
+    last = np.take_along_axis(np.sort(draws, axis=1), np.maximum(count - 1, 0)[:, None], axis=1)
+    return (draws <= last) & (count > 0)[:, None]
 
 
 def _drawn_lengths(draws: Array, chances: Array) -> Array:
