@@ -1,10 +1,11 @@
 """One model on many labelled tasks, beside the same architecture from scratch and beside what needs
 no pretraining.
 
-    python -m benchmarks.tasks --model FOLDER --out DIR --seeds 3 [--tasks trec sst2 …]
+    python -m benchmarks.tasks --model FOLDER --out DIR --seeds 3 [--labels 2000] [--tasks trec …]
 
-Reads $MASKWRIGHT_DATA. Each task is `maskwright finetune --curve all`: epochs are chosen on the
-validation part, the test part is asked once for each seed. A set whose test part has no labels is
+Reads $MASKWRIGHT_DATA. Each task is `maskwright finetune --curve N`, with all labels or no more
+than `--labels`: epochs are chosen on the validation part, the test part is asked once for each
+seed. A set whose test part has no labels is
 asked on what it calls validation, and its own validation is cut from train. Started again with the
 same --out, it goes on; the table is of what is there.
 """
@@ -12,6 +13,7 @@ same --out, it goes on; the table is of what is there.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import statistics
 from pathlib import Path
@@ -25,8 +27,8 @@ from maskwright.pretrain.prepare import resolve
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "sst2": ("labelled/sst2", {}),
     "trec": ("labelled/trec", {}),
-    "clinc150": ("labelled/clinc150", {}),
-    "banking77": ("labelled/banking77", {}),
+    "clinc150": ("labelled/clinc150", {"epochs": 10}),
+    "banking77": ("labelled/banking77", {"epochs": 10}),
     "cola": ("labelled/cola", {}),
     "rte": ("labelled/rte", {}),
     "mrpc": ("labelled/mrpc", {}),
@@ -59,16 +61,23 @@ def parts_of(folder: Path, scratch: Path) -> Path:
     return made
 
 
+def rows_of(folder: Path) -> int:
+    """How many examples there are to learn from: a row a line."""
+    with gzip.open(next(folder.glob("train.*")), "rt", encoding="utf-8") as file:
+        return sum(1 for _ in file)
+
+
 def line(name: str, found: dict[str, Any]) -> list[str]:
     """Pretrained, from scratch, and the others, mean ± deviation over the seeds."""
     cells = {}
     for way, by_count in found["figures"].items():
-        values = list(next(iter(by_count.values())).values())
+        ((labels, by_seed),) = by_count.items()
+        values = list(by_seed.values())
         spread = f" ± {statistics.stdev(values):.3f}" if len(set(values)) > 1 else ""
         cells[way] = f"{statistics.mean(values):.3f}{spread}"
     ours, scratch = cells.pop(PRETRAINED), cells.pop("from scratch")
     others = "; ".join(f"{w.removesuffix(' (no pretraining)')} {v}" for w, v in cells.items())
-    return [name, found["measure"], f"**{ours}**", scratch, others]
+    return [name, f"{int(labels):,}", found["measure"], f"**{ours}**", scratch, others]
 
 
 def main() -> None:
@@ -76,17 +85,19 @@ def main() -> None:
     read.add_argument("--model", type=Path, required=True)
     read.add_argument("--out", type=Path, required=True)
     read.add_argument("--seeds", type=int, default=3)
+    read.add_argument("--labels", type=int, help="to learn from, at most; all if not said")
     usual = [name for name in TASKS if name not in WRITTEN]
     read.add_argument("--tasks", nargs="+", choices=TASKS, default=usual)
     a = read.parse_args()
     for name in a.tasks:
         where, options = TASKS[name]
         data = parts_of(resolve(f"$MASKWRIGHT_DATA/{where}"), a.out / "parts")
+        count = 0 if a.labels is None or a.labels >= rows_of(data) else a.labels
         try:
-            finetune_file(a.model, data, a.out / name, seeds=a.seeds, curve=[0], **options)
+            finetune_file(a.model, data, a.out / name, seeds=a.seeds, curve=[count], **options)
         except MaskwrightError as error:
             print(error.render())
-    head = ["task, test part", "figure", "pretrained", "same from scratch", "no model"]
+    head = ["task, test part", "labels", "figure", "pretrained", "same from scratch", "no model"]
     rows = [line(name, json.loads((a.out / name / "curve.json").read_text()))
             for name in TASKS if (a.out / name / "curve.json").is_file()]  # fmt: skip
     for cells in (head, ["---"] * len(head), *rows):

@@ -77,6 +77,13 @@ def parser() -> Parser:
     _settings(made)
     _out(made)
 
+    made = verb("adapt", "train a model further on text of another kind", _adapt)
+    made.add_argument("model", type=Path, help="the folder of a model or a run")
+    _text(made)
+    made.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
+    _settings(made)
+    _out(made)
+
     made = verb("resume", "go on with a run from its last checkpoint", _resume)
     made.add_argument("run", type=Path, help="the folder of the run")
     _settings(made)
@@ -136,7 +143,8 @@ def parser() -> Parser:
         "--long",
         default="head",
         help="what becomes of longer texts: head, tail or head-and-tail stays, or all is read, by "
-        "pieces-mean or pieces-max (default head)",
+        "pieces-mean or pieces-max (of the scores of its pieces), vectors-mean or vectors-max (of "
+        "their vectors) or hierarchical (layers over the vectors) (default head)",
     )
     made.add_argument(
         "--prompt",
@@ -361,6 +369,20 @@ def _pretrain(a: argparse.Namespace) -> None:
     out = a.out or next_run(recipe.name)
     checkpoint = run.pretrain(recipe, out)
     print(f"model: {checkpoint}")
+
+
+def _adapt(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    if not a.text:
+        raise UsageError("no text to train on", where="--text",
+                         do=f"maskwright adapt {a.model} --text FILE")  # fmt: skip
+    for path in a.text:
+        existing(Path(path), "text")
+    from maskwright.pretrain import further, run
+    from maskwright.recipes.recipe import override
+
+    recipe = override(run.with_text(further.recipe_of(a.model, a.minutes), a.text), a.settings)
+    print(f"model: {run.pretrain(recipe, a.out or next_run(recipe.name))}")
 
 
 def _resume(a: argparse.Namespace) -> None:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from maskwright.checkpoint import shapes
-from maskwright.nn.config import Norm, Tokens, TransformerConfig, VocabularyHead
+from maskwright.nn.config import Head, Norm, Tokens, TransformerConfig, VocabularyHead
+from maskwright.nn.pieces import layers_over
 from maskwright.nn.transformer import Transformer
 from nn.points import POINTS, VOCABULARY, WIDTH
 
@@ -51,3 +52,11 @@ def test_every_vocabulary_head(
     assert found.get("vocabulary_head.weight") == (None if tied else (VOCABULARY, rows))
     plain = norm is not None and not norm.bias
     assert ("vocabulary_head.transform.bias" in found) == (transform is not None and not plain)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_layers_over_pieces(name: str) -> None:
+    head = Head(name="own", kind="sequence", labels=2, over=layers_over(POINTS[name]))
+    config = replace(POINTS[name], heads=(head,))
+    assert shapes.parameters(config) == built(config)
+    assert any(".over." in parameter for parameter in built(config))

@@ -15,6 +15,7 @@ FROZEN = {
     "quickstart": {"--minutes", "--out"},
     "tokenizer": {"--text", "--kind", "--vocabulary", "--lowercase", "--out"},
     "pretrain": {"recipe", "--text", "--set", "--out"},
+    "adapt": {"model", "--text", "--minutes", "--set", "--out"},
     "resume": {"run", "--set"},
     "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
     "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},

@@ -29,7 +29,7 @@ def parameters(config: TransformerConfig) -> Shapes:
     tokens = config.tokens
     shapes: Shapes = {"tokens.weight": (tokens.vocabulary, tokens.width)}
     for name, stack in config.stacks.items():
-        shapes |= _stack(name, stack, config)
+        shapes |= _stack(name, stack, tokens.width, config.width)
     if config.pooler:
         shapes |= _linear("pooler", config.width, config.width, True)
     shapes |= _vocabulary_head(config)
@@ -41,6 +41,8 @@ def parameters(config: TransformerConfig) -> Shapes:
         if head.norm is not None:
             shapes |= _norm(f"{name}.norm", width, head.norm)
         shapes |= _linear(name, head.labels, width, head.bias)
+        if head.over is not None:
+            shapes |= _stack(f"{name}.over", head.over, width, width)
     return shapes
 
 
@@ -58,25 +60,25 @@ def free_bytes() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _stack(name: str, stack: Stack, config: TransformerConfig) -> Shapes:
-    tokens, entry = config.tokens, stack.embeddings
+def _stack(name: str, stack: Stack, token_width: int, width: int) -> Shapes:
+    entry = stack.embeddings
     shapes: Shapes = {}
     if isinstance(entry.positions, Learned):
         rows = entry.positions.length + entry.positions.offset
-        shapes[f"{name}.embeddings.position.weight"] = (rows, tokens.width)
+        shapes[f"{name}.embeddings.position.weight"] = (rows, token_width)
     if entry.segments:
-        shapes[f"{name}.embeddings.segment.weight"] = (entry.segments, tokens.width)
+        shapes[f"{name}.embeddings.segment.weight"] = (entry.segments, token_width)
     if entry.norm is not None:
-        shapes |= _norm(f"{name}.embeddings.norm", tokens.width, entry.norm)
-    if tokens.width != config.width:
-        shapes |= _linear(f"{name}.embeddings.project", config.width, tokens.width, True)
+        shapes |= _norm(f"{name}.embeddings.norm", token_width, entry.norm)
+    if token_width != width:
+        shapes |= _linear(f"{name}.embeddings.project", width, token_width, True)
     for layer in sorted(set(stack.weights_of)):
-        shapes |= _block(f"{name}.blocks.{layer}", stack.blocks[layer], config.width)
+        shapes |= _block(f"{name}.blocks.{layer}", stack.blocks[layer], width)
     relative = stack.blocks[0].attention.positions
     if isinstance(relative, Relative):
         shapes[f"{name}.relative.weight"] = (relative.buckets, stack.blocks[0].attention.heads)
     if stack.final_norm:
-        shapes |= _norm(f"{name}.final_norm", config.width, stack.blocks[-1].norm)
+        shapes |= _norm(f"{name}.final_norm", width, stack.blocks[-1].norm)
     return shapes
 
 

@@ -6,7 +6,8 @@
     documents   (B, T) int32   which document of the row a position belongs to; 0 is padding;
                                None: every row is one document without padding
     index       (N,)   int64   flat positions (b*T + t) that have a target
-    targets     (N,)   int64   the ids wanted there
+    targets     (N,)   int64   the ids wanted there; of texts to be classified, the text that a
+                               place, or a piece read at `pooled`, belongs to
     labels      (R,)   int64   one class per pooled position (sentence pair), or None
     pooled      (R,)   int64   flat positions whose hidden state is pooled for `labels`
     prefix      (B,)   int64   how many of a row's first tokens are seen in both directions by a

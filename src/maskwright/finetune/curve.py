@@ -230,7 +230,7 @@ def _trained(
     parts = {part: kind.ask(rows, learner.frame) for part, rows in data.parts.items()}
     found = learner.learn(parts, method, settings, last, lambda line: None, scratch=scratch)
     again = kind.ask(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-    ask = asker(found.tuned.model, found.kind, learner.frame.tokenizer, learner.reading)
+    ask = asker(found.tuned.model, found.kind, learner.frame, learner.reading)
     figures = {
         "value": kind.measured(data.parts[last], found.answers),
         "learned": kind.measured(again.rows, found.kind.answers(again, ask(again))),

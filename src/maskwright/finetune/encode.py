@@ -48,7 +48,7 @@ def encode(
         whole = sum(map(len, parts))
         cuts += Cuts.of(whole, whole - row.cut)
         rows.append(row)
-    return examples_of(rows, labels, tokenizer, segments=segments), cuts
+    return examples_of(rows, labels, tokenizer, segments), cuts
 
 
 def divide(
@@ -68,11 +68,12 @@ def examples_of(
     rows: Sequence[Row],
     labels: NDArray[np.int64] | NDArray[np.float32],
     tokenizer: Tokenizer,
-    *,
     segments: bool,
+    pieces: NDArray[np.int64] | None = None,
 ) -> Examples:
-    """Framed rows beside their labels; a row of nothing is padding, so that it is one at all."""
+    """Framed rows beside their labels; a row of nothing is padding, so that it is one at all. With
+    `pieces`, so many rows after each other have one label together."""
     texts = [row.tokens.tolist() or [tokenizer.pad or 0] for row in rows]
     kinds = [row.segments if len(row) else np.zeros(1, np.int64) for row in rows]
     flat = np.concatenate([np.zeros(0, np.int64), *kinds]) if segments else None
-    return Examples(framed(texts), labels, flat)
+    return Examples(framed(texts), labels, flat, pieces=pieces)

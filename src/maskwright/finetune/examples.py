@@ -52,6 +52,7 @@ class Examples:
             an answer begins and ends, counted from 0; -1: not known.
         segments: 0 or 1 for each id; None where the model has none.
         choices: how many texts in a row answer one question.
+        pieces: (len(labels),) how many texts in a row are pieces of one; None: each is whole.
         places: where in each text something is asked, rising, M in all; None where whole texts are.
         targets: what a decoder beside the encoder is to write for each text.
     """
@@ -60,12 +61,15 @@ class Examples:
     labels: NDArray[np.int64] | NDArray[np.float32]
     segments: NDArray[np.int64] | None = None
     choices: int = 1
+    pieces: NDArray[np.int64] | None = None
     places: Sequences | None = None
     targets: Sequences | None = None
 
     def __post_init__(self) -> None:
         count = len(self.texts.lengths)
         wanted = len(self.labels) * self.choices
+        if self.pieces is not None:
+            wanted = int(self.pieces.sum()) if len(self.pieces) == len(self.labels) else -1
         if self.places is not None and self.labels.ndim == 1:
             wanted = count if len(self.labels) == len(self.places.tokens) else -1
         if count != wanted or (self.places is not None and len(self.places.lengths) != count):
@@ -77,6 +81,8 @@ class Examples:
             raise DataError("a text without a token", where=f"text {self.texts.lengths.argmin()}")
 
     def __len__(self) -> int:
+        if self.pieces is not None:
+            return len(self.pieces)
         return len(self.texts.lengths) // self.choices
 
     @property
@@ -86,7 +92,9 @@ class Examples:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(N,) how many ids each label's longest text has."""
+        """(N,) how many ids each label's longest text has, or all its pieces."""
+        if self.pieces is not None:
+            return np.add.reduceat(self.texts.lengths, first_places(self.pieces))
         longest: NDArray[np.int64] = self.texts.lengths.reshape(-1, self.choices).max(1)
         return longest if self.targets is None else np.maximum(longest, self.targets.lengths)
 
@@ -98,6 +106,8 @@ class Examples:
         Returns:
             The batch, and for each row of scores that a model gives it, which one of all it is.
         """
+        if self.pieces is not None:
+            return self._in_pieces(numbers, self.pieces, reading)
         size = self.choices
         longest = self.texts.lengths.reshape(-1, size)[numbers]
         if self.targets is not None:
@@ -116,32 +126,62 @@ class Examples:
             rows_of = np.arange(len(numbers) * size)
         texts = (numbers[order][:, None] * size + np.arange(size)).reshape(-1)
         rows = rows_of.reshape(-1, size)[order].reshape(-1)
+        begins = _begins(rows, self.texts.lengths[texts], width)
+        if self.places is None:
+            which = numbers[order]
+            read = begins + (self.texts.lengths[texts] - 1 if reading.last else 0)
+            asked = {"labels": self.labels[which], "pooled": read}
+        else:
+            which, asked = self._asked(texts, begins, self.places)
+        return self._packed(texts, rows, width, reading, asked), which
+
+    def _in_pieces(
+        self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], reading: Reading
+    ) -> tuple[Batch, NDArray[np.int64]]:
+        """Every piece is packed for itself, and says which text of the batch it belongs to."""
+        counts = pieces[numbers]
+        texts = np.repeat(first_places(pieces)[numbers], counts) + spread(counts)
+        lengths = self.texts.lengths[texts]
+        width = _round(int(lengths.max()))
+        rows = np.arange(len(texts))
+        if not reading.alone:
+            width = max(width, min(WIDTH, _round(int(lengths.sum()))))
+            rows = best_fit(lengths, width)
+        order = np.argsort(rows, kind="stable")
+        begins = np.empty_like(rows)
+        begins[order] = _begins(rows[order], lengths[order], width)
+        asked = {
+            "labels": self.labels[numbers],
+            "pooled": begins + (lengths - 1 if reading.last else 0),
+            "targets": np.repeat(np.arange(len(numbers)), counts),
+        }
+        return self._packed(texts[order], rows[order], width, reading, asked), numbers
+
+    def _packed(
+        self,
+        texts: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        width: int,
+        reading: Reading,
+        asked: dict[str, NDArray[Any]],
+    ) -> Batch:
+        """These texts in these rows, rising, and what is `asked` of them."""
         counts = np.bincount(rows)
         origin = Origin(rows, spread(counts) + 1)
         shape = (len(counts), width)
         chosen, at = self._take(texts)
         packed = pack(chosen, origin, shape, reading.pad)
-        begins = first_places(chosen.lengths)
-        places = rows * width + begins - begins[np.searchsorted(rows, rows)]
         segments = None
         if self.segments is not None:
             both = Sequences(self.segments[at], chosen.lengths)
             segments = pack(both, origin, shape, 0)["tokens"]
-        if self.places is None:
-            which = numbers[order]
-            asked = {
-                "labels": self.labels[which],
-                "pooled": places + (chosen.lengths - 1 if reading.last else 0),
-            }
-        else:
-            which, asked = self._asked(texts, places, self.places)
         batch = Batch(
             **packed,  # type: ignore[arg-type]
             segments=segments,
             **{name: torch.from_numpy(value) for name, value in asked.items()},
         )
         if reading.decoder_start is None:
-            return batch, which
+            return batch
         written = chosen
         if self.targets is not None:
             written = Sequences(self.targets.tokens[_members(self.targets, texts)],
@@ -153,7 +193,7 @@ class Examples:
             real = None if documents is None else documents.reshape(-1).nonzero()[:, 0]
             names["index"] = real
             names["targets"] = torch.from_numpy(written.tokens)
-        return Batch(**{**vars(batch), **names}), which
+        return Batch(**{**vars(batch), **names})
 
     def _asked(
         self, texts: NDArray[np.int64], begins: NDArray[np.int64], places: Sequences
@@ -189,6 +229,12 @@ def _members(sequences: Sequences, chosen: NDArray[np.int64]) -> NDArray[np.int6
     """Where the items of the chosen sequences stand among all."""
     lengths = sequences.lengths[chosen]
     return np.repeat(first_places(sequences.lengths)[chosen], lengths) + spread(lengths)
+
+
+def _begins(rows: NDArray[np.int64], lengths: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+    """Where in the batch each text begins, of texts in `rows`, rising."""
+    before = first_places(lengths)
+    return rows * width + before - before[np.searchsorted(rows, rows)]
 
 
 def _round(length: int) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from maskwright import catalogue
 from maskwright.errors import DataError, UsageError
 from maskwright.finetune.examples import Examples, Reading
 from maskwright.finetune.tune import Scored, scores
+from maskwright.nn.pieces import Pooling
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective, Vocabulary
 from maskwright.objectives.supervised import Options, Problem, Supervised
@@ -32,9 +33,13 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 Scores = NDArray[np.float32]
 Told = NDArray[Any]  # scores, or texts
-# What stays of a text, or: all of it in pieces, whose scores are averaged or the largest taken.
-Long = Literal["head", "tail", "head-and-tail", "pieces-mean", "pieces-max"]
-LONG: tuple[Long, ...] = ("head", "tail", "head-and-tail", "pieces-mean", "pieces-max")
+# What stays of a text, or: all of it in pieces. Each piece is scored, and the scores are averaged
+# or the largest taken; or that is done with the vectors of the pieces, and what comes of them is
+# scored; or layers over these vectors read them first.
+Long = Literal["head", "tail", "head-and-tail", "pieces-mean", "pieces-max", "vectors-mean",
+               "vectors-max", "hierarchical"]  # fmt: skip
+LONG: tuple[Long, ...] = get_args(Long)
+HIERARCHICAL = "hierarchical"
 Answers = Sequence[Any] | NDArray[Any]  # one for each row
 ROOM = "finetune.kinds"
 
@@ -111,9 +116,12 @@ class Kind(ABC):
     def measures(self) -> tuple[str, ...]:
         """Names of the figures; the first chooses the epoch and the seed."""
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary) -> Objective:
-        """What is trained."""
-        return Supervised(model, Options(problem=self.problem), vocabulary)
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
+    ) -> Objective:
+        """What is trained; `long` as in a `Frame`."""
+        how: Pooling = "max" if long == "vectors-max" else "mean"
+        return Supervised(model, Options(problem=self.problem, pieces=how), vocabulary)
 
     def tell(self, objective: Objective, asked: Asked, reading: Reading) -> Told:
         """What the model says to what it is `asked`."""

@@ -15,11 +15,12 @@ from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.finetune.examples import Reading
-from maskwright.finetune.kind import LONG, Answers, Asked, Frame, Kind, Long, Told
+from maskwright.finetune.kind import HIERARCHICAL, LONG, Answers, Asked, Frame, Kind, Long, Told
 from maskwright.finetune.method import PROBE, Method
 from maskwright.finetune.tune import Settings, Tuned, tune
 from maskwright.nn import initialise
 from maskwright.nn.config import Head, TransformerConfig
+from maskwright.nn.pieces import layers_over
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
@@ -94,6 +95,10 @@ class Learner:
         if loaded.tokenizer is None:
             raise IncompatibleError("the model has no tokenizer", where=path)
         config, family = headed(path, loaded, kind)
+        if long == HIERARCHICAL:
+            over = layers_over(config)
+            heads = tuple(replace(head, over=over) for head in config.heads)
+            config, family = replace(config, heads=heads), None
         room = min(length or LONGEST, longest(config) - method.positions)
         reading = reading_of(config, loaded.tokenizer, loaded.extra)
         return cls(
@@ -132,9 +137,9 @@ class Learner:
         if not settings.seed:
             say(f"model: {self.path}: {told}\nmethod: {method.name}; {share}")
         tuned = self._tuned(model, method, parts, settings, say)
-        ask = asker(tuned.model, self.kind, self.frame.tokenizer, self.reading)
+        ask = asker(tuned.model, self.kind, self.frame, self.reading)
         settled = self.kind.settle(parts[VALIDATION], ask(parts[VALIDATION]))
-        ask = asker(tuned.model, settled, self.frame.tokenizer, self.reading)
+        ask = asker(tuned.model, settled, self.frame, self.reading)
         answers = settled.answers(parts[last], ask(parts[last]))
         moved = _distance(begun, _body(tuned.model))
         return Seed(settings.seed, tuned, adapter, settled, answers, moved)
@@ -148,7 +153,8 @@ class Learner:
         say: Callable[[str], None],
     ) -> Tuned:
         kind, reading = self.kind, self.reading
-        objective = kind.objective(model, build.vocabulary(self.frame.tokenizer))
+        vocabulary = build.vocabulary(self.frame.tokenizer)
+        objective = kind.objective(model, vocabulary, self.frame.long)
         asked, measure, number = parts[VALIDATION], kind.measures[0], 0
 
         def figure(learner: Objective) -> float:
@@ -183,10 +189,10 @@ def usual_rate(width: int, method: Method) -> float:
 
 
 def asker(
-    model: Transformer, kind: Kind, tokenizer: Tokenizer, reading: Reading
+    model: Transformer, kind: Kind, frame: Frame, reading: Reading
 ) -> Callable[[Asked], Told]:
     """What gives the scores, or the texts, of a finished model."""
-    objective = kind.objective(model, build.vocabulary(tokenizer))
+    objective = kind.objective(model, build.vocabulary(frame.tokenizer), frame.long)
     objective.eval()
     return lambda asked: kind.tell(objective, asked, reading)
 

@@ -55,7 +55,7 @@ class Predictor:
 
     def answers(self, rows: Sequence[Any]) -> list[Answer]:
         """An answer for each example as the kind makes them."""
-        ask = learner.asker(self.model, self.kind, self.frame.tokenizer, self.reading)
+        ask = learner.asker(self.model, self.kind, self.frame, self.reading)
         asked = self.kind.ask(rows, self.frame)
         return list(self.kind.said(asked, ask(asked)))
 

@@ -118,16 +118,18 @@ def tune(
     passes = max(1, -(-settings.least_steps // (settings.epochs * per_pass)))
     per_epoch = passes * per_pass
 
-    def batches(step: int, number: int) -> Batch:
+    portions = _portions(train, settings.batch)
+
+    def batches(step: int, number: int) -> Batch | None:
         turn, place = divmod(step, per_pass)
         begin = place * settings.batch
-        numbers = np.arange(begin, min(begin + settings.batch, len(train)))
+        numbers = np.arange(begin, min(begin + settings.batch, len(train)))[number::portions]
         drawn = permute(key("shuffle", settings.seed, turn), len(train), numbers)
-        return train.batch(drawn, reading)[0]
+        return train.batch(drawn, reading)[0] if len(drawn) else None
 
     plan = loop.Plan(
         seed=settings.seed,
-        microbatches=1,
+        microbatches=portions,
         budget=Budget(steps=settings.epochs * per_epoch),
         schedule=settings.schedule,
         device=machine.device,
@@ -140,6 +142,14 @@ def tune(
     state = loop.train(objective, batches, optimizer, plan, TrainState(), hooks=[epochs], stop=stop)
     finished = _widened(model, epochs.best, kept)
     return Tuned(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
+
+
+def _portions(train: Examples, batch: int) -> int:
+    """Into how many parts a step is cut so that texts in pieces need no more memory than whole
+    ones."""
+    if train.pieces is None:
+        return 1
+    return min(batch, -(-batch * int(train.lengths.mean()) // AT_ONCE))
 
 
 def _of_objective(pace: Pace) -> Pace:

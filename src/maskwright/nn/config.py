@@ -13,7 +13,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
           FeedForward   width, activation, gated, bias, dropout
           Norm          kind, eps, bias
       VocabularyHead    transform, tied, bias, scaled
-      Head              name, kind, labels, transform, norm, bias, input_dropout, dropout
+      Head              name, kind, labels, transform, norm, bias, input_dropout, dropout, over
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ class Head:
     there is no pooler), `choice` too, one score for each of the texts to choose from; `token` reads
     every position, `span` gives two scores per position. `transform` is a dense layer with that
     activation before the projection, perhaps with a norm; `input_dropout` stands before it,
-    `dropout` after it. `bias` is the projection's."""
+    `dropout` after it. `bias` is the projection's. Layers `over` the pieces of a text let these see
+    each other before one vector is made of them (`nn/pieces.py`)."""
 
     name: str
     kind: Literal["sequence", "token", "span", "choice"]
@@ -240,8 +241,12 @@ class Head:
     bias: bool = True
     input_dropout: float = 0.0
     dropout: float = 0.0
+    over: Stack | None = None
 
     def __post_init__(self) -> None:
+        if self.over is not None and self.kind != "sequence":
+            raise ConfigError("only a head for whole texts reads pieces of them",
+                              where=f"heads.{self.name}.over", found=self.kind)  # fmt: skip
         _within(f"heads.{self.name}.labels", self.labels, 1 << 20)
         _rate(f"heads.{self.name}.input_dropout", self.input_dropout)
         _rate(f"heads.{self.name}.dropout", self.dropout)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.errors import ConfigError
@@ -18,7 +18,10 @@ from maskwright.nn.config import VocabularyHead as VocabularyHeadConfig
 from maskwright.nn.dropout import dropout
 from maskwright.nn.feed_forward import ACTIVATIONS
 from maskwright.nn.linear import Linear, spare_rows
+from maskwright.nn.mask import same_document
 from maskwright.nn.norm import Norm
+from maskwright.nn.pieces import Pooling, in_rows, pooled
+from maskwright.nn.stack import Stack
 
 
 class VocabularyHead(nn.Module):
@@ -69,7 +72,7 @@ class VocabularyHead(nn.Module):
 
 class Head(nn.Module):
     """Dropout, a dense layer with its activation and norm where there is one, dropout, and one
-    projection to `labels` scores."""
+    projection to `labels` scores. Of texts in pieces it makes one vector first."""
 
     bias: nn.Parameter | None
 
@@ -85,6 +88,16 @@ class Head(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
         bias = nn.Parameter(torch.zeros(config.labels)) if config.bias else None
         self.register_parameter("bias", bias)
+        self.over = None if config.over is None else Stack(config.over, width, width)
+
+    def together(
+        self, vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"], how: Pooling
+    ) -> Float[Tensor, "R D"]:
+        """A vector of each text from those of its pieces."""
+        rows, real = in_rows(vectors, texts)
+        if self.over is not None:
+            rows = self.over(rows, visible=same_document(real.to(torch.int32)))
+        return pooled(rows, real, how)
 
     def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any L"]:
         config = self.config

@@ -9,6 +9,7 @@ targets (`hidden.flatten(0, 1)[index]`), never all.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from maskwright.nn.config import TransformerConfig
 from maskwright.nn.heads import Head, VocabularyHead
 from maskwright.nn.linear import Linear
 from maskwright.nn.mask import AttentionMask
+from maskwright.nn.pieces import Pooling
 from maskwright.nn.stack import Stack, Trace
 
 TokensOrVectors = Int[Tensor, "B T"] | Float[Tensor, "B T E"]
@@ -167,12 +169,22 @@ class Transformer(nn.Module):
             raise ConfigError("this model has no pooler", where="pooler")
         return self.pooler(hidden_rows).tanh()
 
-    def head(self, name: str, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any L"]:
+    def head(
+        self,
+        name: str,
+        hidden: Float[Tensor, "*any D"],
+        *,
+        texts: Int[Tensor, " P"] | None = None,
+        how: Pooling = "mean",
+    ) -> Float[Tensor, "*rows L"]:
         """Scores of the head `name`.
 
         Args:
             hidden: hidden states, not yet pooled: a head that pools takes those at the pooled
                 positions and pools them itself where the model has a pooler.
+            texts: which text each of `hidden` (P, D) is a piece of, 0 … R - 1, rising; there is
+                then a row of scores for each text. None: each is a text.
+            how: one vector is made of a text's pieces.
         """
         if name not in self.heads:
             raise ConfigError(
@@ -182,7 +194,9 @@ class Transformer(nn.Module):
         assert isinstance(head, Head)
         if head.config.pools and self.pooler is not None:
             hidden = self.pool(hidden)
-        return head(hidden)
+        if texts is None and head.over is not None:
+            texts = torch.arange(len(hidden), device=hidden.device)
+        return head(hidden if texts is None else head.together(hidden, texts, how))
 
     # -------------------------------------------------------------------------------- looking in
     def hidden_states(

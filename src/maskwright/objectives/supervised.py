@@ -6,6 +6,8 @@ what is learned; a batch holds any number of texts to a row, one document each:
     head        pooled (R,)       index (N,)         targets (N,)     labels
     sequence    where each text                                       (R,) the class of each
                 is read
+      in pieces where each piece                      the text each   (R,) the class of each text
+                is read                               belongs to
     choice      likewise, choices                                     (Q,) which of its choices
                 in order                                              answers each question
     token                         places that have   their classes
@@ -34,6 +36,7 @@ from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
 from maskwright.nn import mask as masks
 from maskwright.nn.config import Head
+from maskwright.nn.pieces import Pooling as PoolingOfPieces
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.encoder_decoder import memory_visible
 from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, encode, facts
@@ -46,10 +49,12 @@ Pooling = Literal["place", "mean"]
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """`problem` says what the labels of a sequence head are: one class, several, or numbers;
-    `pooling` whether a text is read at one place or as the mean of its tokens."""
+    `pooling` whether a text is read at one place or as the mean of its tokens; `pieces` how the
+    vectors of a text's pieces become one."""
 
     problem: Problem = "single"
     pooling: Pooling = "place"
+    pieces: PoolingOfPieces = "mean"
 
 
 class Supervised(Objective):
@@ -129,7 +134,9 @@ class Supervised(Objective):
         hidden, head = self.states(batch), self.head
         if head.pools:
             read = self._read(hidden, batch)
-            scores = self.product.head(head.name, read).float()
+            texts = batch.targets if head.kind == "sequence" else None
+            how = self.options.pieces
+            scores = self.product.head(head.name, read, texts=texts, how=how).float()
             if head.kind == "choice":
                 assert batch.labels is not None
                 return scores.view(len(batch.labels), -1)

@@ -27,8 +27,9 @@ from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
 
 Record = dict[str, Any]
-# (step, microbatch number) -> its batch; a pure function of these and of the run's state.
-Batches = Callable[[int, int], Batch]
+# (step, microbatch number) -> its batch; a pure function of these and of the run's state. None:
+# nothing is left for that microbatch, as in the last step of an epoch.
+Batches = Callable[[int, int], Batch | None]
 
 
 class DivergedError(MaskwrightError):
@@ -126,7 +127,8 @@ def step(
     average: Average | None = None,
 ) -> Record:
     """One optimizer step; moves `state` on and returns what there is to log."""
-    mine = [(n, batches(state.step, n)) for n in processes.share(plan.microbatches)]
+    every = ((n, batches(state.step, n)) for n in processes.share(plan.microbatches))
+    mine = [(number, batch) for number, batch in every if batch is not None]
     counts = _counts(objective, [b for _, b in mine], processes)
     sizes = [(len(b.tokens), b.tokens.numel()) for _, b in mine]
     rows, tokens = processes.totals([float(sum(size)) for size in zip(*sizes, strict=True)])

@@ -18,7 +18,7 @@ from maskwright.objectives.supervised import Problem
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.examples import Pair, Single
-from maskwright.tasks.windows import Keep, pool
+from maskwright.tasks.windows import KEEPS, Keep, pool
 
 PROBLEMS: dict[str, Problem] = {
     "classification": "single",
@@ -56,7 +56,7 @@ class Labels(Kind):
         if self.task in PAIRS and frame.long != "head":
             raise UsageError("of two texts the longer one loses its end", where="--long",
                              found=frame.long, wanted="head")  # fmt: skip
-        if frame.long.startswith("pieces"):
+        if frame.long not in KEEPS:
             return self._pieces(rows, frame)
         keep = cast(Keep, frame.long)
         texts = [(r.first, r.second) if isinstance(r, Pair) else (r.text,) for r in rows]
@@ -66,14 +66,17 @@ class Labels(Kind):
         return Asked(rows, examples, told)
 
     def _pieces(self, rows: Sequence[Any], frame: Frame) -> Asked:
-        """Every piece of a text has its label."""
+        """Every piece of a text has its label, or all together have it."""
         pieces, owners = divide([row.text for row in rows], frame.tokenizer, frame.length)
-        labels = self._targets(rows)[owners]
-        examples = examples_of(pieces, labels, frame.tokenizer, segments=frame.segments)
-        several = int((np.bincount(owners, minlength=1) > 1).sum())
+        counts = np.bincount(owners, minlength=len(rows))
+        several = int((counts > 1).sum())
         told = f"{several:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
+        told = told if several else ""
+        labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
         how = frame.long.removeprefix("pieces-")
-        return Asked(rows, examples, told if several else "", (owners, how))
+        if how == frame.long:
+            return Asked(rows, examples_of(pieces, labels, *framed, counts), told)
+        return Asked(rows, examples_of(pieces, labels[owners], *framed), told, (owners, how))
 
     def example(self, values: Sequence[Any], where: str) -> Single | Pair:
         texts = [text(value, role, where) for value, role in zip(values, self.roles, strict=True)]

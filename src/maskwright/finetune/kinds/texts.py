@@ -25,7 +25,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from maskwright.data.sentences import sentence_starts
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.finetune.examples import Examples, Reading, framed
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Told, text
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Long, Told, text
 from maskwright.finetune.tune import by_length
 from maskwright.generate.beam import beam_search
 from maskwright.nn.transformer import Transformer
@@ -86,7 +86,9 @@ class Texts(Kind):
     def measures(self) -> tuple[str, ...]:
         return text_score.USUAL
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary) -> Objective:
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
+    ) -> Objective:
         if len(model.config.stacks) == 1:
             return causal.build(model, causal.Options(), vocabulary)
         return sequence_to_sequence.build(model, sequence_to_sequence.Options(), vocabulary)

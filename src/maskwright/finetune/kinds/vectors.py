@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from maskwright.finetune.contrast import Contrast
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Scores, text
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Long, Scores, text
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
 from maskwright.tasks import baseline, metrics
@@ -47,7 +47,9 @@ class Vectors(Kind):
     def measures(self) -> tuple[str, ...]:
         return ("spearman", "pearson") if self.task == "embedding" else ("first_is_right", "mrr")
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary) -> Contrast:
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
+    ) -> Contrast:
         return Contrast(model, "similarity" if self.task == "embedding" else "ranking")
 
     # ------------------------------------------------------------------------ the way there

@@ -1,0 +1,98 @@
+"""What to do with texts longer than the model: the ways of `--long`, side by side.
+
+    python -m benchmarks.long_documents --model FOLDER --out DIR --seeds 3 [--ways head …]
+
+Reads $MASKWRIGHT_DATA. A text is an article of AG News, some forty words, at a random place within
+a passage of a novel (babytext's `gutenberg_novels`), 300 to 1,500 words together, each number
+equally likely; its label is the article's, so the evidence lies anywhere. Training, validation and
+test take their novels from different files. All is drawn from a seed and written to `DIR/data`.
+Each way is `maskwright finetune --long WAY --length 256`, epochs and seeds alike. Started again
+with the same --out, it goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.kind import LONG
+
+SEED, SHORTEST, LONGEST = 20261122, 300, 1500
+# Part -> the file of articles, the file of novels, how many texts.
+PARTS = {
+    "train": ("train", "train-00", 300),
+    "validation": ("validation", "train-01", 100),
+    "test": ("test", "valid", 400),
+}
+ALONE = "the article alone"
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def write(part: str, data: Path, whole: Path, alone: Path) -> None:
+    """The texts of one part, and the same articles without what surrounds them."""
+    articles, novels, count = PARTS[part]
+    draw = np.random.default_rng([SEED, *part.encode()])
+    rows = list(lines(data / "labelled" / "ag_news" / f"{articles}.jsonl.gz"))
+    text = data / "text" / "babytext" / f"{novels}.jsonl.gz"
+    words = [word for row in lines(text) if row["source"] == "gutenberg_novels"
+             for word in row["text"].split()]  # fmt: skip
+    with whole.open("w", encoding="utf-8") as long, alone.open("w", encoding="utf-8") as short:
+        for number in draw.permutation(len(rows))[:count]:
+            row = rows[number]
+            article = row["text"].split()
+            around = max(0, int(draw.integers(SHORTEST, LONGEST + 1)) - len(article))
+            begin = int(draw.integers(0, len(words) - around))
+            before = int(draw.integers(0, around + 1))
+            passage = words[begin : begin + around]
+            put = [*passage[:before], *article, *passage[before:]]
+            for file, shown in ((long, put), (short, article)):
+                line = {"text": " ".join(shown), "label": row["label_name"]}
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def main() -> None:
+    read = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    read.add_argument("--model", type=Path, required=True)
+    read.add_argument("--out", type=Path, required=True)
+    read.add_argument("--seeds", type=int, default=3)
+    read.add_argument("--epochs", type=int, default=3)
+    read.add_argument("--ways", nargs="+", choices=(ALONE, *LONG), default=(ALONE, *LONG))
+    a = read.parse_args()
+    data = Path(os.environ["MASKWRIGHT_DATA"])
+    whole, alone = a.out / "data", a.out / "alone"
+    for folder in (whole, alone):
+        folder.mkdir(parents=True, exist_ok=True)
+    for part in PARTS:
+        write(part, data, whole / f"{part}.jsonl", alone / f"{part}.jsonl")
+    print("| way | accuracy | seeds | seconds of training |\n| --- | --- | --- | --- |", flush=True)
+    for way in a.ways:
+        out = a.out / way.replace(" ", "-")
+        if not (out / "results.json").is_file():
+            finetune_file(a.model, alone if way == ALONE else whole, out, seeds=a.seeds,
+                          epochs=a.epochs, batch=16, length=256,
+                          long="head" if way == ALONE else way,
+                          stream=(a.out / "log.txt").open("a", encoding="utf-8"))  # fmt: skip
+        found = json.loads((out / "results.json").read_text())["seeds"]
+        values = [one["accuracy"] for one in found]
+        spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+        seconds = statistics.median(one["seconds"] for one in found)
+        each = " ".join(f"{value:.3f}" for value in values)
+        print(f"| {way} | {statistics.mean(values):.3f}{spread} | {each} | {seconds:.0f} |",
+              flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
