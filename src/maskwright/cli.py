@@ -163,6 +163,14 @@ def parser() -> Parser:
     made = verb("predict", "what a fine-tuned model says to the rows of a file", _predict)
     made.add_argument("model", type=Path, help="what finetune wrote, or a model folder")
     made.add_argument("file", type=Path, help="a table, or a .txt with a text in each line")
+    made.add_argument(
+        "--also",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="MODEL",
+        help="further heads above the same model (of --method probe): each text is read once",
+    )
     made.add_argument("--out", type=Path, default=None, help="a .jsonl file (default: the screen)")
 
     made = verb("probe", "what each layer of a model knows, without training it", _probe)
@@ -476,14 +484,15 @@ def _counts(given: str | None) -> list[int]:
 
 
 def _predict(a: argparse.Namespace) -> None:
-    existing(a.model, "model")
+    for model in (a.model, *a.also):
+        existing(model, "model")
     existing(a.file, "file")
     from maskwright.finetune.predict_file import predict_file, write_predictions
 
     if a.out is None:
-        predict_file(a.model, a.file, sys.stdout)
+        predict_file(a.model, a.file, sys.stdout, also=a.also)
         return
-    print(f"{write_predictions(a.model, a.file, a.out):,} predictions: {a.out}")
+    print(f"{write_predictions(a.model, a.file, a.out, also=a.also):,} predictions: {a.out}")
 
 
 def _probe(a: argparse.Namespace) -> None:

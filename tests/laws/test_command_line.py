@@ -24,7 +24,7 @@ FROZEN = {
         "--rate", "--length", "--layer-decay", "--patience", "--long", "--prompt",
         "--curve", "--out",
     },
-    "predict": {"model", "file", "--out"},
+    "predict": {"model", "file", "--also", "--out"},
     "probe": {"model", "--data", "--word", "--task", "--column", "--items", "--out"},
     "attention": {"model", "--text", "--sentence", "--tree", "--out"},
     "fill-mask": {"model", "text", "--top"},

@@ -18,7 +18,8 @@ from maskwright.nn.config import Head
 from maskwright.objectives.replaced_token import ReplacedToken
 from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.prepare import prepare
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Point, Recipe
+from maskwright.recipes.recipe import FamilyModel, Folder, ObjectiveChoice, Point, Recipe
+from maskwright.train.schedule import Budget
 from tinyrun import essence, recipe, text_file
 from toys import bert
 
@@ -112,6 +113,23 @@ def test_the_generator_is_a_model_of_its_own(text: Path, tmp_path: Path) -> None
             again.logits(again.encode(tokens)),
             made.generator.eval().logits(made.generator.encode(tokens)),
         )
+
+
+def test_a_generator_goes_on_with_its_discriminator(text: Path, tmp_path: Path) -> None:
+    """Not beside another objective, and not where it has another size."""
+    settings, out = chosen(text, "replaced-token"), tmp_path / "run"
+    last = run.pretrain(settings, out, stream=io.StringIO())
+    training = replace(settings.training, budget=Budget(steps=0), seed=7)
+    begun = replace(settings, model=Folder(path=str(out)), training=training)
+    said = io.StringIO()
+    again = run.pretrain(begun, tmp_path / "again", stream=said)
+    assert "beside it, from there: generator" in said.getvalue()
+    assert digest(again / OTHERS) == digest(last / OTHERS)
+    smaller = ObjectiveChoice(name="replaced-token", options={"generator_layers": 0.5})
+    said = io.StringIO()
+    other = run.pretrain(replace(begun, objective=smaller), tmp_path / "other", stream=said)
+    assert digest(other / OTHERS) != digest(last / OTHERS)
+    assert "beside it" not in said.getvalue()
 
 
 def test_own_weights_are_a_function_of_the_seed(text: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import contextlib
 import csv
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -29,22 +29,30 @@ from maskwright.errors import DataError, OutputError, UsageError, near
 from maskwright.finetune import run
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import Predictor, load, portions
+from maskwright.finetune.several import Several, load_several
 from maskwright.tasks import table
 from maskwright.tasks.parts import names_beside
 
 PREDICTION, PREDICTED = "prediction", "predicted_"
 
 
-def predict_file(folder: Path, source: Path, stream: TextIO, *, skip: int = 0) -> int:
+def predict_file(
+    folder: Path, source: Path, stream: TextIO, *, also: Sequence[Path] = (), skip: int = 0
+) -> int:
     """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
     returns how many.
+
+    Args:
+        also: further models with the same body; an answer then has a part for each model, by the
+            name of its folder.
 
     Raises:
         UsageError: no such file, tables beside plain text, or a column that is called as the answer
             is.
         DataError: a row without the columns that are read.
     """
-    model, count = load(folder), 0
+    model = load_several([folder, *also]) if also else load(folder)
+    count = 0
     for rows in portions(islice(_rows(source, model), skip, None)):
         answers = model.answers([example for _, example in rows])
         for (values, _), answer in zip(rows, answers, strict=True):
@@ -61,7 +69,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_predictions(folder: Path, source: Path, out: Path) -> int:
+def write_predictions(folder: Path, source: Path, out: Path, *, also: Sequence[Path] = ()) -> int:
     """`predict_file` into the new file `out`, a csv or JSON Lines by its name; returns how many.
 
     Raises:
@@ -72,9 +80,11 @@ def write_predictions(folder: Path, source: Path, out: Path) -> int:
         raise UsageError("the file is there already", where=out, do="choose another --out")
     staged, whole = out.with_name(f".tmp-{out.name}.jsonl"), out.with_name(f".tmp-{out.name}")
     try:
-        kept = _kept(staged, json.dumps({"model": _model(folder), "source": hashes(source)}))
+        about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
+        about |= {"also": [_model(each) for each in also]} if also else {}
+        kept = _kept(staged, json.dumps(about))
         with staged.open("a", encoding="utf-8") as stream:
-            count = kept + predict_file(folder, source, stream, skip=kept)
+            count = kept + predict_file(folder, source, stream, also=also, skip=kept)
         (_as_csv if out.suffix == ".csv" else _as_lines)(staged, whole)
         whole.replace(out)
         staged.unlink()
@@ -135,9 +145,7 @@ def _as_csv(staged: Path, target: Path) -> None:
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a csv: the answer in columns of its own, lists as JSON."""
-    answer = row.pop(PREDICTION)
-    parts = answer if isinstance(answer, dict) else {"": answer}
-    told = {f"{PREDICTED}{name}".rstrip("_"): value for name, value in parts.items()}
+    told = dict(_cells(PREDICTED, row.pop(PREDICTION)))
     if taken := sorted(told.keys() & row.keys()):
         raise _taken(", ".join(taken))
     row |= told
@@ -147,12 +155,21 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _cells(name: str, answer: Any) -> Iterator[tuple[str, Any]]:
+    """The columns of an answer: those of several models stand one after the other."""
+    if not isinstance(answer, dict):
+        yield name.removesuffix("_"), answer
+        return
+    for part, value in answer.items():
+        yield from _cells(f"{name}{part}_", value)
+
+
 def _taken(name: str, where: str | None = None) -> UsageError:
     return UsageError("the file has a column of that name already", where=where, found=name,
                       do="rename it, or the answer would take its place")  # fmt: skip
 
 
-def _rows(source: Path, model: Predictor) -> Iterator[tuple[dict[str, Any], Any]]:
+def _rows(source: Path, model: Predictor | Several) -> Iterator[tuple[dict[str, Any], Any]]:
     """(values of the row, the example) of a table, or of lines of plain text."""
     files = names_beside(find(source)[0])[0]
     names = [name for role in model.columns.values() for name in role]

@@ -11,7 +11,7 @@ epoch is chosen by the caller's own figure on validation data, the earliest amon
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -219,6 +219,21 @@ def _widened(
 def scores(objective: Scored, examples: Examples, reading: Reading) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
     return _asked(objective, examples, reading, objective.scores, examples.asked)
+
+
+def scores_together(
+    objectives: Sequence[Supervised], examples: Examples, reading: Reading
+) -> list[NDArray[np.float32]]:
+    """`scores` of each of several heads of one body, which reads each text once."""
+    first = objectives[0]
+
+    def ask(batch: Batch) -> Tensor:
+        hidden = first.states(batch)
+        return torch.cat([each.scores_of(hidden, batch) for each in objectives], 1)
+
+    found = _asked(first, examples, reading, ask, examples.asked)
+    widths = [each.head.labels for each in objectives]
+    return np.split(found, np.cumsum(widths)[:-1], axis=1)
 
 
 def vectors(objective: Supervised, examples: Examples, reading: Reading) -> NDArray[np.float32]:

@@ -131,7 +131,11 @@ class Supervised(Objective):
     def scores(self, batch: Batch) -> Tensor:
         """float32: (R, L) for texts, (Q, choices), (N, L) for tokens, or (N, 2) log-probabilities
         of beginning and ending at each place, which add up to 1 within a text."""
-        hidden, head = self.states(batch), self.head
+        return self.scores_of(self.states(batch), batch)
+
+    def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """`scores`, from the states that the batch has in the model."""
+        head = self.head
         if head.pools:
             read = self._read(hidden, batch)
             texts = batch.targets if head.kind == "sequence" else None

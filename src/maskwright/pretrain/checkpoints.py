@@ -143,16 +143,19 @@ class Checkpoints:
 
 
 @torch.no_grad()
-def take_others(objective: nn.Module, checkpoint: Path) -> None:
+def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
     """Give `objective` the weights beside its product's that were trained with it, if there are
-    any."""
-    if (checkpoint / OTHERS).exists():
-        parameters, others = (
-            dict(objective.named_parameters()),
-            files.open_file(checkpoint / OTHERS),
-        )
-        for name in others.entries:
-            parameters[name].copy_(others.read(name))
+    any and it has the same; returns their names."""
+    if not (checkpoint / OTHERS).exists():
+        return []
+    parameters = dict(objective.named_parameters())
+    others = files.open_file(checkpoint / OTHERS)
+    found = {name: others.read(name) for name in others.entries}
+    if any(n not in parameters or parameters[n].shape != t.shape for n, t in found.items()):
+        return []
+    for name, tensor in found.items():
+        parameters[name].copy_(tensor)
+    return list(found)
 
 
 def read_state(checkpoint: Path) -> tuple[TrainState, int]:

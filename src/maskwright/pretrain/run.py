@@ -36,7 +36,7 @@ from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.hooks import Evaluate, Log, Save, Sitting
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare
-from maskwright.recipes.recipe import Recipe, Training, frozen_part, read
+from maskwright.recipes.recipe import Folder, Recipe, Training, frozen_part, read
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.train import distribute, loop, machine
@@ -174,6 +174,8 @@ def _sit_down(
     check_memory(point, chosen, recipe.training)
     network = build.model(begun, point, quiet if saved else say).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
+    if not saved and isinstance(recipe.model, Folder):
+        start.bring(objective, recipe.model, say)
     parameters = Parameters(objective, chosen.compute)
     optimizer = recipe.training.optimizer.start(parameters)
     ema = recipe.training.ema

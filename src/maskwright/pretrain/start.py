@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from maskwright import config
 from maskwright.checkpoint import files, pretrained
@@ -79,6 +80,13 @@ def begin(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Tran
     transfer = carry(pretrained.load(model.path, dtype=torch.float32).model, fresh)
     say(f"model: from {model.path}: {transfer.render()}")
     return transfer.model
+
+
+def bring(objective: nn.Module, model: Folder, say: Callable[[str], None]) -> None:
+    """Give `objective` what was trained beside the folder's model and is no part of it, such as the
+    generator of replaced tokens, where it has the same."""
+    if names := checkpoints.take_others(objective, Path(model.path)):
+        say(f"beside it, from there: {', '.join(sorted({n.partition('.')[0] for n in names}))}")
 
 
 def sha256(folder: Path) -> str:

@@ -174,14 +174,16 @@ def render(figures: likelihood.Figures, lines: likelihood.Lines, *, own_counts: 
 def _measure(
     folder: Path, loaded: Pretrained, tokenizer: Tokenizer, store: TokenStore
 ) -> tuple[Objective, RowSource]:
-    """The objective that measures the model, and its rows: masks for an encoder and next tokens for
-    a decoder, and that of the run where these would not do."""
+    """The objective that measures the model, and its rows, as long as those of its run: masks for
+    an encoder and next tokens for a decoder, and that of the run where these would not do."""
     config = loaded.config
     recipe = read(folder / RECIPE) if is_run(folder) else None
     simple = len(config.stacks) == 1 and config.vocabulary_head is not None
     if simple and (recipe is None or not build.shift(recipe)):
         objective = _objective(loaded, tokenizer)
-        return objective, _rows(loaded, objective, store)
+        length = _length(loaded) if recipe is None else recipe.rows.length
+        source = Stream if objective.codes_text else PackedDocuments
+        return objective, source(store, length)
     if recipe is None:
         kind = "of two stacks" if len(config.stacks) == 2 else "without a vocabulary head"
         raise IncompatibleError(
@@ -202,7 +204,7 @@ def _objective(loaded: Pretrained, tokenizer: Tokenizer) -> Objective:
     return causal.build(loaded.model, causal.Options(), known)
 
 
-def _rows(loaded: Pretrained, objective: Objective, store: TokenStore) -> RowSource:
+def _length(loaded: Pretrained) -> int:
+    """Of rows, where no run says what the model was trained on."""
     stack = next(iter(loaded.config.stacks.values()))
-    length = min(getattr(stack.embeddings.positions, "length", None) or 512, 512)
-    return Stream(store, length) if objective.codes_text else PackedDocuments(store, length)
+    return min(getattr(stack.embeddings.positions, "length", None) or 512, 512)

@@ -1,0 +1,126 @@
+"""Several tasks of one body that stood still, answered with one reading of each text.
+
+    load_several(["topics", "mood"]).predict(["a text", …])
+        ->  [{"topics": {"label": …, "score": …}, "mood": {…}}, …]
+
+Heads that were trained alone (`--method probe`) above the same model share all that lies below
+them, so a further task costs a head and not a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from maskwright.checkpoint.transfer import TOPS
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.finetune.kind import Kind
+from maskwright.finetune.predict import Answer, Predictor, load, portions
+from maskwright.finetune.tune import scores_together
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.supervised import Supervised
+from maskwright.pretrain import build
+
+
+@dataclass(frozen=True)
+class Several:
+    """Models that share their body, by name; rows are read as the first of them reads them."""
+
+    members: Mapping[str, Predictor]
+
+    @property
+    def first(self) -> Predictor:
+        return next(iter(self.members.values()))
+
+    @property
+    def kind(self) -> Kind:
+        return self.first.kind
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        return self.first.columns
+
+    def predict(self, given: Iterable[object]) -> list[Answer]:
+        """For each text, or for each tuple or mapping of texts, what each model says, by name.
+
+        Raises:
+            DataError: an example of another shape than the models were trained on.
+        """
+        rows = (self.kind.of_value(v, f"example {n}") for n, v in enumerate(given, start=1))
+        return [answer for part in portions(rows) for answer in self.answers(part)]
+
+    def answers(self, rows: Sequence[object]) -> list[Answer]:
+        """An answer of each model for each example as the first one's kind makes them."""
+        frame, objectives = self.first.frame, []
+        for each in self.members.values():
+            vocabulary = build.vocabulary(frame.tokenizer)
+            objective = each.kind.objective(each.model, vocabulary, frame.long)
+            assert isinstance(objective, Supervised)
+            objectives.append(objective.eval())
+        asked = self.kind.ask(rows, frame)
+        told = scores_together(objectives, asked.examples, self.first.reading)
+        said = [each.kind.said(asked, one)
+                for each, one in zip(self.members.values(), told, strict=True)]  # fmt: skip
+        return [dict(zip(self.members, row, strict=True)) for row in zip(*said, strict=True)]
+
+
+def load_several(folders: Sequence[Path | str]) -> Several:
+    """The fine-tuned models in `folders`, which have one body; it is held once.
+
+    Raises:
+        UsageError: two folders of one name, and as `predict.load`.
+        IncompatibleError: the bodies differ, or the models do not read whole texts alike.
+    """
+    members: dict[str, Predictor] = {}
+    for folder in map(Path, folders):
+        name = folder.resolve().name
+        if name in members:
+            raise UsageError("two models of one name", where=folder, found=name,
+                             do="rename the folder of one")  # fmt: skip
+        member = load(folder)
+        if member.kind.head != "sequence":
+            raise IncompatibleError("only tasks of whole texts share a reading", where=folder,
+                                    found=member.kind.task)  # fmt: skip
+        if members:
+            first_name, first = next(iter(members.items()))
+            _require_alike(first, first_name, member, folder)
+            for part in ("tokens", "encoder", "decoder"):
+                setattr(member.model, part, getattr(first.model, part))
+        members[name] = member
+    return Several(members)
+
+
+def _require_alike(first: Predictor, name: str, other: Predictor, folder: Path) -> None:
+    ours, theirs = _reading(first), _reading(other)
+    for what, value in ours.items():
+        if value != theirs[what]:
+            raise IncompatibleError("the models do not read texts alike", where=folder,
+                                    found=f"{what} {theirs[what]}", wanted=f"{value}, as {name}",
+                                    do="fine-tune them with the same settings")  # fmt: skip
+    one, two = _body(first.model), _body(other.model)
+    differing = [n for n in sorted(one.keys() | two.keys())
+                 if n not in one or n not in two or not torch.equal(one[n], two[n])]  # fmt: skip
+    if differing:
+        raise IncompatibleError(
+            "the models differ below their heads",
+            where=folder,
+            found=f"{differing[0]} is another, and {len(differing) - 1} more",
+            wanted=f"the body of {name}",
+            do="fine-tune both from one model with --method probe",
+        )
+
+
+def _reading(model: Predictor) -> dict[str, object]:
+    frame = model.frame
+    return {
+        "roles": model.kind.roles, "tokenizer": frame.tokenizer.fingerprint,
+        "length": frame.length, "long": frame.long, "segments": frame.segments,
+        "reading": model.reading,
+    }  # fmt: skip
+
+
+def _body(model: Transformer) -> dict[str, torch.Tensor]:
+    return {n: p for n, p in model.named_parameters() if not n.startswith(TOPS)}
