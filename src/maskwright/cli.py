@@ -147,6 +147,11 @@ def parser() -> Parser:
         "their vectors) or hierarchical (layers over the vectors) (default head)",
     )
     made.add_argument(
+        "--pooling",
+        default=None,
+        help="what is read of a text: cls, mean or max (default cls; mean for vectors)",
+    )
+    made.add_argument(
         "--prompt",
         default=None,
         metavar="TEXT",
@@ -456,6 +461,7 @@ def _finetune(a: argparse.Namespace) -> None:
         rate=a.rate,
         length=a.length,
         long=a.long,
+        pooling=a.pooling,
         layer_decay=a.layer_decay,
         patience=a.patience,
         prompt=a.prompt,

@@ -81,7 +81,7 @@ def test_either_spelling_of_cadence_and_theta_means_the_same(left_out: tuple[str
         ("num_hidden_layers", 2000),
         ("num_attention_heads", 8),  # rotary positions turn pairs
         ("classifier_bias", True),
-        ("classifier_pooling", "mean"),
+        ("classifier_pooling", "max"),
     ],
 )
 def test_what_the_two_would_read_differently_is_refused(key: str, value: Any) -> None:

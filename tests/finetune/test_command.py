@@ -135,6 +135,32 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
         finetune_file(model, data, tmp_path / "odd", long="middle", stream=said)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_what_is_read_of_a_text(pooling: str, model: Path, tmp_path: Path) -> None:
+    """A folder that the reference library would read otherwise is none of its own."""
+    data, out = table(tmp_path / "data.csv", "classification"), tmp_path / "out"
+    finetune_file(model, data, out, seeds=1, epochs=8, batch=16, rate=1e-2, pooling=pooling,
+                  stream=io.StringIO())  # fmt: skip
+    found = json.loads((out / "results.json").read_text())["seeds"][0]["accuracy"]
+    assert found > 0.9
+    config = json.loads((out / "model" / "config.json").read_text())
+    assert (config["model_type"] == "bert") is (pooling == "cls")
+    loaded = load(out)
+    assert loaded.model.config.heads[0].pooling == {"cls": "place"}.get(pooling, pooling)
+    assert loaded.predict(["the cat sat"])[0]["label"] == "meow"
+
+
+def test_a_pooling_that_is_none(model: Path, tmp_path: Path) -> None:
+    data, out = table(tmp_path / "data.csv", "classification"), tmp_path / "out"
+    with pytest.raises(UsageError, match="no such pooling"):
+        finetune_file(model, data, out, pooling="median", stream=io.StringIO())
+    tags = tmp_path / "tags.conll"
+    texts = (f"{one}\tN\n{two}\tV\n\n" for one in WORDS for two in WORDS)
+    tags.write_text("".join(texts), encoding="utf-8")
+    with pytest.raises(UsageError, match="only of whole texts"):
+        finetune_file(model, tags, out, pooling="mean", stream=io.StringIO())
+
+
 def test_the_reference_library_says_the_same(tuned: tuple[Path, str]) -> None:
     transformers = pytest.importorskip("transformers")
     texts = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat", "tree"] * 9

@@ -93,6 +93,24 @@ def test_one_vector_of_each_text() -> None:
         assert torch.allclose(found, wanted)
 
 
+def test_pieces_read_over_all_their_tokens() -> None:
+    """In the order of the text, wherever they are packed."""
+    given, objective = task(12), fresh()
+    (head,) = objective.product.config.heads
+    point = replace(objective.product.config, heads=(replace(head, pooling="mean"),))
+    model = build(point, torch.Generator().manual_seed(0)).eval()
+    found = scores(Supervised(model, Options(), VOCABULARY), given, FIRST)
+    starts = np.cumsum(given.texts.lengths) - given.texts.lengths
+    with torch.no_grad():
+        vectors = torch.cat([
+            model.encode(torch.from_numpy(given.texts.tokens[s : s + n])[None]).mean(1)
+            for s, n in zip(starts, given.texts.lengths, strict=True)
+        ])  # fmt: skip
+        each = torch.split(vectors, given.pieces.tolist())  # type: ignore[union-attr]
+        wanted = torch.cat([model.head("own", v.mean(0, keepdim=True)) for v in each])
+    assert np.allclose(found, wanted.numpy(), atol=1e-5)
+
+
 @pytest.mark.parametrize("how", ["mean", "max"])
 @pytest.mark.parametrize("over", [False, True])
 def test_neither_neighbours_nor_packing_change_a_score(

@@ -21,7 +21,7 @@ FROZEN = {
     "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},
     "finetune": {
         "model", "--data", "--method", "--task", "--column", "--seeds", "--epochs", "--batch",
-        "--rate", "--length", "--layer-decay", "--patience", "--long", "--prompt",
+        "--rate", "--length", "--layer-decay", "--patience", "--long", "--pooling", "--prompt",
         "--curve", "--out",
     },
     "predict": {"model", "file", "--also", "--out"},

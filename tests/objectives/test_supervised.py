@@ -34,10 +34,10 @@ READINGS = {
 
 
 def supervised(
-    body: str, kind: Any = "sequence", labels: int = LABELS, **options: Any
+    body: str, kind: Any = "sequence", labels: int = LABELS, pooling: Any = "place", **options: Any
 ) -> Supervised:
-    point = replace(BODIES[body]().config, vocabulary_head=None, pooler=False,
-                    heads=(Head(name="own", kind=kind, labels=labels),))  # fmt: skip
+    head = Head(name="own", kind=kind, labels=labels, pooling=pooling)
+    point = replace(BODIES[body]().config, vocabulary_head=None, pooler=False, heads=(head,))
     model = build(point, torch.Generator().manual_seed(0), deviation=0.2)
     return Supervised(model, Options(**options), VOCABULARY).eval()
 
@@ -104,15 +104,19 @@ def test_several_classes_and_numbers(problem: str) -> None:
     assert total.item() == pytest.approx(each.mean(1).sum().item(), rel=1e-5)
 
 
-def test_the_mean_of_a_text() -> None:
-    objective = supervised("encoder", pooling="mean")
-    given = examples(np.zeros(12, dtype=np.int64))
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_a_text_read_over_all_its_tokens(pooling: str, body: str) -> None:
+    objective = supervised(body, pooling=pooling)
+    given, head = examples(np.zeros(12, dtype=np.int64)), objective.product.head
     with torch.no_grad():
-        wanted = torch.cat(
-            [objective.product.head("own", alone(objective, given, n).mean(1)) for n in range(12)]
-        )
-    found = torch.from_numpy(scores(objective, given, READINGS["encoder"]))
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        states = [alone(objective, given, n) for n in range(12)]
+        means, places = (torch.cat([head("own", of(s)) for s in states])
+                         for of in (lambda s: s.mean(1) if pooling == "mean" else s.amax(1),
+                                    lambda s: s[:, 0 if body == "encoder" else -1]))  # fmt: skip
+    found = torch.from_numpy(scores(objective, given, READINGS[body]))
+    torch.testing.assert_close(found, means, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(found, places, atol=1e-2), "the control: one place says another thing"
 
 
 def test_which_choice_answers() -> None:

@@ -28,6 +28,7 @@ from maskwright.nn.config import (
     Norm,
     Rotary,
     Stack,
+    TextPooling,
     Tokens,
     TransformerConfig,
     VocabularyHead,
@@ -58,6 +59,7 @@ ARCHITECTURES = {
 DENSE = ("head.dense", "head.norm")
 HEADS = {name: ("classifier", *DENSE) for name in ("classifier", "span", "choice")}
 
+POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean"}
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 THETA = {GLOBAL: 160_000.0, LOCAL: 10_000.0}
 OLD_THETA = {GLOBAL: "global_rope_theta", LOCAL: "local_rope_theta"}
@@ -94,6 +96,12 @@ def _transform(config: TransformerConfig) -> str | None:
     return next((top.transform for top in tops if top is not None), None)
 
 
+def _pooling(config: TransformerConfig) -> str | None:
+    """What a head for whole texts reads, as the key calls it."""
+    named = {ours: theirs for theirs, ours in POOLINGS.items()}
+    return next((named.get(head.pooling) for head in config.heads if head.pools), None)
+
+
 COORDINATES: dict[str, Coordinate] = {
     "vocab_size": "tokens.vocabulary",
     "hidden_size": "width",
@@ -110,6 +118,7 @@ COORDINATES: dict[str, Coordinate] = {
     "decoder_bias": lambda c: c.vocabulary_head and c.vocabulary_head.bias,
     "classifier_activation": _transform,
     "classifier_dropout": head_field("dropout", "classifier", "span", "choice"),
+    "classifier_pooling": _pooling,
     "num_labels": head_field("labels", "classifier"),
     "attention_dropout": "encoder.blocks.0.attention.dropout",
     "embedding_dropout": "encoder.embeddings.dropout",
@@ -127,7 +136,6 @@ COORDINATES: dict[str, Coordinate] = {
 CONSTANTS = {
     "initializer_range": 0.02,
     "initializer_cutoff_factor": 2.0,
-    "classifier_pooling": "cls",
     "deterministic_flash_attn": False,
     "sparse_prediction": False,
     "sparse_pred_ignore_index": -100,
@@ -232,14 +240,16 @@ def _tops(kit: Kit, fields: Fields, norm: Norm) -> dict[str, Any]:
     """The heads: each a dense layer with activation and norm, then its projection."""
     if kit == Kit():
         return {}
-    # One axis says whether dense layer and norm have biases, so the two keys must agree. Heads read
-    # the states they are given; the reference library would average where the key says `mean`.
+    # One axis says whether dense layer and norm have biases, so the two keys must agree.
     fields.fixed({"classifier_bias": norm.bias})
-    if any(kind in ("sequence", "choice") for _, kind in kit.heads):
-        fields.fixed({"classifier_pooling": "cls"})
+    pooling = fields.choice("classifier_pooling", POOLINGS, "cls")
     transform = fields.choice("classifier_activation", ACTIVATIONS, "gelu")
     rate = fields.rate("classifier_dropout", 0.0)
     dense = {"transform": transform, "norm": norm, "dropout": rate}
+    options = {
+        name: {**dense, "pooling": pooling} if kind in ("sequence", "choice") else dense
+        for name, kind in kit.heads
+    }
     head = VocabularyHead(
         transform=transform,
         norm=norm,
@@ -248,7 +258,7 @@ def _tops(kit: Kit, fields: Fields, norm: Norm) -> dict[str, Any]:
     )
     return {
         "vocabulary_head": head if kit.vocabulary else None,
-        "heads": heads(kit, fields, dict.fromkeys(HEADS, dense)),
+        "heads": heads(kit, fields, options),
     }
 
 

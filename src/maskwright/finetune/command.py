@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright.checkpoint import pretrained
-from maskwright.errors import UsageError
+from maskwright.errors import UsageError, near
 from maskwright.finetune.curve import measure_curve
 from maskwright.finetune.hashes import hashes
-from maskwright.finetune.kind import Long, kind_of
+from maskwright.finetune.kind import POOLINGS, Long, kind_of
+from maskwright.finetune.kinds import vectors
 from maskwright.finetune.learner import usual_rate
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.run import finetune
@@ -46,6 +47,7 @@ def finetune_file(
     layer_decay: float = 1.0,
     patience: int | None = None,
     prompt: str | None = None,
+    pooling: str | None = None,
     least_steps: int = LEAST_STEPS,
     curve: Sequence[int] = (),
     stream: TextIO | None = None,
@@ -55,6 +57,7 @@ def finetune_file(
     Args:
         method: one name, or for a curve several with commas between.
         prompt: what a model that writes its answers reads, with the hole {source}.
+        pooling: what is read of a text: cls, mean or max; None: cls, and mean for vectors.
         curve: numbers of labels, 0 for all: instead of one model, how good each method is with so
             many; `out` is returned.
 
@@ -90,6 +93,15 @@ def finetune_file(
                              found=examples.task.kind, wanted="sequence-to-sequence",
                              do="say which column is source=… and which target=…")  # fmt: skip
         settled["prompt"] = Template(prompt).text
+    if pooling is not None:
+        head = kind_of(examples.task.kind).head
+        if head != "sequence" and examples.task.kind not in vectors.TASKS:
+            raise UsageError("only of whole texts one vector is made", where="--pooling",
+                             found=examples.task.kind)  # fmt: skip
+        if pooling not in POOLINGS:
+            raise UsageError("no such pooling", where="--pooling", found=pooling,
+                             wanted=near(pooling, POOLINGS))  # fmt: skip
+        settled["pooling"] = pooling
     common: dict[str, Any] = {
         "seeds": seeds, "length": length, "long": long, "settled": settled, "stream": stream,
     }  # fmt: skip

@@ -5,7 +5,7 @@
                                                             b of other pairs are the wrong ones
 
 A batch holds two texts for each label, one after the other; a vector is the mean of a text's hidden
-states.
+states, or what else is read of it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from torch.nn import functional
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
+from maskwright.nn.config import TextPooling
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Loss, Objective, Part
-from maskwright.objectives.supervised import last_states, mean_of_texts
+from maskwright.objectives.supervised import last_states, read_texts
 
 SCALE = 20.0
 Aim = Literal["similarity", "ranking"]
@@ -31,8 +32,9 @@ Aim = Literal["similarity", "ranking"]
 class Contrast(Objective):
     """A model without a head, and what its vectors are to say."""
 
-    def __init__(self, model: Transformer, aim: Aim) -> None:
+    def __init__(self, model: Transformer, aim: Aim, pooling: TextPooling = "mean") -> None:
         super().__init__()
+        self.pooling = pooling
         self.product = model
         self.aim = aim
 
@@ -56,7 +58,7 @@ class Contrast(Objective):
 
     def scores(self, batch: Batch) -> Tensor:
         """(R, 2 D) float32: the vectors of each pair, of length 1, side by side."""
-        found = mean_of_texts(last_states(self.product, batch), batch.documents).float()
+        found = read_texts(last_states(self.product, batch), batch, self.pooling).float()
         return functional.normalize(found, dim=1).view(len(found) // 2, -1)
 
     def target_states(self, batch: Batch) -> Tensor:

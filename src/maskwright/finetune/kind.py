@@ -21,6 +21,7 @@ from maskwright import catalogue
 from maskwright.errors import DataError, UsageError
 from maskwright.finetune.examples import Examples, Reading
 from maskwright.finetune.tune import Scored, scores
+from maskwright.nn.config import TextPooling
 from maskwright.nn.pieces import Pooling
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective, Vocabulary
@@ -40,6 +41,9 @@ Long = Literal["head", "tail", "head-and-tail", "pieces-mean", "pieces-max", "ve
                "vectors-max", "hierarchical"]  # fmt: skip
 LONG: tuple[Long, ...] = get_args(Long)
 HIERARCHICAL = "hierarchical"
+# What is read of a text, as users call it: the state of [CLS] (of the last token, of a decoder), or
+# something of all states.
+POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}
 Answers = Sequence[Any] | NDArray[Any]  # one for each row
 ROOM = "finetune.kinds"
 

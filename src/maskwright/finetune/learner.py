@@ -14,8 +14,19 @@ from maskwright.adapters.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError, UsageError, near
+from maskwright.families.family import family as family_named
 from maskwright.finetune.examples import Reading
-from maskwright.finetune.kind import HIERARCHICAL, LONG, Answers, Asked, Frame, Kind, Long, Told
+from maskwright.finetune.kind import (
+    HIERARCHICAL,
+    LONG,
+    POOLINGS,
+    Answers,
+    Asked,
+    Frame,
+    Kind,
+    Long,
+    Told,
+)
 from maskwright.finetune.method import PROBE, Method
 from maskwright.finetune.tune import Settings, Tuned, tune
 from maskwright.nn import initialise
@@ -95,10 +106,9 @@ class Learner:
         if loaded.tokenizer is None:
             raise IncompatibleError("the model has no tokenizer", where=path)
         config, family = headed(path, loaded, kind)
-        if long == HIERARCHICAL:
-            over = layers_over(config)
-            heads = tuple(replace(head, over=over) for head in config.heads)
-            config, family = replace(config, heads=heads), None
+        config = _reading_texts(config, kind, long)
+        if family is not None and not family_named(family).belongs(config):
+            family = None
         room = min(length or LONGEST, longest(config) - method.positions)
         reading = reading_of(config, loaded.tokenizer, loaded.extra)
         return cls(
@@ -198,6 +208,16 @@ def asker(
 
 
 # ------------------------------------------------------------------------------ model and texts
+def _reading_texts(config: TransformerConfig, kind: Kind, long: Long) -> TransformerConfig:
+    """The same with heads that read whole texts as is wanted."""
+    if kind.head != "sequence":
+        return config
+    over = layers_over(config) if long == HIERARCHICAL else None
+    pooling = POOLINGS[str(kind.settled.get("pooling", "cls"))]
+    heads = tuple(replace(head, over=over, pooling=pooling) for head in config.heads)
+    return replace(config, heads=heads)
+
+
 def headed(
     path: Path, loaded: pretrained.Pretrained, kind: Kind
 ) -> tuple[TransformerConfig, str | None]:

@@ -25,7 +25,7 @@ from maskwright.finetune.contrast import Contrast
 from maskwright.finetune.examples import Examples, Reading
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective
-from maskwright.objectives.supervised import Supervised, mean_of_texts
+from maskwright.objectives.supervised import Supervised, pool_texts
 from maskwright.randomness import key, permute
 from maskwright.train import loop
 from maskwright.train.machine import Machine, choose
@@ -240,7 +240,7 @@ def vectors(objective: Supervised, examples: Examples, reading: Reading) -> NDAr
     """(N, D): the mean of the hidden states of each text, in their order."""
 
     def mean(batch: Batch) -> Tensor:
-        return mean_of_texts(objective.states(batch), batch.documents)
+        return pool_texts(objective.states(batch), batch.documents, "mean")
 
     return _asked(objective, examples, reading, mean, len(examples))
 

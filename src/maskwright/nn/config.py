@@ -13,7 +13,8 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
           FeedForward   width, activation, gated, bias, dropout
           Norm          kind, eps, bias
       VocabularyHead    transform, tied, bias, scaled
-      Head              name, kind, labels, transform, norm, bias, input_dropout, dropout, over
+      Head              name, kind, labels, transform, norm, bias, input_dropout, dropout, over,
+                        pooling
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Literal
 from maskwright.errors import ConfigError
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh"]
+TextPooling = Literal["place", "mean", "max"]
 
 # A wall against hostile or mistyped configs, far above every published model.
 LARGEST = {"width": 1 << 17, "layers": 1 << 10, "vocabulary": 1 << 24, "length": 1 << 24}
@@ -231,7 +233,8 @@ class Head:
     every position, `span` gives two scores per position. `transform` is a dense layer with that
     activation before the projection, perhaps with a norm; `input_dropout` stands before it,
     `dropout` after it. `bias` is the projection's. Layers `over` the pieces of a text let these see
-    each other before one vector is made of them (`nn/pieces.py`)."""
+    each other before one vector is made of them (`nn/pieces.py`). `pooling`: what is read of a text
+    is the state of one place, or the mean or the largest of each number over its tokens."""
 
     name: str
     kind: Literal["sequence", "token", "span", "choice"]
@@ -242,11 +245,15 @@ class Head:
     input_dropout: float = 0.0
     dropout: float = 0.0
     over: Stack | None = None
+    pooling: TextPooling = "place"
 
     def __post_init__(self) -> None:
         if self.over is not None and self.kind != "sequence":
             raise ConfigError("only a head for whole texts reads pieces of them",
                               where=f"heads.{self.name}.over", found=self.kind)  # fmt: skip
+        if self.pooling != "place" and not self.pools:
+            raise ConfigError("only a head for whole texts makes one vector of each",
+                              where=f"heads.{self.name}.pooling", found=self.kind)  # fmt: skip
         _within(f"heads.{self.name}.labels", self.labels, 1 << 20)
         _rate(f"heads.{self.name}.input_dropout", self.input_dropout)
         _rate(f"heads.{self.name}.dropout", self.dropout)

@@ -18,7 +18,7 @@ what is learned; a batch holds any number of texts to a row, one document each:
 
 With `problem` "multi" the labels of a sequence head are (R, L) zeros and ones, with "regression"
 (R, L) numbers. Where a text is read: at its first token by an encoder, at its last by a decoder,
-which alone has seen all of it, or as the mean of its tokens.
+which alone has seen all of it, or over all its tokens, as its head's `pooling` says.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
 from maskwright.nn import mask as masks
-from maskwright.nn.config import Head
+from maskwright.nn.config import Head, TextPooling
 from maskwright.nn.pieces import Pooling as PoolingOfPieces
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.encoder_decoder import memory_visible
@@ -43,17 +43,14 @@ from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, e
 
 ROWS = "labelled"
 Problem = Literal["single", "multi", "regression"]
-Pooling = Literal["place", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """`problem` says what the labels of a sequence head are: one class, several, or numbers;
-    `pooling` whether a text is read at one place or as the mean of its tokens; `pieces` how the
-    vectors of a text's pieces become one."""
+    `pieces` how the vectors of a text's pieces become one."""
 
     problem: Problem = "single"
-    pooling: Pooling = "place"
     pieces: PoolingOfPieces = "mean"
 
 
@@ -137,7 +134,7 @@ class Supervised(Objective):
         """`scores`, from the states that the batch has in the model."""
         head = self.head
         if head.pools:
-            read = self._read(hidden, batch)
+            read = read_texts(hidden, batch, head.pooling)
             texts = batch.targets if head.kind == "sequence" else None
             how = self.options.pieces
             scores = self.product.head(head.name, read, texts=texts, how=how).float()
@@ -153,12 +150,6 @@ class Supervised(Objective):
     def states(self, batch: Batch) -> Tensor:
         """`last_states` of the model."""
         return last_states(self.product, batch)
-
-    def _read(self, hidden: Tensor, batch: Batch) -> Tensor:
-        assert batch.pooled is not None
-        if self.options.pooling == "place":
-            return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
-        return mean_of_texts(hidden, batch.documents)
 
     def target_states(self, batch: Batch) -> Tensor:
         raise IncompatibleError(
@@ -183,21 +174,42 @@ def last_states(model: Transformer, batch: Batch) -> Tensor:
     )
 
 
-def mean_of_texts(hidden: Tensor, documents: Tensor | None) -> Tensor:
-    """(R, D): the mean of the hidden states (B, T, D) of each text, row by row; `documents` is
-    that of the batch."""
-    rows, width, size = hidden.shape
+def read_texts(hidden: Tensor, batch: Batch, how: TextPooling) -> Tensor:
+    """(R, D): what is read of each text in `last_states` (B, T, D), in the order of `pooled`."""
+    assert batch.pooled is not None
+    if how == "place":
+        return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
+    written = batch.decoder_tokens is not None
+    documents = batch.decoder_documents if written else batch.documents
+    numbers = _numbered(documents, hidden)[0]
+    return pool_texts(hidden, documents, how)[numbers[batch.pooled] - 1]
+
+
+def pool_texts(hidden: Tensor, documents: Tensor | None, how: Literal["mean", "max"]) -> Tensor:
+    """(R, D): the mean or the largest of each number of the hidden states (B, T, D) of each text,
+    row by row; `documents` is that of the batch."""
+    numbers, total = _numbered(documents, hidden)
+    flat = hidden.reshape(len(numbers), -1)
+    if how == "max":
+        found = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
+        return found.scatter_reduce(0, numbers[:, None].expand_as(flat), flat, "amax")[1:]
+    sums = flat.new_zeros(total + 1, flat.shape[1], dtype=torch.float32)
+    sums = sums.index_add(0, numbers, flat.float())
+    lengths = torch.bincount(numbers, minlength=total + 1)
+    return (sums[1:] / lengths[1:, None]).to(hidden.dtype)
+
+
+def _numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
+    """(B T,) int64: which text each place belongs to, counted from 1 over all rows, 0 for padding;
+    and how many there are."""
+    rows, width, _ = hidden.shape
     if documents is None:
-        return hidden.mean(1)
+        return torch.arange(1, rows + 1, device=hidden.device).repeat_interleave(width), rows
     documents = documents.to(torch.int64)
     counts = documents.amax(1)  # documents are numbered from 1 in each row
     first = counts.cumsum(0) - counts
-    number = torch.where(documents > 0, documents + first[:, None], 0).reshape(-1)
-    total = int(counts.sum())
-    sums = hidden.new_zeros(total + 1, size, dtype=torch.float32)
-    sums = sums.index_add(0, number, hidden.reshape(rows * width, size).float())
-    lengths = torch.bincount(number, minlength=total + 1)
-    return (sums[1:] / lengths[1:, None]).to(hidden.dtype)
+    numbers = torch.where(documents > 0, documents + first[:, None], 0).reshape(-1)
+    return numbers, int(counts.sum())
 
 
 def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:

@@ -42,7 +42,6 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.optimizer import AdamW
 
 SETTINGS = Settings(epochs=3, batch=32, optimizer=AdamW(learning_rate=1e-3))
-MEAN = Options(pooling="mean")
 # Few labels, because that is where pretraining has to show what it is worth.
 LABELS = 1_000
 SEEDS = (0, 1, 2)
@@ -115,7 +114,8 @@ def _with_head(
     point: TransformerConfig, source: Transformer | None, labels: int, seed: int
 ) -> Transformer:
     config = replace(point, vocabulary_head=None, pooler=False,
-                     heads=(Head(name="classifier", kind="sequence", labels=labels),))  # fmt: skip
+                     heads=(Head(name="classifier", kind="sequence", labels=labels,
+                                pooling="mean"),))  # fmt: skip
     generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
     return build(config, generator) if source is None else transfer(source, config, generator).model
 
@@ -155,7 +155,7 @@ def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score
 
 
 def _features(model: Transformer, part: Examples, tokenizer: Tokenizer) -> np.ndarray:
-    objective = Supervised(model, MEAN, vocabulary(tokenizer)).eval()
+    objective = Supervised(model, Options(), vocabulary(tokenizer)).eval()
     return vectors(objective, part, _reading(tokenizer))
 
 
@@ -165,7 +165,7 @@ def _reading(tokenizer: Tokenizer) -> Reading:
 
 def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np.ndarray:
     """Fine-tune all weights; returns the predictions on the test part."""
-    objective, reading = Supervised(model, MEAN, vocabulary(tokenizer)), _reading(tokenizer)
+    objective, reading = Supervised(model, Options(), vocabulary(tokenizer)), _reading(tokenizer)
     tuned = tune(objective, task.train, reading, replace(SETTINGS, seed=seed))
-    objective = Supervised(tuned.model, MEAN, vocabulary(tokenizer)).eval()
+    objective = Supervised(tuned.model, Options(), vocabulary(tokenizer)).eval()
     return scores(objective, task.test, reading).argmax(axis=1)

@@ -33,7 +33,7 @@ from maskwright.finetune.examples import Examples
 from maskwright.finetune.kind import Kind, kind_of
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.sequences import Sequences
-from maskwright.objectives.supervised import mean_of_texts
+from maskwright.objectives.supervised import pool_texts
 from maskwright.randomness import integers, key, permute, torch_seed
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics
@@ -171,7 +171,7 @@ def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
 
 
 def _mean(hidden: Tensor, batch: Batch) -> Tensor:
-    return mean_of_texts(hidden, batch.documents)
+    return pool_texts(hidden, batch.documents, "mean")
 
 
 def _control(

@@ -18,7 +18,7 @@ from maskwright.data.batch import Batch
 from maskwright.finetune.examples import Examples
 from maskwright.finetune.kind import kind_of
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.supervised import mean_of_texts
+from maskwright.objectives.supervised import pool_texts
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics
 from maskwright.tasks.parts import TEST, VALIDATION
@@ -51,16 +51,11 @@ def _texts(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _mean(hidden: Tensor, batch: Batch) -> Tensor:
-    return mean_of_texts(hidden, batch.documents)
+    return pool_texts(hidden, batch.documents, "mean")
 
 
 def _largest(hidden: Tensor, batch: Batch) -> Tensor:
-    number, _ = _texts(batch)
-    flat = hidden.reshape(-1, hidden.shape[-1])[number >= 0]
-    where = number[number >= 0][:, None].expand_as(flat)
-    assert batch.pooled is not None
-    found = flat.new_full((len(batch.pooled), flat.shape[1]), -torch.inf)
-    return found.scatter_reduce(0, where, flat, "amax")
+    return pool_texts(hidden, batch.documents, "max")
 
 
 WAYS: dict[str, Pooling] = {

@@ -3,7 +3,7 @@
     {"score": 0.83}        the cosine of the two vectors
 
 The folder is one that `sentence-transformers` loads, in the layout that its old and new releases
-read: the model, the mean over its tokens, and length 1.
+read: the model, the mean over its tokens (of `settled`, "pooling" may be another), and length 1.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from maskwright.finetune.contrast import Contrast
+from maskwright.errors import IncompatibleError
+from maskwright.finetune.contrast import Aim, Contrast
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Long, Scores, text
+from maskwright.finetune.kind import POOLINGS, Answers, Asked, Frame, Kind, Long, Scores, text
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
 from maskwright.tasks import baseline, metrics
@@ -50,7 +51,19 @@ class Vectors(Kind):
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
     ) -> Contrast:
-        return Contrast(model, "similarity" if self.task == "embedding" else "ranking")
+        if self._pooling == "cls" and model.config.decoder is not None:
+            raise IncompatibleError(
+                "the first token of a decoder has read nothing",
+                where="--pooling",
+                found="cls",
+                wanted="mean or max",
+            )
+        aim: Aim = "similarity" if self.task == "embedding" else "ranking"
+        return Contrast(model, aim, POOLINGS[self._pooling])
+
+    @property
+    def _pooling(self) -> str:
+        return str(self.settled.get("pooling", "mean"))
 
     # ------------------------------------------------------------------------ the way there
     def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
@@ -109,7 +122,8 @@ class Vectors(Kind):
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
         ways = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-        modes = {f"pooling_mode_{way}": way == "mean_tokens" for way in ways}
+        used = "cls_token" if self._pooling == "cls" else f"{self._pooling}_tokens"
+        modes = {f"pooling_mode_{way}": way == used for way in ways}
         names = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
         modules = [
             {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
