@@ -391,11 +391,11 @@ def _adapt(a: argparse.Namespace) -> None:
                          do=f"maskwright adapt {a.model} --text FILE")  # fmt: skip
     for path in a.text:
         existing(Path(path), "text")
-    from maskwright.pretrain import further, run
-    from maskwright.recipes.recipe import override
+    from maskwright.pretrain.further import adapt
 
-    recipe = override(run.with_text(further.recipe_of(a.model, a.minutes), a.text), a.settings)
-    print(f"model: {run.pretrain(recipe, a.out or next_run(recipe.name))}")
+    out = a.out or next_run("adapted")
+    made = adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings)
+    print(f"model: {made}")
 
 
 def _resume(a: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -53,10 +54,11 @@ def test_a_run_goes_on_as_it_was_trained(
     before = recipe(text, steps=4)
     run.pretrain(before, tmp_path / "run", stream=io.StringIO())
     first = checkpoints.newest(tmp_path / "run")
-    out = tmp_path / "further"
+    out, other = tmp_path / "further", tmp_path / "other.txt"
+    other.write_text(text.read_text().replace("cat", "hat").replace("dog", "mat"))
     settings = ["corpus.held_out=0.1", "training.budget.minutes=none", "training.budget.steps=3"]
     given = [part for setting in settings for part in ("--set", setting)]
-    status = main(["adapt", str(tmp_path / "run"), "--text", str(text), "--out", str(out), *given])
+    status = main(["adapt", str(tmp_path / "run"), "--text", str(other), "--out", str(out), *given])
     assert status == 0
     said = capsys.readouterr().out
     assert f"from {first}: loaded 100.0%, new: nothing" in said
@@ -67,8 +69,27 @@ def test_a_run_goes_on_as_it_was_trained(
     assert made.training.optimizer.learning_rate == pytest.approx(0.3 * rate)
     ended = checkpoints.newest(out)
     assert ended.name == "step-00000003"
+    assert "What training further was worth" in said
+    (table,) = (t for t in json.loads((out / "results.json").read_text())["tables"])
+    assert [row[0] for row in table["rows"]] == ["the new text", "the text before"]
+    assert (out / "report.html").read_text().count("What training further was worth") == 1
+    old, new = (float(row[1]) for row in table["rows"])
+    assert old != new, "other documents are held out"
+    assert all(float(row[2]) - float(row[1]) == pytest.approx(float(row[3]), abs=2e-4)
+               for row in table["rows"])  # fmt: skip
     weights = [(path / "model.safetensors").read_bytes() for path in (first, ended)]
     assert weights[0] != weights[1]
+
+
+def test_what_a_model_without_scores_was_worth(tmp_path: Path) -> None:
+    """There is a loss after, and none before."""
+    folder = folder_of("bert", "BertModel", "bert", tmp_path / "bare")
+    text, out, said = text_file(tmp_path), tmp_path / "out", io.StringIO()
+    settings = ["training.budget.minutes=none", "training.budget.steps=1", "corpus.held_out=0.1"]
+    further.adapt(folder, [str(text)], out, settings=settings, stream=said)
+    (row,) = json.loads((out / "results.json").read_text())["tables"][0]["rows"]
+    assert row[0] == "the new text" and row[1] == row[3] == "–" and float(row[2]) > 1
+    assert "no loss before" in said.getvalue()
 
 
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

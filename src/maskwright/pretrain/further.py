@@ -8,20 +8,27 @@ was cut out of its text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
+
+import torch
 
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import Layout
+from maskwright.data.store import TokenStore
 from maskwright.errors import IncompatibleError
-from maskwright.pretrain import build, checkpoints
+from maskwright.evaluate import likelihood
+from maskwright.pretrain import build, checkpoints, run
 from maskwright.recipes import recipe as recipes
 from maskwright.recipes.recipe import Corpus, Folder, ObjectiveChoice, Recipe, RowChoice, Training
+from maskwright.report import page, tables
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
-MINUTES = 10.0
+MINUTES, HELD_OUT = 10.0, "data/held-out"
 # What is known is easily overwritten: of a run's own rate a part; of others a rate for a width of
 # 768, and in proportion more for narrower models.
 SHARE, RATE, WIDTH = 0.3, 1e-4, 768
@@ -39,14 +46,14 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
     """
     budget = Budget(minutes=minutes)
     if recipes.is_run(folder):
-        run = recipes.read(folder / "recipe.toml")
+        own = recipes.read(folder / run.RECIPE)
         optimizer = replace(
-            run.training.optimizer, learning_rate=SHARE * run.training.optimizer.learning_rate
+            own.training.optimizer, learning_rate=SHARE * own.training.optimizer.learning_rate
         )
-        training = replace(run.training, budget=budget, phases=(), optimizer=optimizer,
+        training = replace(own.training, budget=budget, phases=(), optimizer=optimizer,
                            schedule=SCHEDULE)  # fmt: skip
-        begun = replace(run, corpus=Corpus(), model=Folder(path=str(folder)), training=training)
-        return replace(begun, name=f"{run.name}-further", note=f"{run.note}, further")
+        begun = replace(own, corpus=Corpus(), model=Folder(path=str(folder)), training=training)
+        return replace(begun, name=f"{own.name}-further", note=f"{own.note}, further")
     path = checkpoints.model_folder(folder)
     form = pretrained.described(path)
     config = form.config
@@ -65,6 +72,66 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
             budget=budget, batch=BATCH, optimizer=AdamW(learning_rate=rate), schedule=SCHEDULE
         ),
     )
+
+
+def adapt(
+    folder: Path,
+    texts: list[str],
+    out: Path,
+    *,
+    minutes: float = MINUTES,
+    settings: Sequence[str] = (),
+    stream: TextIO | None = None,
+) -> Path:
+    """Train the model in `folder` further on `texts` in the new folder `out`, and say what was won
+    there and, of a run, lost on the text it came from; the last checkpoint is returned.
+
+    Raises:
+        MaskwrightError: as `recipe_of` and `run.pretrain`.
+    """
+    recipe = recipes.override(run.with_text(recipe_of(folder, minutes), texts), list(settings))
+    before = checkpoints.model_folder(folder)  # the newest, whatever is written there meanwhile
+    last = run.pretrain(recipe, out, stream=stream)
+    made = worth(before, out, old=folder / HELD_OUT)
+    tables.add(out, [made])
+    run.said(stream)(tables.for_terminal(made))
+    page.write_report(out)
+    return last
+
+
+def worth(before: Path, out: Path, old: Path) -> tables.Table:
+    """The losses of the run `out` and of the model `before` it, on its held-out text and on that of
+    the store `old`, if it is there."""
+    recipe = recipes.read(out / run.RECIPE)
+    stores = {"the new text": out / HELD_OUT}
+    if old.is_dir():
+        stores["the text before"] = old
+    known = _architecture(pretrained.described(before)) is None
+    rows = []
+    for name, store in stores.items():
+        told = [_loss(recipe, path, store) for path in [before] * known + [checkpoints.newest(out)]]
+        gap = f"{told[-1] - told[0]:+.4f}" if known else "–"
+        rows.append([name, *["–"] * (not known), *(f"{loss:.4f}" for loss in told), gap])
+    return {
+        "title": "What training further was worth",
+        "head": ["held-out loss", "before", "after", "change"],
+        "rows": rows,
+        "note": "In nats for each target; a model without scores over the vocabulary has no loss "
+        "before."
+        if not known
+        else "In nats for each target, the same rows and the same questions before and after.",
+    }
+
+
+def _loss(recipe: Recipe, path: Path, folder: Path) -> float:
+    loaded = pretrained.load(path, dtype=torch.float32)
+    assert loaded.tokenizer is not None
+    store = TokenStore.open(folder, tokenizer_fingerprint=loaded.tokenizer.fingerprint)
+    objective = build.objective(recipe, loaded.model, loaded.tokenizer)
+    checkpoints.take_others(objective, path)
+    rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
+    source = build.rows(recipe, store)
+    return likelihood.evaluate(objective, source, rows=rows, batch_rows=batch).loss
 
 
 def _objective(path: Path, form: Layout) -> str:
