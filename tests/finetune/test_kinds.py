@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -163,8 +164,34 @@ def test_choices(model: Path, tmp_path: Path) -> None:
     assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", io.StringIO()) == 240
     with pytest.raises(DataError, match="two choices or more"):
         predictor.predict([("a", ["one"])])
-    with pytest.raises(DataError, match="different numbers of choices"):
-        predictor.predict([("a", ["one", "two"]), ("a", ["one", "two", "red"])])
+    more = [
+        (r["question"], [*r["choices"], "one", "red"][: n % 3 + 2]) for n, r in enumerate(asked)
+    ]
+    together, alone = predictor.predict(more), [predictor.predict([each])[0] for each in more]
+    assert [a["label"] for a in together] == [a["label"] for a in alone]
+    assert [a["score"] for a in together] == pytest.approx([a["score"] for a in alone], abs=2e-6)
+
+
+def test_questions_with_many_choices_and_few(model: Path, tmp_path: Path) -> None:
+    """A column for each choice, of which the last may be empty."""
+    draw, data = np.random.default_rng(1), tmp_path / "data.csv"
+    with data.open("w", newline="", encoding="utf-8") as file:
+        written = csv.writer(file)
+        written.writerow(["question", "choice1", "choice2", "choice3", "choice4", "label"])
+        for row in rows("multiple-choice", 240):
+            wrong = draw.choice(PLAIN, draw.integers(0, 3)).tolist()
+            choices = [*row["choices"], *wrong][:4]
+            written.writerow([row["question"], *choices, *[""] * (4 - len(choices)), row["label"]])
+    out = tmp_path / "out"
+    finetune_file(model, data, out, seeds=1, epochs=6, batch=16, rate=1e-2, stream=io.StringIO())
+    chosen = json.loads((out / "results.json").read_text())["seeds"][0]
+    assert chosen["accuracy"] > 0.85, "by chance about 0.3"
+    assert predict_file(out, data, io.StringIO()) == 240
+    gap = tmp_path / "gap.csv"
+    gap.write_text("question,choice1,choice2,choice3,choice4,label\na cat,one,,red,,0\n")
+    with pytest.raises(DataError, match="the text is") as refused:
+        predict_file(out, gap, io.StringIO())
+    assert "choice2" in str(refused.value)
 
 
 def test_neighbours_do_not_change_answers(model: Path, tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ class Examples:
             an answer begins and ends, counted from 0; -1: not known.
         segments: 0 or 1 for each id; None where the model has none.
         choices: how many texts in a row answer one question.
-        pieces: (len(labels),) how many texts in a row are pieces of one; None: each is whole.
+        pieces: (len(labels),) how many texts in a row are pieces of one, or answer one question;
+            None: each is whole.
         places: where in each text something is asked, rising, M in all; None where whole texts are.
         targets: what a decoder beside the encoder is to write for each text.
     """
@@ -138,7 +139,7 @@ class Examples:
     def _in_pieces(
         self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], reading: Reading
     ) -> tuple[Batch, NDArray[np.int64]]:
-        """Every piece is packed for itself, and says which text of the batch it belongs to."""
+        """Every piece is packed for itself, and says which label of the batch it belongs to."""
         counts = pieces[numbers]
         texts = np.repeat(first_places(pieces)[numbers], counts) + spread(counts)
         lengths = self.texts.lengths[texts]

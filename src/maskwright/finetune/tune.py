@@ -258,9 +258,12 @@ def _asked(
     for numbers in by_length(examples.lengths * examples.choices):
         batch, which = examples.batch(numbers, reading)
         told = ask(batch.to(device)).float().cpu().numpy()
+        width = told.shape[1]
         if found is None:
-            found = np.zeros((count, told.shape[1]), dtype=np.float32)
-        found[which] = told
+            found = np.full((count, width), -np.inf, dtype=np.float32)
+        elif width > found.shape[1]:  # choices, of which this batch has more
+            found = np.pad(found, ((0, 0), (0, width - found.shape[1])), constant_values=-np.inf)
+        found[which, :width] = told
     return np.zeros((0, 0), dtype=np.float32) if found is None else found
 
 

@@ -10,6 +10,8 @@ what is learned; a batch holds any number of texts to a row, one document each:
                 is read                               belongs to
     choice      likewise, choices                                     (Q,) which of its choices
                 in order                                              answers each question
+      of many   likewise                              the question    likewise
+      or few                                          each belongs to
     token                         places that have   their classes
                                   one
     span                          places where an    which text each  (R, 2) where in `index` the
@@ -37,6 +39,7 @@ from maskwright.errors import IncompatibleError
 from maskwright.nn import mask as masks
 from maskwright.nn.config import Head, TextPooling
 from maskwright.nn.pieces import Pooling as PoolingOfPieces
+from maskwright.nn.pieces import in_rows
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.encoder_decoder import memory_visible
 from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, encode, facts
@@ -126,8 +129,9 @@ class Supervised(Objective):
         return Loss({"class": Part(total)})
 
     def scores(self, batch: Batch) -> Tensor:
-        """float32: (R, L) for texts, (Q, choices), (N, L) for tokens, or (N, 2) log-probabilities
-        of beginning and ending at each place, which add up to 1 within a text."""
+        """float32: (R, L) for texts, (Q, choices), with -inf where a question has fewer, (N, L) for
+        tokens, or (N, 2) log-probabilities of beginning and ending at each place, which add up to 1
+        within a text."""
         return self.scores_of(self.states(batch), batch)
 
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
@@ -138,10 +142,13 @@ class Supervised(Objective):
             texts = batch.targets if head.kind == "sequence" else None
             how = self.options.pieces
             scores = self.product.head(head.name, read, texts=texts, how=how).float()
-            if head.kind == "choice":
+            if head.kind != "choice":
+                return scores
+            if batch.targets is None:
                 assert batch.labels is not None
                 return scores.view(len(batch.labels), -1)
-            return scores
+            rows, real = in_rows(scores, batch.targets)
+            return rows[..., 0].masked_fill(~real, -torch.inf)
         assert batch.index is not None and batch.targets is not None
         flat = hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.index)
         scores = self.product.head(head.name, flat).float()

@@ -376,13 +376,17 @@ def _place(text: str, start: int | None, context: str, row: Row, name: str) -> i
 
 
 def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
-    """The choices in a column of lists, or in a column each.
+    """The choices in a column of lists, or in a column each, of which the last may be empty.
 
     Raises:
         DataError: fewer than two, or no texts.
     """
     if len(names) > 1:
-        return tuple(text_of(row, name) for name in names)
+        filled = [n for n, name in enumerate(names) if not is_empty(value_of(row, name))]
+        count = max(filled, default=-1) + 1
+        if count < 2:
+            raise _missing(row, names[min(count, 1)], "choice", "at least two")
+        return tuple(text_of(row, name) for name in names[:count])
     value = value_of(row, names[0])
     if type(value) is dict:
         value = value.get("text")

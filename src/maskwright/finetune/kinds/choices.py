@@ -49,23 +49,16 @@ class Choices(Kind):
 
     # ------------------------------------------------------------------------ the way there
     def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
-        sizes = [len(row.choices) for row in rows]
-        width = max(sizes, default=2)
-        for row, size in zip(rows, sizes, strict=True):
-            if size != width:
-                raise DataError(
-                    "questions with different numbers of choices",
-                    where=row.where,
-                    found=f"{size} choices",
-                    wanted=f"{width}, as others have",
-                    do="give each question as many choices, or leave it out",
-                )
+        sizes = np.array([len(row.choices) for row in rows], np.int64)
         pairs = [(row.question, choice) for row in rows for choice in row.choices]
         none = np.zeros(len(pairs), np.int64)
         given, cuts = encode(pairs, none, frame.tokenizer, frame.length, segments=frame.segments)
         right = np.array([row.label for row in rows], np.int64)
         told = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
-        return Asked(rows, Examples(given.texts, right, given.segments, width), told)
+        if (sizes == sizes[:1]).all():
+            size = int(sizes[0]) if len(sizes) else 2
+            return Asked(rows, Examples(given.texts, right, given.segments, size), told)
+        return Asked(rows, Examples(given.texts, right, given.segments, pieces=sizes), told)
 
     def example(self, values: Sequence[Any], where: str) -> Choice:
         question, choices = values
