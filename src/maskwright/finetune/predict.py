@@ -9,6 +9,7 @@ library gives it.
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,8 +31,27 @@ PORTION = 2048  # examples that are read, encoded and answered together
 Answer = Any
 
 
+class Answering(ABC):
+    """What answers examples, a portion at a time."""
+
+    kind: Kind
+
+    @abstractmethod
+    def answers(self, rows: Sequence[Any]) -> list[Answer]:
+        """An answer for each example as the kind makes them."""
+
+    def predict(self, given: Iterable[Any]) -> list[Answer]:
+        """An answer for each text, or for each tuple or mapping of texts, in their order.
+
+        Raises:
+            DataError: an example of another shape than the model was trained on.
+        """
+        rows = (self.kind.of_value(v, f"example {n}") for n, v in enumerate(given, start=1))
+        return [answer for part in portions(rows) for answer in self.answers(part)]
+
+
 @dataclass(frozen=True)
-class Predictor:
+class Predictor(Answering):
     """A fine-tuned model, and how it is asked.
 
     Attributes:
@@ -44,17 +64,7 @@ class Predictor:
     reading: Reading
     columns: Mapping[str, Sequence[str]]
 
-    def predict(self, given: Iterable[Any]) -> list[Answer]:
-        """An answer for each text, or for each tuple or mapping of texts, in their order.
-
-        Raises:
-            DataError: an example of another shape than the model was trained on.
-        """
-        rows = (self.kind.of_value(v, f"example {n}") for n, v in enumerate(given, start=1))
-        return [answer for part in portions(rows) for answer in self.answers(part)]
-
     def answers(self, rows: Sequence[Any]) -> list[Answer]:
-        """An answer for each example as the kind makes them."""
         ask = learner.asker(self.model, self.kind, self.frame, self.reading)
         asked = self.kind.ask(rows, self.frame)
         return list(self.kind.said(asked, ask(asked)))

@@ -9,7 +9,7 @@ them, so a further task costs a head and not a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import torch
 from maskwright.checkpoint.transfer import TOPS
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.finetune.kind import Kind
-from maskwright.finetune.predict import Answer, Predictor, load, portions
+from maskwright.finetune.predict import Answer, Answering, Predictor, load
 from maskwright.finetune.tune import scores_together
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Supervised
@@ -26,34 +26,19 @@ from maskwright.pretrain import build
 
 
 @dataclass(frozen=True)
-class Several:
-    """Models that share their body, by name; rows are read as the first of them reads them."""
+class Several(Answering):
+    """Models that share their body, by name; rows are read as the first of them reads them, and an
+    answer is what each of them says."""
 
     members: Mapping[str, Predictor]
+    kind: Kind
+    columns: Mapping[str, Sequence[str]]
 
     @property
     def first(self) -> Predictor:
         return next(iter(self.members.values()))
 
-    @property
-    def kind(self) -> Kind:
-        return self.first.kind
-
-    @property
-    def columns(self) -> Mapping[str, Sequence[str]]:
-        return self.first.columns
-
-    def predict(self, given: Iterable[object]) -> list[Answer]:
-        """For each text, or for each tuple or mapping of texts, what each model says, by name.
-
-        Raises:
-            DataError: an example of another shape than the models were trained on.
-        """
-        rows = (self.kind.of_value(v, f"example {n}") for n, v in enumerate(given, start=1))
-        return [answer for part in portions(rows) for answer in self.answers(part)]
-
     def answers(self, rows: Sequence[object]) -> list[Answer]:
-        """An answer of each model for each example as the first one's kind makes them."""
         frame, objectives = self.first.frame, []
         for each in self.members.values():
             vocabulary = build.vocabulary(frame.tokenizer)
@@ -71,9 +56,11 @@ def load_several(folders: Sequence[Path | str]) -> Several:
     """The fine-tuned models in `folders`, which have one body; it is held once.
 
     Raises:
-        UsageError: two folders of one name, and as `predict.load`.
+        UsageError: no folder, two of one name, and as `predict.load`.
         IncompatibleError: the bodies differ, or the models do not read whole texts alike.
     """
+    if not folders:
+        raise UsageError("no model to load", wanted="one folder or more")
     members: dict[str, Predictor] = {}
     for folder in map(Path, folders):
         name = folder.resolve().name
@@ -90,7 +77,8 @@ def load_several(folders: Sequence[Path | str]) -> Several:
             for part in ("tokens", "encoder", "decoder"):
                 setattr(member.model, part, getattr(first.model, part))
         members[name] = member
-    return Several(members)
+    first = next(iter(members.values()))
+    return Several(members, first.kind, first.columns)
 
 
 def _require_alike(first: Predictor, name: str, other: Predictor, folder: Path) -> None:
