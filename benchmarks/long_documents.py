@@ -16,6 +16,7 @@ import argparse
 import gzip
 import json
 import os
+import shutil
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,7 @@ def main() -> None:
     for way in a.ways:
         out = a.out / way.replace(" ", "-")
         if not (out / "results.json").is_file():
+            shutil.rmtree(out, ignore_errors=True)  # what a kill left
             finetune_file(a.model, alone if way == ALONE else whole, out, seeds=a.seeds,
                           epochs=a.epochs, batch=16, length=256,
                           long="head" if way == ALONE else way,

@@ -4,7 +4,9 @@ model; a folder that is damaged or of another model is refused."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from maskwright.adapters.adapter import Adapter
 from maskwright.adapters.prefix import Prefix
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
 from maskwright.families.family import family
+from maskwright.nn.pieces import layers_over
 from maskwright.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")
@@ -42,6 +45,26 @@ def adapted(network: Transformer, method: str) -> Adapter:
 def scores(network: Transformer) -> torch.Tensor:
     # A prompt takes room in the table of positions, which has 32.
     return network.head("classifier", network.encode(TOKENS)[:, 0])
+
+
+@pytest.mark.parametrize("method", ["lora", "ia3"])
+@pytest.mark.parametrize("changes", [{}, {"pooling": "mean"}, {"over": True}])
+def test_beside_a_model_of_no_family_it_is_in_our_own_form(
+    method: str, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    """`peft` would look there for the names of a BERT, and read its first token."""
+
+    def changed() -> Transformer:
+        config = small(family("bert"), "BertForSequenceClassification")
+        over = {"over": layers_over(config)} if "over" in changes else changes
+        return model_of(replace(config, heads=(replace(config.heads[0], **over),)))
+
+    network, other = changed(), changed()
+    folder.save(adapted(network, method), tmp_path / "a", base="runs/base")
+    folder.load(other, tmp_path / "a")
+    assert torch.equal(scores(other), scores(network))
+    assert not torch.equal(scores(changed()), scores(network))
+    assert (tmp_path / "a" / "adapter_config.json").exists() is (not changes)
 
 
 @pytest.mark.parametrize("method", METHODS)

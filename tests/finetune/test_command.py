@@ -129,6 +129,8 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
         found[long] = json.loads((out / "results.json").read_text())["seeds"][0]["accuracy"]
         (answer,) = load(out).predict([rows[1][0]])
         assert long == "head" or answer["label"] == "woof"
+        if long == "hierarchical":
+            assert load(out / "model").frame.long == long, "which the model alone says, too"
     assert min(value for long, value in found.items() if long != "head") > 0.9
     assert found["head"] < 0.75, "the control: there is nothing to be seen in the head"
     with pytest.raises(UsageError, match="no such way with long texts"):

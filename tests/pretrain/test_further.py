@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from maskwright.cli import main
 from maskwright.errors import IncompatibleError
 from maskwright.families.family import family
 from maskwright.pretrain import checkpoints, further, run
-from maskwright.recipes.recipe import Folder, read
+from maskwright.recipes.recipe import FamilyModel, Folder, ObjectiveChoice, read
 from tinyrun import recipe, text_file
 from tokenizer.toy_tokenizers import trained
 
@@ -81,21 +83,67 @@ def test_a_run_goes_on_as_it_was_trained(
     assert weights[0] != weights[1]
 
 
+SHORT = ["training.budget.minutes=none", "training.budget.steps=1", "corpus.held_out=0.1"]
+
+
+def lines(out: Path) -> dict[str, list[str]]:
+    """What training further was worth, by text."""
+    (table,) = json.loads((out / "results.json").read_text())["tables"]
+    return {row[0]: row[1:] for row in table["rows"]}
+
+
 def test_what_a_model_without_scores_was_worth(tmp_path: Path) -> None:
     """There is a loss after, and none before."""
     folder = folder_of("bert", "BertModel", "bert", tmp_path / "bare")
     text, out, said = text_file(tmp_path), tmp_path / "out", io.StringIO()
-    settings = ["training.budget.minutes=none", "training.budget.steps=1", "corpus.held_out=0.1"]
-    further.adapt(folder, [str(text)], out, settings=settings, stream=said)
-    (row,) = json.loads((out / "results.json").read_text())["tables"][0]["rows"]
-    assert row[0] == "the new text" and row[1] == row[3] == "–" and float(row[2]) > 1
+    further.adapt(folder, [str(text)], out, settings=SHORT, stream=said)
+    ((name, (before, after, change)),) = lines(out).items()
+    assert name == "the new text" and before == change == "–" and float(after) > 1
     assert "no loss before" in said.getvalue()
+
+
+def test_replaced_tokens_have_a_loss_before_and_after(tmp_path: Path) -> None:
+    """That of the generator, which went on with the discriminator."""
+    text = text_file(tmp_path)
+    shape = recipe(text).model
+    assert isinstance(shape, FamilyModel)
+    model = replace(shape, family="electra", architecture="ElectraForPreTraining", size=None)
+    made = replace(recipe(text, steps=2), model=model,
+                   objective=ObjectiveChoice(name="replaced-token", options={}))  # fmt: skip
+    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    said = io.StringIO()
+    further.adapt(tmp_path / "run", [str(text)], tmp_path / "out", settings=SHORT, stream=said)
+    assert "beside it, from there: generator" in said.getvalue()
+    found = lines(tmp_path / "out")
+    assert list(found) == ["the new text", "the text before"]
+    assert all(float(before) > 1 and float(after) > 1 for before, after, _ in found.values())
+
+
+def test_a_run_that_began_with_a_folder_needs_it_no_more(tmp_path: Path) -> None:
+    text = text_file(tmp_path)
+    run.pretrain(recipe(text, steps=2), tmp_path / "a", stream=io.StringIO())
+    for before, after in (("a", "b"), ("b", "c")):
+        further.adapt(tmp_path / before, [str(text)], tmp_path / after, settings=SHORT,
+                      stream=io.StringIO())  # fmt: skip
+        shutil.rmtree(tmp_path / before)
+    assert checkpoints.newest(tmp_path / "c").name == "step-00000001"
+
+
+def test_an_old_text_that_lacks_what_the_rows_ask_for_is_left_out(tmp_path: Path) -> None:
+    text = text_file(tmp_path)
+    run.pretrain(recipe(text, steps=2), tmp_path / "run", stream=io.StringIO())
+    further.adapt(tmp_path / "run", [str(text)], tmp_path / "out", stream=io.StringIO(),
+                  settings=[*SHORT, "rows.kind=sentences"])  # fmt: skip
+    assert list(lines(tmp_path / "out")) == ["the new text"]
 
 
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bare = folder_of("bart", "BartForConditionalGeneration", "gpt2", tmp_path / "bart")
     with pytest.raises(IncompatibleError, match="no mark for what is cut out"):
         further.recipe_of(bare)
+    alone = folder_of("t5", "T5EncoderModel", "t5", tmp_path / "alone")
+    with pytest.raises(IncompatibleError, match="learns by filling masks"):
+        further.recipe_of(alone)
     assert main(["adapt", str(bare)]) == 64
     assert "no text to train on" in capsys.readouterr().err
     assert main(["adapt", str(tmp_path / "brat"), "--text", str(bare)]) == 64

@@ -21,7 +21,7 @@ from maskwright import catalogue, commit
 from maskwright.adapters import peft_form
 from maskwright.adapters.adapter import Adapter, Settings
 from maskwright.adapters.places import head_of
-from maskwright.checkpoint import files, guarded
+from maskwright.checkpoint import files, guarded, layout
 from maskwright.config import fingerprint, from_plain, to_plain
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.nn.transformer import Transformer
@@ -43,7 +43,9 @@ def save(
         CheckpointError: a value is not finite.
         OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
     """
-    if adapter.settings.kind in peft_form.KINDS:
+    # Others read a model of a family alone; beside any other they would look for names in vain.
+    known = layout.of_config(adapter.model.config).family is not None
+    if known and adapter.settings.kind in peft_form.KINDS:
         return peft_form.save(adapter, folder, base=base, replace=replace)
     model = adapter.model
     state = {name: tensor.contiguous() for name, tensor in adapter.state().items()}

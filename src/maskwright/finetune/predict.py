@@ -22,7 +22,7 @@ from maskwright.checkpoint import pretrained
 from maskwright.errors import IncompatibleError
 from maskwright.finetune import learner, run
 from maskwright.finetune.examples import Reading
-from maskwright.finetune.kind import Frame, Kind, kind_of, kind_of_head
+from maskwright.finetune.kind import HIERARCHICAL, Frame, Kind, kind_of, kind_of_head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
 from maskwright.strict_json import parse
@@ -98,6 +98,8 @@ def load(folder: Path | str) -> Predictor:
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
         alone = heads[0].kind == "sequence" and heads[0].labels == 1
         usual: Problem = "regression" if alone else "single"
+        if heads[0].over is not None:
+            task["long"] = HIERARCHICAL
         problem = named.get(loaded.about.problem_type or "", usual)
         kind = kind_of_head(heads[0].kind, labels, problem)
     taken = 0

@@ -8,6 +8,7 @@ was cut out of its text.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +19,24 @@ import torch
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import Layout
 from maskwright.data.store import TokenStore
-from maskwright.errors import IncompatibleError
+from maskwright.errors import IncompatibleError, MaskwrightError
 from maskwright.evaluate import likelihood
 from maskwright.pretrain import build, checkpoints, run
 from maskwright.recipes import recipe as recipes
-from maskwright.recipes.recipe import Corpus, Folder, ObjectiveChoice, Recipe, RowChoice, Training
+from maskwright.recipes.recipe import (
+    Corpus,
+    Folder,
+    ObjectiveChoice,
+    Recipe,
+    RowChoice,
+    TokenizerFolder,
+    Training,
+)
 from maskwright.report import page, tables
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train import distribute, machine
 from maskwright.train.optimizer import AdamW
+from maskwright.train.phases import Ramp
 from maskwright.train.schedule import Budget, Schedule
 
 MINUTES, HELD_OUT = 10.0, "data/held-out"
@@ -50,9 +61,10 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
         optimizer = replace(
             own.training.optimizer, learning_rate=SHARE * own.training.optimizer.learning_rate
         )
-        training = replace(own.training, budget=budget, phases=(), optimizer=optimizer,
+        training = replace(own.training, budget=budget, phases=(), ramp=Ramp(), optimizer=optimizer,
                            schedule=SCHEDULE)  # fmt: skip
-        begun = replace(own, corpus=Corpus(), model=Folder(path=str(folder)), training=training)
+        begun = replace(own, corpus=Corpus(), model=Folder(path=str(folder)), training=training,
+                        tokenizer=TokenizerFolder(path=str(folder)))  # fmt: skip
         return replace(begun, name=f"{own.name}-further", note=f"{own.note}, further")
     path = checkpoints.model_folder(folder)
     form = pretrained.described(path)
@@ -64,7 +76,7 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
     return Recipe(
         name=f"{checkpoints.called(path)}-further",
         note=f"a {form.model_type}, further",
-        tokenizer=recipes.TokenizerFolder(path=str(path)),
+        tokenizer=TokenizerFolder(path=str(path)),
         model=Folder(path=str(path), architecture=_architecture(form)),
         objective=ObjectiveChoice(name=_objective(path, form), options={}),
         rows=RowChoice(length=min(LENGTH, longest)),
@@ -89,9 +101,12 @@ def adapt(
     Raises:
         MaskwrightError: as `recipe_of` and `run.pretrain`.
     """
+    processes = distribute.join()
     recipe = recipes.override(run.with_text(recipe_of(folder, minutes), texts), list(settings))
     before = checkpoints.model_folder(folder)  # the newest, whatever is written there meanwhile
     last = run.pretrain(recipe, out, stream=stream)
+    if not processes.first:
+        return last
     made = worth(before, out, old=folder / HELD_OUT)
     tables.add(out, [made])
     run.said(stream)(tables.for_terminal(made))
@@ -101,15 +116,18 @@ def adapt(
 
 def worth(before: Path, out: Path, old: Path) -> tables.Table:
     """The losses of the run `out` and of the model `before` it, on its held-out text and on that of
-    the store `old`, if it is there."""
+    the store `old`, if it is there and can be read in the rows of the run."""
     recipe = recipes.read(out / run.RECIPE)
-    stores = {"the new text": out / HELD_OUT}
+    assert isinstance(recipe.model, Folder)
+    known = recipe.model.architecture is None  # else heads were drawn
+    paths = [before] * known + [checkpoints.newest(out)]
+    found = {"the new text": [_loss(recipe, path, out / HELD_OUT) for path in paths]}
     if old.is_dir():
-        stores["the text before"] = old
-    known = _architecture(pretrained.described(before)) is None
+        # Rows of another kind may ask for what was not written down when that text was prepared.
+        with contextlib.suppress(MaskwrightError):
+            found["the text before"] = [_loss(recipe, path, old) for path in paths]
     rows = []
-    for name, store in stores.items():
-        told = [_loss(recipe, path, store) for path in [before] * known + [checkpoints.newest(out)]]
+    for name, told in found.items():
         gap = f"{told[-1] - told[0]:+.4f}" if known else "–"
         rows.append([name, *["–"] * (not known), *(f"{loss:.4f}" for loss in told), gap])
     return {
@@ -129,17 +147,27 @@ def _loss(recipe: Recipe, path: Path, folder: Path) -> float:
     store = TokenStore.open(folder, tokenizer_fingerprint=loaded.tokenizer.fingerprint)
     objective = build.objective(recipe, loaded.model, loaded.tokenizer)
     checkpoints.take_others(objective, path)
-    rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
-    source = build.rows(recipe, store)
-    return likelihood.evaluate(objective, source, rows=rows, batch_rows=batch).loss
+    device = machine.choose(recipe.training.precision, recipe.training.device).device
+    figures = likelihood.evaluate(
+        objective.to(device),
+        build.rows(recipe, store),
+        rows=recipe.evaluation.rows,
+        batch_rows=recipe.evaluation.batch,
+        device=device,
+    )
+    return figures.loss
 
 
 def _objective(path: Path, form: Layout) -> str:
     if form.config.encoder is None:
         return "causal"
-    if form.config.decoder is None:
-        return "masked"
     vocabulary = build.vocabulary(Tokenizer.load(path))
+    if form.config.decoder is None:
+        if vocabulary.mask is None:
+            raise IncompatibleError("an encoder alone learns by filling masks", where=path,
+                                    found="a tokenizer without a mask token",
+                                    do="name a folder with the decoder, too")  # fmt: skip
+        return "masked"
     if vocabulary.sentinels:
         return "span-corruption"
     if vocabulary.mask is None:
