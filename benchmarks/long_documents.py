@@ -6,8 +6,8 @@ Reads $MASKWRIGHT_DATA. A text is an article of AG News, some forty words, at a 
 a passage of a novel (babytext's `gutenberg_novels`), 300 to 1,500 words together, each number
 equally likely; its label is the article's, so the evidence lies anywhere. Training, validation and
 test take their novels from different files. All is drawn from a seed and written to `DIR/data`.
-Each way is `maskwright finetune --long WAY --length 256`, epochs and seeds alike. Started again
-with the same --out, it goes on.
+Each way is `maskwright finetune --long WAY --length 256` with as many passes over the texts, a step
+being eight texts or as many pieces as these have. Started again with the same --out, it goes on.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from maskwright.finetune.kind import LONG
 SEED, SHORTEST, LONGEST = 20261122, 300, 1500
 # Part -> the file of articles, the file of novels, how many texts.
 PARTS = {
-    "train": ("train", "train-00", 300),
-    "validation": ("validation", "train-01", 100),
-    "test": ("test", "valid", 400),
+    "train": ("train", "train-00", 200),
+    "validation": ("validation", "train-01", 60),
+    "test": ("test", "valid", 250),
 }
 ALONE = "the article alone"
+TEXTS, PIECES = 8, 64  # in a step
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -84,7 +85,8 @@ def main() -> None:
         if not (out / "results.json").is_file():
             shutil.rmtree(out, ignore_errors=True)  # what a kill left
             finetune_file(a.model, alone if way == ALONE else whole, out, seeds=a.seeds,
-                          epochs=a.epochs, batch=16, length=256,
+                          epochs=a.epochs, length=256, least_steps=0,
+                          batch=PIECES if way.startswith("pieces") else TEXTS,
                           long="head" if way == ALONE else way,
                           stream=(a.out / "log.txt").open("a", encoding="utf-8"))  # fmt: skip
         found = json.loads((out / "results.json").read_text())["seeds"]

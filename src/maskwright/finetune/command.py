@@ -14,7 +14,7 @@ from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kind import POOLINGS, Long, kind_of
 from maskwright.finetune.kinds import vectors
 from maskwright.finetune.learner import usual_rate
-from maskwright.finetune.method import FULL, Method
+from maskwright.finetune.method import FULL, PROBE, Method
 from maskwright.finetune.run import finetune
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
@@ -102,6 +102,9 @@ def finetune_file(
             raise UsageError("no such pooling", where="--pooling", found=pooling,
                              wanted=near(pooling, POOLINGS))  # fmt: skip
         settled["pooling"] = pooling
+    elif kind_of(examples.task.kind).head == "sequence" and any(w.name == PROBE for w in ways):
+        say("note: the head alone reads one place of a text, for which a model may never have been "
+            "trained; --pooling mean often knows more")  # fmt: skip
     common: dict[str, Any] = {
         "seeds": seeds, "length": length, "long": long, "settled": settled, "stream": stream,
     }  # fmt: skip
