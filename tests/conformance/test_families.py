@@ -143,7 +143,7 @@ def other(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, str):
-        return {"relu": "gelu"}.get(value, "relu")
+        return {"relu": "gelu", "cls": "mean"}.get(value, "relu")
     return value * 2 if isinstance(value, int) else value / 2 or 0.25
 
 
