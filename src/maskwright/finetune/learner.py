@@ -213,8 +213,11 @@ def _reading_texts(config: TransformerConfig, kind: Kind, long: Long) -> Transfo
     if kind.head != "sequence":
         return config
     over = layers_over(config) if long == HIERARCHICAL else None
-    pooling = POOLINGS[str(kind.settled.get("pooling", "cls"))]
-    heads = tuple(replace(head, over=over, pooling=pooling) for head in config.heads)
+    said = kind.settled.get("pooling")  # else the head's own, which a ModernBERT's config may say
+    heads = tuple(
+        replace(head, over=over, pooling=head.pooling if said is None else POOLINGS[str(said)])
+        for head in config.heads
+    )
     return replace(config, heads=heads)
 
 
