@@ -164,6 +164,32 @@ def test_a_batch_is_as_each_row_alone() -> None:
         assert together == [generate(model, [prompt], 45, sampling)[0] for prompt in PROMPTS]
 
 
+# ------------------------------------------------------------------------------ prompts seen whole
+@pytest.mark.parametrize("positions", ["learned", "rotary", "relative"])
+def test_a_prompt_seen_whole(positions: str) -> None:
+    """Each next token is the likeliest after the prompt's tokens have seen each other."""
+    model = model_of(variant(positions))
+    made = generate(model, PROMPTS, 12, whole=True)
+    for prompt, new in zip(PROMPTS, made, strict=True):
+        text = list(prompt)
+        for token in new:
+            seen = torch.tensor([len(prompt)])
+            hidden = model.decode(torch.tensor([text]), prefix=seen)
+            assert token == int(model.logits(hidden[:, -1]).argmax())
+            text.append(token)
+    assert made != generate(model, PROMPTS, 12)
+    assert made == generate(model, PROMPTS, 12, whole=True, cached=False)
+
+
+def test_a_prompt_seen_whole_and_outgrown() -> None:
+    """Where reading starts anew, what is left of the prompt is still seen whole."""
+    model = model_of(variant("learned"))
+    long = [[5, 6, 7] * 8, [9]]
+    together = generate(model, long, 45, whole=True)
+    assert together == generate(model, long, 45, whole=True, cached=False)
+    assert together == [generate(model, [prompt], 45, whole=True)[0] for prompt in long]
+
+
 # ------------------------------------------------------------------------------ randomness
 def test_a_row_does_not_depend_on_its_place() -> None:
     model = model_of(variant("sinusoidal"))

@@ -66,6 +66,12 @@ def test_help_names_every_verb_and_imports_nothing_heavy() -> None:
     assert done.stdout.strip().endswith("loaded []")
 
 
+def test_the_package_itself_is_the_command() -> None:
+    command = [sys.executable, "-m", "maskwright", "list", "nothing"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 64 and "there is no list of that" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

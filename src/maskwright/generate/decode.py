@@ -84,13 +84,15 @@ def generate(
     sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     context: int | None = None,
+    whole: bool = False,
     cached: bool = True,
 ) -> list[list[int]]:
     """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
     made: list[list[int]] = [[] for _ in prompts]
     for step in steps(
-        model, prompts, count, sampling, sources=sources, end=end, context=context, cached=cached
-    ):
+        model, prompts, count, sampling,
+        sources=sources, end=end, context=context, whole=whole, cached=cached,
+    ):  # fmt: skip
         for row, token in zip(step.rows, step.tokens, strict=True):
             if token != end:
                 made[row].append(token)
@@ -106,6 +108,7 @@ def steps(
     sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     context: int | None = None,
+    whole: bool = False,
     cached: bool = True,
 ) -> Iterator[Step]:
     """Generate step by step.
@@ -117,6 +120,7 @@ def steps(
             then what the decoder starts with.
         end: a row that chose this id goes no further.
         context: how many tokens are read at most; None: as many as the model was trained on.
+        whole: the tokens of a prompt see each other, as a model of `prefix-lm` was taught.
         cached: keep keys and values between steps; the same tokens either way.
 
     Raises:
@@ -132,6 +136,8 @@ def steps(
     rows = list(range(len(texts)))
     was_training = model.training
     reader = Reader(model.eval(), context or trained_length(model.config), cached)
+    if whole:
+        reader.seen = torch.tensor([len(prompt) for prompt in prompts])
     reader.encode(sources if texts else None)
     try:
         for number in range(count):
@@ -218,6 +224,8 @@ class Reader:
         self.cache: KVCache | None = None
         self.starts: list[int] = []
         self.pads: Int[Tensor, " B"] | None = None
+        self.seen: Int[Tensor, " B"] | None = None
+        """How many of each text's first tokens see each other; None: none do."""
         self.memory: Float[Tensor, "B S D"] | None = None
         self.memory_keep: Bool[Tensor, "B S"] | None = None
 
@@ -255,6 +263,8 @@ class Reader:
         index = torch.tensor(rows, dtype=torch.int64)
         if self.pads is not None:
             self.pads = self.pads[index]
+        if self.seen is not None:
+            self.seen = self.seen[index]
         if self.memory is not None and self.memory_keep is not None:
             here = index.to(self.memory.device)
             self.memory, self.memory_keep = self.memory[here], self.memory_keep[here]
@@ -278,9 +288,15 @@ class Reader:
             self.cache = KVCache.of(
                 self.model.config, len(texts), capacity, dtype=weight.dtype, device=weight.device
             )
-        return self._decode(tokens, places, self.cache)
+        prefix = None
+        if self.seen is not None:
+            left_of_start = torch.tensor(starts)
+            prefix = pads + (self.seen - left_of_start).clamp(min=0)
+        return self._decode(tokens, places, self.cache, prefix)
 
-    def _decode(self, tokens: Tensor, places: Tensor, cache: KVCache | None) -> Tensor:
+    def _decode(
+        self, tokens: Tensor, places: Tensor, cache: KVCache | None, prefix: Tensor | None = None
+    ) -> Tensor:
         device = self.model.tokens.weight.device
         visible = None
         if self.pads is not None:
@@ -291,6 +307,7 @@ class Reader:
             tokens.to(device),
             positions=places.to(device),
             visible=visible,
+            prefix=None if prefix is None else prefix.to(device),
             memory=self.memory,
             memory_visible=None if self.memory_keep is None else mask.real(self.memory_keep),
             cache=cache,

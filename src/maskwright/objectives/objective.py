@@ -53,10 +53,11 @@ class Objective(nn.Module, abc.ABC):
     A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (the kind
     of rows it eats) and `build(model, options, vocabulary)`. It may offer `SENTENCES` (whether rows
     must say where sentences start), `text_length(options, length)` (how many tokens of a block of
-    text become `length` that the model reads), `SHIFT` (its `shift`, where that is not 0), and
-    `NETWORKS` (the options that are model folders, each with an option `NAME_sha256: str | None`
-    beside it: `build` is given those networks by the same names). Further modules of its own are
-    trained and kept with the state of training, not with the product.
+    text become `length` that the model reads), `SHIFT` and `WHOLE` (its `shift` and `whole`, where
+    they are not 0 and False), and `NETWORKS` (the options that are model folders, each with an
+    option `NAME_sha256: str | None` beside it: `build` is given those networks by the same names).
+    Further modules of its own are trained and kept with the state of training, not with the
+    product.
     """
 
     product: Transformer
@@ -64,6 +65,8 @@ class Objective(nn.Module, abc.ABC):
     codes_text = False
     # How many places before a hole the state stands from which an encoder fills it.
     shift = 0
+    # Whether a decoder reads the text it is to go on with in both directions.
+    whole = False
 
     @property
     def scorer(self) -> Transformer:

@@ -30,6 +30,7 @@ from maskwright.objectives.vocabulary_loss import vocabulary_loss
 from maskwright.randomness import key, uniforms
 
 ROWS = "stream"
+WHOLE = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ class Options:
 
 class PrefixLM(Objective):
     """Next-token prediction behind a prefix that is seen whole."""
+
+    whole = WHOLE
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -201,6 +201,11 @@ def shift(recipe: Recipe) -> int:
     return int(getattr(catalogue.load("objectives", recipe.objective.name), "SHIFT", 0))
 
 
+def reads_whole(recipe: Recipe) -> bool:
+    """Whether the recipe's model was taught to read a prompt in both directions."""
+    return bool(getattr(catalogue.load("objectives", recipe.objective.name), "WHOLE", False))
+
+
 def needs_sentences(recipe: Recipe) -> bool:
     """Whether the store has to say where sentences start."""
     member = catalogue.load("objectives", recipe.objective.name)

@@ -48,7 +48,8 @@ def sample(
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
     if model.config.decoder is not None and model.config.encoder is None:
         start = ids[:PROMPT_TOKENS]
-        made = generate(model, [start], SHOWN_TOKENS, _sampling(prepared, model, 0.8))[0]
+        sampling = _sampling(prepared, model, 0.8)
+        made = generate(model, [start], SHOWN_TOKENS, sampling, whole=objective.whole)[0]
         return {
             "kind": "sample",
             "step": step,

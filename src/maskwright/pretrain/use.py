@@ -89,7 +89,10 @@ def generate_text(
         seed=seed,
         forbidden=tuple(i for i in tokenizer.special_ids if i != tokenizer.end),
     )
-    made = generate(loaded.model, [start], tokens, sampling, sources=sources, end=tokenizer.end)[0]
+    whole = is_run(folder) and build.reads_whole(read(folder / RECIPE))
+    made = generate(
+        loaded.model, [start], tokens, sampling, sources=sources, end=tokenizer.end, whole=whole
+    )[0]
     return tokenizer.decode(made if reads else start + made)
 
 

@@ -1,0 +1,8 @@
+"""`python -m maskwright`: the command, where its script is not on the path."""
+
+import sys
+
+from maskwright.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
