@@ -68,6 +68,15 @@ def test_rows_are_masked_alike_in_any_batch() -> None:
     whole = corruption.choose_words(maskable, starts, 0.15, keys())
     part = corruption.choose_words(maskable[50:60], starts[50:60], 0.15, keys()[50:60])
     assert np.array_equal(whole[50:60], part)
+    maskable[::2, 20:] = False  # rows of unequal budgets
+    lengths = corruption.geometric(0.2, 10)
+    spans = corruption.choose_spans(maskable, starts, 0.15, keys(), lengths=lengths)
+    for row in range(0, 60, 7):
+        one = slice(row, row + 1)
+        alone = corruption.choose_spans(
+            maskable[one], starts[one], 0.15, keys()[one], lengths=lengths
+        )
+        assert np.array_equal(spans[0][one], alone[0]) and np.array_equal(spans[1][one], alone[1])
 
 
 def word_is_whole(chosen: np.ndarray, maskable: np.ndarray, starts: np.ndarray) -> bool:
@@ -103,11 +112,54 @@ def test_spans_meet_the_budget_exactly_and_stay_between_separators() -> None:
             assert where.max() < 30 or where.min() > 31
 
 
+def test_spans_in_rows_with_little_text_are_whole_words() -> None:
+    """But for the last one, which the budget cuts; 500 of 512 positions are padding."""
+    maskable, starts = np.zeros((ROWS, 512), dtype=bool), np.zeros((ROWS, 512), dtype=bool)
+    maskable[:, 1:13] = True
+    starts[:, 1:13:2] = True  # six words of two pieces
+    chosen, span = corruption.choose_spans(
+        maskable, starts, 0.5, keys(), lengths=corruption.inverse(3)
+    )
+    assert (chosen.sum(axis=1) == 6).all()
+    words = corruption.word_numbers(maskable, starts)
+    for row in range(ROWS):
+        last = span[row].max()
+        for number in range(1, last):
+            inside = chosen[row] & (span[row] == number)
+            for word in set(words[row][inside]):
+                assert chosen[row][(words[row] == word) & maskable[row]].all()
+
+
+def test_every_position_is_equally_likely_to_begin_a_span() -> None:
+    """Of spans of one token each: as `choose_tokens`."""
+    maskable = np.ones((20_000, 20), dtype=bool)
+    maskable[:, 5:9] = False
+    many = randomness.key("mask", 1, 0, np.arange(20_000))
+    chosen, _ = corruption.choose_spans(maskable, maskable, 0.25, many, lengths=np.ones(1))
+    share = chosen.mean(axis=0)
+    assert (share[5:9] == 0).all()
+    assert np.abs(share[maskable[0]] - 0.25).max() < 4 * np.sqrt(0.25 * 0.75 / 20_000)
+
+
+def test_all_of_a_row_can_be_chosen() -> None:
+    maskable, starts = rows()
+    chosen, _ = corruption.choose_spans(
+        maskable, starts, 1.0, keys(), lengths=corruption.uniform(3)
+    )
+    assert np.array_equal(chosen, maskable)
+
+
 def test_span_lengths_follow_the_clipped_geometric() -> None:
     draws = (np.arange(100_000) + 0.5) / 100_000
     lengths = corruption._drawn_lengths(draws, corruption.geometric(0.2, 10))
     assert lengths.min() == 1 and lengths.max() == 10
     assert lengths.mean() == pytest.approx(3.8, abs=0.02)  # SpanBERT, section 3.1
+
+
+def test_span_lengths_may_be_uniform() -> None:
+    draws = (np.arange(90_000) + 0.5) / 90_000
+    lengths = corruption._drawn_lengths(draws, corruption.uniform(3))
+    assert np.bincount(lengths).tolist() == [0, 30_000, 30_000, 30_000]
 
 
 def test_ngram_lengths_follow_one_over_n() -> None:

@@ -76,50 +76,45 @@ def choose_spans(
     """Runs of whole words, the last one cut so that the budget is met exactly.
 
     Args:
-        lengths: (L,) the chances of 1 … L words, up to a factor (`geometric`, `inverse`).
+        lengths: (L,) the chances of 1 … L words, but for a factor (`geometric` and such).
 
     Returns:
         chosen (B, T) bool, and span (B, T) int64: the number of the run a position belongs to.
     """
     rows, length = maskable.shape
-    words = word_numbers(maskable, starts_word)
+    words, segment = word_numbers(maskable, starts_word), np.cumsum(~maskable, axis=1)
     wanted = budget(maskable, rate)
     chosen = np.zeros_like(maskable)
     span = np.zeros((rows, length), dtype=np.int64)
-    tries = int(wanted.max(initial=0)) * 3 + 8
-    draws = randomness.uniforms(keys, 2 * tries)
-    sizes = _drawn_lengths(draws[:, :tries], lengths)
-    anchors = np.minimum((draws[:, tries:] * length).astype(np.int64), length - 1)
-    lines = np.arange(rows)
-    for attempt in range(tries):
-        left = wanted - chosen.sum(axis=1)
-        anchor = anchors[:, attempt]
-        usable = (left > 0) & maskable[lines, anchor] & ~chosen[lines, anchor]
-        if not usable.any():
-            if not (left > 0).any():
-                break
-            continue
-        first = words[lines, anchor]
-        run = (words >= first[:, None]) & (words < (first + sizes[:, attempt])[:, None])
+    lines, attempt = np.arange(rows), 0
+    while (left := wanted - chosen.sum(axis=1)).any():
+        # Draws are numbered by the attempt: what else is in the batch changes nothing.
+        size = _drawn_lengths(randomness.uniforms_at(keys, np.full(rows, 2 * attempt)), lengths)
+        draw = randomness.uniforms_at(keys, np.full(rows, 2 * attempt + 1))
+        # Any position that is still free is as likely as another to be where a run begins.
+        free = maskable & ~chosen
+        which = np.cumsum(free, axis=1)
+        number = (draw * which[:, -1]).astype(np.int64) + 1
+        anchor = ((which == number[:, None]) & free).argmax(axis=1)
+        first = words[lines, anchor][:, None]
+        run = (words >= first) & (words < first + size[:, None])
         # A run may not leap over a separator into another document.
-        run &= maskable & (_segment(maskable) == _segment(maskable)[lines, anchor][:, None])
-        new = run & ~chosen & usable[:, None]
+        new = run & free & (segment == segment[lines, anchor][:, None])
         new &= np.cumsum(new, axis=1) <= left[:, None]
         chosen |= new
-        span[new] = attempt + 1
-    short = wanted - chosen.sum(axis=1)
-    if (short > 0).any():
-        rest = randomness.uniforms(keys, 2 * tries + length)[:, 2 * tries :]
-        rest[~maskable | chosen] = 2.0
-        filling = _smallest(rest, np.maximum(short, 0))
-        chosen |= filling
-        span = np.where(filling, tries + 1 + np.arange(length), span)
+        attempt += 1
+        span[new] = attempt
     return chosen, span
 
 
 def geometric(stop: float, longest: int) -> Array:
     """Chances of the lengths 1 … longest: P(l) proportional to (1 - stop)^(l-1)."""
     return (1 - stop) ** np.arange(longest)
+
+
+def uniform(longest: int) -> Array:
+    """Chances of the lengths 1 … longest: all alike."""
+    return np.ones(longest)
 
 
 def inverse(longest: int) -> Array:
@@ -164,10 +159,6 @@ def word_numbers(maskable: Array, starts_word: Array) -> Array:
     begins = starts_word | ~maskable | after_gap
     begins[:, 0] = True
     return np.cumsum(begins, axis=1) - 1
-
-
-def _segment(maskable: Array) -> Array:
-    return np.cumsum(~maskable, axis=1)
 
 
 def _smallest(draws: Array, count: Array) -> Array:

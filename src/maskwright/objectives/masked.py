@@ -38,7 +38,8 @@ ROWS = "documents"
 class Options:
     """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate`
     replaced. With a `final_rate`, the rate moves there in a straight line over the run.
-    `with_replacement` draws tokens as ELECTRA's own code does: twice means once."""
+    `with_replacement` draws tokens as ELECTRA's own code does: twice means once. Spans are runs of
+    whole words (`span_words`) or of tokens, their lengths geometric or, as GPT-BERT's, uniform."""
 
     rate: float = 0.15
     final_rate: float | None = None
@@ -48,6 +49,8 @@ class Options:
     static: bool = False
     span_stop: float = 0.2
     span_longest: int = 10
+    span_lengths: Literal["geometric", "uniform"] = "geometric"
+    span_words: bool = True
     ngram_longest: int = 3
     with_replacement: bool = False
 
@@ -126,17 +129,17 @@ class Masked(Objective):
             return choose(maskable, rate, keys), each
         if o.unit == "word":
             return corruption.choose_words(maskable, rows.starts_word, rate, keys), each
-        of_span = o.unit == "span"
-        lengths = (
-            corruption.geometric(o.span_stop, o.span_longest)
-            if of_span
-            else corruption.inverse(o.ngram_longest)
-        )
-        chosen, span = corruption.choose_spans(
-            maskable, rows.starts_word, rate, keys, lengths=lengths
-        )
+        starts = rows.starts_word
+        if o.unit == "ngram":
+            lengths = corruption.inverse(o.ngram_longest)
+        else:
+            starts = starts if o.span_words else np.ones_like(starts)
+            lengths = corruption.geometric(o.span_stop, o.span_longest)
+            if o.span_lengths == "uniform":
+                lengths = corruption.uniform(o.span_longest)
+        chosen, span = corruption.choose_spans(maskable, starts, rate, keys, lengths=lengths)
         # SpanBERT decides span by span, ALBERT token by token.
-        return chosen, span if of_span else each
+        return chosen, span if o.unit == "span" else each
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         chosen, unit = self.choose(rows, epochs, seed, progress)
