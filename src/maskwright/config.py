@@ -303,3 +303,14 @@ def _tag(hint: Any) -> tuple[str, dict[str, type]]:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def require(where: str, found: float, low: float, high: float = math.inf) -> None:
+    """Refuse a number that is not from `low` to `high`.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+    if not low <= found <= high:
+        wanted = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+        raise ConfigError("a setting is out of range", where=where, found=found, wanted=wanted)

@@ -123,6 +123,39 @@ def test_the_three_losses_are_pytorchs() -> None:
     assert float(loss.scaled(made.counts(batch))) == pytest.approx(mean, rel=1e-4)
 
 
+def test_compared_everywhere_as_published() -> None:
+    """distiller.py: the text at its targets, divergence and cosine wherever there is text."""
+    made = distillation(initialise=False, everywhere=True).eval()
+    rows = framed(6, 24)
+    rows.documents[:, 20:] = 0  # padding, where nothing is compared
+    rows.special[:, 20:] = True
+    batch = made.corrupt(rows, epochs(rows), 0)
+    assert batch.targets is not None
+    with torch.no_grad():
+        loss = made(batch)
+        own, wanted = (encode(m, batch)[:, :20].flatten(0, 1) for m in (made.product, made.teacher))
+        softened = functional.kl_div(
+            (made.product.logits(own) / 2).log_softmax(-1),
+            (made.teacher.logits(wanted) / 2).softmax(-1), reduction="sum")  # fmt: skip
+        near = functional.cosine_embedding_loss(own, wanted, torch.ones(len(own)), reduction="sum")
+    assert float(loss.parts["divergence"].total) == pytest.approx(float(softened), rel=1e-4)
+    assert float(loss.parts["cosine"].total) == pytest.approx(float(near), rel=1e-5)
+    targets = batch.targets.numel()
+    assert made.counts(batch) == {"masked": targets, "divergence": 120, "cosine": 120}
+    assert targets < 120
+
+
+def test_only_a_run_that_starts_from_nothing_starts_from_its_teacher() -> None:
+    made = distillation()
+    before = {name: p.clone() for name, p in made.product.named_parameters()}
+    assert not torch.equal(before["tokens.weight"], made.teacher.tokens.weight)
+    made.begin()
+    assert torch.equal(made.product.tokens.weight, made.teacher.tokens.weight)
+    unasked = distillation(initialise=False)
+    unasked.begin()
+    assert not torch.equal(unasked.product.tokens.weight, unasked.teacher.tokens.weight)
+
+
 def test_the_arithmetic_by_hand() -> None:
     """Scores (ln 4, 0) and teacher (0, ln 4) at T = 2 are shares (2/3, 1/3) and (1/3, 2/3): their
     divergence is ln(2)/3 = 0.2310, times T² and 5 it is 4.62; the text, ln(5) · 2, is 3.22; states
@@ -186,8 +219,9 @@ def test_without_the_cosine_widths_may_differ() -> None:
     assert set(made(batch).parts) == set(made.counts(batch)) == {"masked", "divergence"}
     with pytest.raises(IncompatibleError, match="alpha_cos"):
         make("distillation", student, given, teacher="x", initialise=False)
+    made = make("distillation", student, given, teacher="x", alpha_cos=0.0)
     with pytest.raises(IncompatibleError, match="initialise = false"):
-        make("distillation", student, given, teacher="x", alpha_cos=0.0)
+        made.begin()
 
 
 def test_refusals() -> None:
@@ -198,7 +232,9 @@ def test_refusals() -> None:
     with pytest.raises(IncompatibleError, match="different vocabularies"):
         make("distillation", bert(), {"teacher": other}, teacher="x")
     with pytest.raises(ConfigError, match="more layers"):
-        make("distillation", of(deep(bert(), 3)), {"teacher": teacher}, teacher="x")
+        make("distillation", of(deep(bert(), 3)), {"teacher": teacher}, teacher="x").begin()
+    with pytest.raises(ConfigError, match="alpha_cos"):
+        Options(teacher="x", alpha_cos=-1.0)
     with pytest.raises(ConfigError, match="temperature"):
         Options(teacher="x", temperature=0.0)
 

@@ -9,14 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from checkpoint.small import model_of, small
 from maskwright.checkpoint import pretrained
 from maskwright.cli import main
 from maskwright.errors import IncompatibleError
 from maskwright.families.family import family
-from maskwright.pretrain import checkpoints, further, run
-from maskwright.recipes.recipe import FamilyModel, Folder, ObjectiveChoice, read
+from maskwright.pretrain import checkpoints, further, journal, run
+from maskwright.recipes.recipe import FamilyModel, Folder, ObjectiveChoice, override, read
 from tinyrun import recipe, text_file
 from tokenizer.toy_tokenizers import trained
 
@@ -117,6 +118,27 @@ def test_replaced_tokens_have_a_loss_before_and_after(tmp_path: Path) -> None:
     found = lines(tmp_path / "out")
     assert list(found) == ["the new text", "the text before"]
     assert all(float(before) > 1 and float(after) > 1 for before, after, _ in found.values())
+
+
+def test_a_student_goes_on_from_itself(tmp_path: Path) -> None:
+    """Not from its teacher, and its losses before and after are its own."""
+    text = text_file(tmp_path)
+    run.pretrain(recipe(text, steps=2), tmp_path / "teacher", stream=io.StringIO())
+    made = replace(recipe(text, steps=4), objective=ObjectiveChoice(
+        name="distillation", options={"teacher": str(tmp_path / "teacher")}))  # fmt: skip
+    made = override(made, [f"tokenizer.folder={tmp_path / 'teacher'}"])
+    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    # A step at a rate of next to nothing leaves the student where it was.
+    still = [*SHORT, "training.optimizer.learning_rate=1e-12"]
+    further.adapt(tmp_path / "run", [str(text)], tmp_path / "out", settings=still,
+                  stream=io.StringIO())  # fmt: skip
+    folders = [checkpoints.newest(tmp_path / name) for name in ("run", "out", "teacher")]
+    own, after, teacher = (pretrained.load(folder).model.tokens.weight for folder in folders)
+    assert torch.allclose(own, after, atol=1e-6) and not torch.allclose(teacher, after, atol=1e-6)
+    evaluations = [r for r in journal.read(tmp_path / "run") if r["kind"] == "evaluation"]
+    before, later, _ = lines(tmp_path / "out")["the text before"]
+    assert float(before) == pytest.approx(evaluations[-1]["loss"], abs=1e-4)
+    assert float(later) == pytest.approx(float(before), abs=1e-4)
 
 
 def test_a_run_that_began_with_a_folder_needs_it_no_more(tmp_path: Path) -> None:

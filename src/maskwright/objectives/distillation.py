@@ -5,9 +5,11 @@ its teacher says of it.
     divergence        T² · KL(teacher || student), both softened by T = 2    5
     cosine            1 - cos(teacher's last states, student's)              1
 
-All three are taken at the positions that have a target. The student may be any encoder, then it
-learns masked modelling, or decoder, then next-token prediction; it starts from evenly chosen layers
-of its teacher (0, 2, 4, 7, 9, 11 of twelve), whose weights are never changed.
+All three are taken at the positions that have a target; the published code takes the last two at
+all positions of the text (`everywhere`), which costs scores over the vocabulary at each. The
+student may be any encoder, then it learns masked modelling, or decoder, then next-token prediction;
+it starts from evenly chosen layers of its teacher (0, 2, 4, 7, 9, 11 of twelve), whose weights are
+never changed.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from maskwright import config
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
@@ -44,7 +47,8 @@ NETWORKS = ("teacher",)
 class Options:
     """`teacher` is a model folder or a run; `teacher_sha256`, of its files, is filled in when the
     run begins. `alpha_mlm` weighs the text for an encoder, `alpha_clm` for a decoder, which wants
-    `rows.kind = "stream"`; `initialise` starts the student from its teacher's layers."""
+    `rows.kind = "stream"`; `initialise` starts the student of a run that starts from nothing from
+    its teacher's layers; `everywhere` compares the two at all positions of the text."""
 
     teacher: str
     teacher_sha256: str | None = None
@@ -54,9 +58,12 @@ class Options:
     alpha_clm: float = 2.0
     alpha_cos: float = 1.0
     initialise: bool = True
+    everywhere: bool = False
     masking: masked.Options = field(default_factory=masked.Options)
 
     def __post_init__(self) -> None:
+        for name in ("alpha_ce", "alpha_mlm", "alpha_clm", "alpha_cos"):
+            config.require(f"objective.{name}", getattr(self, name), 0.0, 1e6)
         if not 0.0 < self.temperature <= 1000.0:
             raise ConfigError(
                 "a temperature is out of range",
@@ -81,10 +88,12 @@ class Distillation(Objective):
             self.text = masked.Masked(model, options.masking, vocabulary)
         else:
             self.text = causal.Causal(model, causal.Options(), vocabulary)
-        self.codes_text = self.text.codes_text
-        if options.initialise:
-            start_from(model, teacher)
+        self.codes_text, self.framing = self.text.codes_text, self.text.framing
         self.teacher = teacher.requires_grad_(False).eval()
+
+    def begin(self) -> None:
+        if self.options.initialise:
+            start_from(self.product, self.teacher)
 
     def train(self, mode: bool = True) -> Distillation:
         """Switch the student; the teacher never drops anything."""
@@ -97,18 +106,32 @@ class Distillation(Objective):
 
     def counts(self, batch: Batch) -> dict[str, int]:
         ((text, count),) = self.text.counts(batch).items()
-        names = [text, "divergence", *(["cosine"] if self.options.alpha_cos else [])]
-        return dict.fromkeys(names, count)
+        names = ["divergence", *(["cosine"] if self.options.alpha_cos else [])]
+        compared = count if (real := self._compared(batch)) is None else len(real)
+        return {text: count, **dict.fromkeys(names, compared)}
+
+    def _compared(self, batch: Batch) -> Tensor | None:
+        """Where student and teacher are compared (flat positions); None: at the targets."""
+        if not self.options.everywhere:
+            return None
+        if batch.documents is None:
+            return torch.arange(batch.tokens.numel(), device=batch.tokens.device)
+        return batch.documents.flatten().nonzero()[:, 0]
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
         o, student, teacher = self.options, self.product, self.teacher
-        hidden = at_targets(encode(student, batch), batch)
-        with torch.no_grad():
-            wanted = at_targets(encode(teacher, batch), batch)
-            wanted_states, wanted_bias = teacher.head_hidden(wanted), teacher.head_bias
+        read = encode(student, batch)
+        hidden, real = at_targets(read, batch), self._compared(batch)
         states, bias = student.head_hidden(hidden), student.head_bias
         text, _ = vocabulary_loss(states, student.head_weight, bias, batch.targets)
+        compared = batch if real is None else replace(batch, index=real)
+        if real is not None:
+            hidden = at_targets(read, compared)
+            states = student.head_hidden(hidden)
+        with torch.no_grad():
+            wanted = at_targets(encode(teacher, batch), compared)
+            wanted_states, wanted_bias = teacher.head_hidden(wanted), teacher.head_bias
         softened, _ = vocabulary_divergence(
             states / o.temperature,
             student.head_weight,

@@ -67,11 +67,18 @@ class Objective(nn.Module, abc.ABC):
     shift = 0
     # Whether a decoder reads the text it is to go on with in both directions.
     whole = False
+    # The ids among its targets that frame a text and are no part of it.
+    framing: tuple[int, ...] = ()
+    # Of how many classes a target is one; None: of the tokens.
+    classes: int | None = None
 
     @property
     def scorer(self) -> Transformer:
         """The network that scores the vocabulary from `target_states`."""
         return self.product
+
+    def begin(self) -> None:
+        """Called once, before the first step of a run that starts from nothing."""
 
     @abc.abstractmethod
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
@@ -89,6 +96,15 @@ class Objective(nn.Module, abc.ABC):
     @abc.abstractmethod
     def target_states(self, batch: Batch) -> Tensor:
         """Hidden states (N, D) at the batch's targets, from which the vocabulary is scored."""
+
+    def target_scores(self, states: Tensor) -> Tensor:
+        """Scores (N, V) of `target_states`."""
+        return self.scorer.logits(states)
+
+    def targets(self, batch: Batch) -> Tensor:
+        """(N,) what is wanted at `target_states`."""
+        assert batch.targets is not None
+        return batch.targets
 
 
 @dataclass(frozen=True, kw_only=True)

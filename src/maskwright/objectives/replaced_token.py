@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from maskwright import config
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
@@ -57,6 +58,8 @@ class Options:
     masking: Masking = field(default_factory=lambda: Masking(mask_rate=0.85, random_rate=0.0))
 
     def __post_init__(self) -> None:
+        for name in ("generator_weight", "discriminator_weight"):
+            config.require(f"objective.{name}", getattr(self, name), 0.0, 1e6)
         for name in ("generator_size", "generator_layers"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise ConfigError(

@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from maskwright import config
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError
@@ -44,6 +45,8 @@ class Options:
     boundary_weight: float = 1.0
 
     def __post_init__(self) -> None:
+        for name in ("boundary_weight",):
+            config.require(f"objective.{name}", getattr(self, name), 0.0, 1e6)
         for name in ("max_pair_targets", "position_width"):
             if not 1 <= getattr(self, name) <= 1 << 16:
                 raise ConfigError(

@@ -176,6 +176,8 @@ def _sit_down(
     objective = build.objective(recipe, network, prepared.tokenizer)
     if not saved and isinstance(recipe.model, Folder):
         start.bring(objective, recipe.model, say)
+    elif not saved:
+        objective.begin()
     parameters = Parameters(objective, chosen.compute)
     optimizer = recipe.training.optimizer.start(parameters)
     ema = recipe.training.ema
@@ -192,12 +194,14 @@ def _sit_down(
         state = _restore(checkpoints, optimizer, average, about, out, say, processes)
     elif processes.first:
         journal.cut(out, 0)
-    held_out = build.rows(recipe, prepared.held_out)
+    train_rows = [build.rows(recipe, prepared.train, p.length) for p in recipe.phases]
+    held_out = build.held_out_rows(recipe, prepared.held_out)
     references = {}
     if processes.first:
         references = likelihood.reference_lines(
             objective,
             prepared.train,
+            train_rows[-1],
             held_out,
             rows=recipe.evaluation.rows,
             batch_rows=recipe.evaluation.batch,
@@ -225,7 +229,7 @@ def _sit_down(
         optimizer=optimizer,
         checkpoints=checkpoints,
         state=state,
-        train_rows=[build.rows(recipe, prepared.train, p.length) for p in recipe.phases],
+        train_rows=train_rows,
         held_out_rows=held_out,
         run=run,
         stream=stream or sys.stdout,

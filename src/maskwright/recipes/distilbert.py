@@ -2,8 +2,9 @@
 
 The teacher is yours to name (`--set objective.options.teacher=FOLDER`, a model folder or a run),
 and its tokenizer with it where it was not trained by this recipe (`--set tokenizer.folder=FOLDER`).
-Weights 5, 2 and 1 of the three losses at temperature 2; peak rate 5e-4 after 5 % of warm-up, then
-linear, gradients clipped at 5 (Sanh et al. 2019; its distillation/train.py). Published are three
+Weights 5, 2 and 1 of the three losses at temperature 2, student and teacher compared at every
+position; peak rate 5e-4 after 5 % of warm-up, then linear, second moments of 0.98, gradients
+clipped at 5 (Sanh et al. 2019; its distillation/train.py and distiller.py). Published are three
 epochs and batches of up to 4,000; here 100,000 steps of 4,000 rows of 512. Positions are learned
 too, and rare words masked no more often than others.
 """
@@ -29,14 +30,14 @@ def recipe() -> Recipe:
         model=FamilyModel(
             family="distilbert", architecture="DistilBertForMaskedLM", size="base", settings={}
         ),
-        objective=ObjectiveChoice(name="distillation", options={}),
+        objective=ObjectiveChoice(name="distillation", options={"everywhere": True}),
         rows=RowChoice(length=512),
         training=replace(
             base.training,
             budget=Budget(steps=100_000),
             batch=4_000,
             microbatches=500,
-            optimizer=AdamW(learning_rate=5e-4, decay=0.0, clip=5.0),
+            optimizer=AdamW(learning_rate=5e-4, beta2=0.98, decay=0.0, clip=5.0),
             schedule=Schedule(kind="linear", warmup=0.05),
         ),
     )
