@@ -123,6 +123,9 @@ def test_rows_that_are_no_pairs_are_named(tmp_path: Path, row: dict[str, str], s
 def test_a_folder_without_pairs_and_scores_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no minimal pairs"):
         read(tmp_path)
+    (tmp_path / "one.txt").write_text("The cat sat.")
+    with pytest.raises(UsageError, match="sentence_good and sentence_bad"):
+        read(tmp_path / "one.txt")
     with pytest.raises(DataError, match="not a finite number"):
         judge(PAIRS, lambda s: np.full(len(s), np.nan))
 

@@ -11,7 +11,8 @@ import pytest
 from maskwright import cli
 from maskwright.errors import DataError
 from maskwright.evaluate import minimal_pairs, text_likelihood
-from maskwright.pretrain import grammar, run, use
+from maskwright.pretrain import grammar, run, start, use
+from maskwright.pretrain.checkpoints import model_folder
 from tinyrun import recipe, text_file
 
 PAIRS = [("The cat sat on the mat.", "The cat sat on mat the."), ("One dog ran.", "Dog one ran.")]
@@ -57,13 +58,15 @@ def test_saved_outcomes_are_read_back_and_only_for_the_same_pairs(
     )
     paradigms = minimal_pairs.read(data)
     path = grammar.figures_path(tmp_path, "masked-within-word", "all")
-    again = grammar.load(path, paradigms)
+    asked = start.sha256(model_folder(folder))
+    again = grammar.load(path, paradigms, asked)
     assert again is not None and again.accuracies == result.accuracies
-    assert grammar.load(path, paradigms[:1]) is None
-    assert grammar.load(tmp_path / "none.json", paradigms) is None
+    assert grammar.load(path, paradigms[:1], asked) is None
+    assert grammar.load(path, paradigms, "another model's hash") is None
+    assert grammar.load(tmp_path / "none.json", paradigms, asked) is None
     path.write_text("{}")
     with pytest.raises(DataError, match="cannot be read"):
-        grammar.load(path, paradigms)
+        grammar.load(path, paradigms, asked)
 
 
 def test_mistakes_are_answered(made: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

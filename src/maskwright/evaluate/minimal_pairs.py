@@ -84,7 +84,7 @@ def read(path: Path | str) -> list[Paradigm]:
     """The paradigms in a folder of `.jsonl` files (also `.gz`, `.zst`), or in one such file.
 
     Raises:
-        UsageError: no such path, or a folder without such a file.
+        UsageError: no such path, a folder without such a file, or a file of another kind.
         DataError: a row without two sentences; the message names file, line and field.
     """
     path = Path(path)
@@ -97,6 +97,9 @@ def read(path: Path | str) -> list[Paradigm]:
             where=path,
             wanted="a .jsonl file for each paradigm",
         )
+    if other := [file for file in files if file.is_file() and ".jsonl" not in file.suffixes]:
+        raise UsageError("not minimal pairs", where=other[0], found="a file of another kind",
+                         wanted=f"a .jsonl file with {' and '.join(FIELDS)}")  # fmt: skip
     return [_paradigm(file) for file in files]
 
 

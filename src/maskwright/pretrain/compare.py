@@ -29,7 +29,7 @@ from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.evaluate import likelihood, minimal_pairs, text_likelihood
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.objectives import masked
-from maskwright.pretrain import build, checkpoints, grammar, journal, run
+from maskwright.pretrain import build, checkpoints, grammar, journal, run, start
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.pretrain.use import open_model
 from maskwright.recipes.recipe import Recipe, frozen_part, is_run, read
@@ -245,7 +245,7 @@ def _enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
     objective = build.objective(recipe, network, prepared.tokenizer)
     operations, begun = 0.0, 0.0
     for phase in recipe.phases:
-        rows = build.rows(recipe, prepared.held_out, phase.length)
+        rows = build.held_out_rows(recipe, prepared.held_out, phase.length)
         trial = next(likelihood.questions(objective, rows, TRIAL_ROWS, TRIAL_ROWS))
         share, begun = phase.until - begun, phase.until
         operations += share * training_operations(objective, trial) / trial.tokens.numel()
@@ -386,7 +386,8 @@ def _judged(
     entrant: Entrant, folder: Path, data: Path, paradigms: Sequence[Paradigm], say: Say
 ) -> Result:
     """The run's minimal pairs, scored now or before."""
-    found = grammar.load(grammar.figures_path(folder, entrant.how, "all"), paradigms)
+    asked = start.sha256(checkpoints.model_folder(folder))
+    found = grammar.load(grammar.figures_path(folder, entrant.how, "all"), paradigms, asked)
     if found is None:
         say(f"scoring minimal pairs, {entrant.how}")
         found = grammar.evaluate_pairs(folder, data, folder, how=entrant.how, say=lambda text: None)

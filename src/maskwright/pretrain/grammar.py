@@ -21,7 +21,8 @@ from maskwright.evaluate import minimal_pairs, text_likelihood
 from maskwright.evaluate.likelihood import token_counts
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.nn.transformer import Transformer
-from maskwright.pretrain import build
+from maskwright.pretrain import build, start
+from maskwright.pretrain.checkpoints import model_folder
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.use import open_model
 from maskwright.recipes.recipe import is_run, read
@@ -67,7 +68,8 @@ def evaluate_pairs(
     table = as_table(result, beside, f"Minimal pairs, {data.resolve().name}, scored {how}", part)
     say(tables.for_terminal(table))
     out.mkdir(parents=True, exist_ok=True)
-    path = save(out, result, paradigms, how, part, {n: r.mean for n, r in beside.items()})
+    means = {name: each.mean for name, each in beside.items()}
+    path = save(out, result, paradigms, how, part, means, start.sha256(model_folder(model)))
     say(f"figures: {path}")
     if is_run(out):
         tables.add(out, [table])
@@ -117,11 +119,14 @@ def save(
     how: str,
     part: str,
     beside: dict[str, float],
+    model: str,
 ) -> Path:
-    """Write the figures and every pair's outcome ("1", "0", "=" for a tie) as JSON."""
+    """Write the figures and every pair's outcome ("1", "0", "=" for a tie) as JSON; `model` is the
+    hash of the folder that was asked."""
     plain = {
         "kind": "minimal pairs",
         "pairs": minimal_pairs.identity(paradigms),
+        "model": model,
         "how": how,
         "part": part,
         "mean": result.mean,
@@ -145,8 +150,9 @@ def figures_path(out: Path, how: str, part: str) -> Path:
     return out / f"minimal-pairs-{how}-{part}.json"
 
 
-def load(path: Path, paradigms: Sequence[Paradigm]) -> Result | None:
-    """The result in a file of `save`, if it is of these very pairs; None where there is none.
+def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None:
+    """The result in a file of `save`, if it is of these very pairs and of the model folder of that
+    hash; None where there is none.
 
     Raises:
         DataError: the file cannot be read.
@@ -155,7 +161,7 @@ def load(path: Path, paradigms: Sequence[Paradigm]) -> Result | None:
         return None
     try:
         plain: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if plain["pairs"] != minimal_pairs.identity(paradigms):
+        if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):
             return None
         values = {sign: value for value, sign in SIGNS.items()}
         return Result({
