@@ -10,8 +10,8 @@ import torch
 
 from maskwright.errors import DataError
 from maskwright.evaluate import likelihood
-from maskwright.objectives import causal, masked
-from toys import VOCABULARY, FixedRows, bert, gpt2
+from maskwright.objectives import causal, masked, sentence_pair
+from toys import SEP, VOCABULARY, FixedRows, bert, gpt2
 
 
 def test_ties_count_their_fair_share() -> None:
@@ -46,8 +46,13 @@ def test_the_questions_do_not_depend_on_batches_or_mode() -> None:
 
 def test_bits_per_byte_by_hand() -> None:
     model = causal.build(gpt2(), causal.Options(), VOCABULARY)
-    figures = likelihood.evaluate(model, FixedRows(length=17), bytes_per_token=4.0)
-    assert figures.bits_per_byte == pytest.approx(figures.loss / math.log(2) / 4)
+    source = FixedRows(length=17)
+    figures = likelihood.evaluate(model, source, bytes_per_token=4.0)
+    # Of 16 wanted tokens 1 is padding and 1 opens a text after the end of another: no questions.
+    # The two that close a text cost nats and are no bytes.
+    assert figures.targets == 64 * 14
+    nats, text = figures.loss * figures.targets, 64 * 12
+    assert figures.bits_per_byte == pytest.approx(nats / math.log(2) / (text * 4))
 
 
 def test_an_empty_source_is_refused() -> None:
@@ -67,10 +72,39 @@ class Counted:
     num_tokens = len(tokens)
 
 
+def test_the_unigram_line_knows_how_often_a_text_ends() -> None:
+    """No store holds the tokens that frame a text; they come as often as in rows of training."""
+    made = causal.build(gpt2(), causal.Options(), VOCABULARY)
+    source = FixedRows(length=17)
+    lines = likelihood.reference_lines(made, Counted(), source, source)  # type: ignore[arg-type]
+    counts = np.bincount(Counted.tokens, minlength=50).astype(float)
+    counts[SEP] = counts.sum() * 2 / 12  # two ends for twelve tokens of text
+    share = (counts + 1) / (counts.sum() + 50)
+    batches = likelihood.questions(made, source, 1024, 32)
+    wanted = np.concatenate([made.targets(batch).numpy() for batch in batches])
+    assert (wanted == SEP).sum() == 64 * 2
+    assert lines.unigram_loss == pytest.approx(-np.log(share[wanted]).mean())
+    # The control: as if it never came.
+    never = np.bincount(Counted.tokens, minlength=50) + 1
+    assert lines.unigram_loss < -np.log((never / never.sum())[wanted]).mean() - 0.3
+
+
+def test_pairs_alone_are_measured_as_what_they_are() -> None:
+    model = bert("BertForPreTraining")
+    made = sentence_pair.build(model, sentence_pair.Options(masked=False), VOCABULARY)
+    source = FixedRows(pairs=True)
+    figures = likelihood.evaluate(made, source)
+    assert figures.targets == 64 and figures.top5 == 1.0
+    lines = likelihood.reference_lines(made, Counted(), source, source)  # type: ignore[arg-type]
+    ones = int(source.all.pair_label.sum())  # type: ignore[union-attr]
+    assert lines.uniform_loss == pytest.approx(math.log(2))
+    assert lines.unigram_top1 == pytest.approx(max(ones, 64 - ones) / 64)
+
+
 def test_reference_lines_by_hand() -> None:
     source = FixedRows()
     made = objective()
-    lines = likelihood.reference_lines(made, Counted(), source)  # type: ignore[arg-type]
+    lines = likelihood.reference_lines(made, Counted(), source, source)  # type: ignore[arg-type]
     wanted = np.concatenate(
         [b.targets.numpy() for b in likelihood.questions(made, source, 1024, 32)]
     )  # type: ignore[union-attr]

@@ -8,10 +8,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from maskwright import commit
+from maskwright.data.store import TokenStore
 from maskwright.errors import (
     CheckpointError,
     DataError,
@@ -21,7 +23,7 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.pretrain import checkpoints, journal, run, use
+from maskwright.pretrain import build, checkpoints, journal, run, use
 from maskwright.recipes.recipe import FamilyModel, Recipe
 from tinyrun import essence, forked, recipe, text_file, wait
 
@@ -91,6 +93,20 @@ def test_the_checkpoint_loads_in_the_reference_library(made: tuple[Recipe, Path]
     with torch.no_grad():
         ours = loaded.model.logits(loaded.model.encode(tokens))
         assert torch.allclose(theirs(tokens).logits, ours, atol=1e-5)
+
+
+def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:
+    chosen, out = made
+    held_out = TokenStore.open(out / "data" / "held-out")
+    other = replace(chosen, training=replace(chosen.training, seed=1))
+    one, two = (build.held_out_rows(each, held_out) for each in (chosen, other))
+    asked = np.arange(len(one))
+    assert np.array_equal(one.rows(asked, 0).tokens, two.rows(asked, 0).tokens)
+    # The control: what is trained on is packed otherwise by another seed.
+    train = TokenStore.open(out / "data" / "train")
+    one, two = (build.rows(each, train) for each in (chosen, other))
+    asked = np.arange(min(len(one), len(two)))
+    assert not np.array_equal(one.rows(asked, 0).tokens, two.rows(asked, 0).tokens)
 
 
 def test_the_verbs_work_on_the_run(made: tuple[Recipe, Path]) -> None:

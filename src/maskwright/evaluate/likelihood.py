@@ -96,20 +96,22 @@ def evaluate(
     """Figures of `objective`'s model on the fixed questions; the training mode is left as it was.
 
     Args:
-        bytes_per_token: of the held-out text, for bits per byte; None where targets are not all
-            tokens (a masked model's loss says nothing about coding length).
+        bytes_per_token: of the held-out text, for bits per byte: all nats, those of framing too,
+            over the bytes of the tokens that are text; None where targets are not all tokens (a
+            masked model's loss says nothing about coding length).
     """
     was_training = objective.training
     objective.eval()
-    loss, hits, targets = 0.0, [0.0] * len(TOP), 0
+    loss, hits, targets, text = 0.0, [0.0] * len(TOP), 0, 0
+    framing = torch.tensor(objective.framing, dtype=torch.int64, device=device)
     for batch in questions(objective, source, rows, batch_rows):
         batch = batch.to(device)
-        states = objective.target_states(batch)
-        assert batch.targets is not None
+        states, every = objective.target_states(batch), objective.targets(batch)
+        text += int((~torch.isin(every, framing)).sum())
         size = max(1, _SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
         for begin in range(0, len(states), size):
-            wanted = batch.targets[begin : begin + size]
-            scores = objective.scorer.logits(states[begin : begin + size]).float()
+            wanted = every[begin : begin + size]
+            scores = objective.target_scores(states[begin : begin + size]).float()
             loss += float(functional.cross_entropy(scores, wanted, reduction="sum"))
             for i, k in enumerate(TOP):
                 hits[i] += float(top_hits(scores, wanted, k).sum())
@@ -118,7 +120,9 @@ def evaluate(
     if targets == 0:
         raise DataError("the held-out rows have no targets", found=source.description)
     mean = loss / targets
-    bits = None if bytes_per_token is None else mean / math.log(2) / bytes_per_token
+    bits = None
+    if bytes_per_token is not None and text:
+        bits = loss / math.log(2) / (text * bytes_per_token)
     perplexity = math.exp(min(mean, 700.0))
     return Figures(mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets)
 
@@ -137,30 +141,41 @@ def top_hits(scores: Tensor, wanted: Tensor, k: int) -> Tensor:
 def reference_lines(
     objective: Objective,
     store: TokenStore,
+    train: RowSource,
     source: RowSource,
     *,
     rows: int = 1024,
     batch_rows: int = 32,
 ) -> Lines:
-    """Uniform and unigram figures on the same questions; frequencies (plus one) from `store`."""
-    vocabulary = store.vocabulary_size
-    counts = token_counts(store)
-    wanted = [
-        b.targets.numpy()
-        for b in questions(objective, source, rows, batch_rows)
-        if b.targets is not None
-    ]
-    targets = np.concatenate(wanted)
-    share = (counts + 1) / (counts.sum() + vocabulary)
+    """Uniform and unigram figures on the same questions, the rows of `source`; frequencies (plus
+    one) of what is wanted in training: of tokens all of `store`, of what frames them, and of
+    classes, in as many rows of `train`."""
+    targets = _targets(objective, source, rows, batch_rows)
+    if objective.classes is not None:
+        asked = _targets(objective, train, rows, batch_rows)
+        counts = np.bincount(asked, minlength=objective.classes).astype(np.float64)
+    else:
+        counts = token_counts(store).astype(np.float64)
+        if not counts[targets].all():  # the rare, or what stands in no text
+            asked = np.bincount(_targets(objective, train, rows, batch_rows), minlength=len(counts))
+            text = counts > 0
+            counts[~text] = asked[~text] * (counts.sum() / max(1, asked[text].sum()))
+    size = len(counts)
+    share = (counts + 1) / (counts.sum() + size)
     order = np.argsort(-counts, kind="stable")
     return Lines(
-        uniform_loss=math.log(vocabulary),
-        uniform_top1=1 / vocabulary,
-        uniform_top5=min(1.0, 5 / vocabulary),
+        uniform_loss=math.log(size),
+        uniform_top1=1 / size,
+        uniform_top5=min(1.0, 5 / size),
         unigram_loss=float(-np.log(share[targets]).mean()),
         unigram_top1=float(np.isin(targets, order[:1]).mean()),
         unigram_top5=float(np.isin(targets, order[:5]).mean()),
     )
+
+
+def _targets(objective: Objective, source: RowSource, rows: int, batch_rows: int) -> np.ndarray:
+    asked = questions(objective, source, rows, batch_rows)
+    return np.concatenate([objective.targets(batch).numpy() for batch in asked])
 
 
 def token_counts(store: TokenStore) -> np.ndarray:

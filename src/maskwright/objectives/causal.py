@@ -54,9 +54,14 @@ class Causal(Objective):
         refuse_leak("causal", stack, where, "use pattern `causal`, or the objective `masked`")
         self.product = model
         self.vocabulary = vocabulary
+        frame = (vocabulary.begin, vocabulary.end)
+        self.framing = tuple(token for token in frame if token is not None)
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        return next_tokens(rows, rows.documents[:, 1:] != 0)
+        real, special = rows.documents[:, 1:] != 0, rows.special
+        # After the token that closes a text the one that opens the next is no question.
+        apart = rows.documents[:, 1:] != rows.documents[:, :-1]
+        return next_tokens(rows, real & ~(apart & special[:, 1:] & special[:, :-1]))
 
     def counts(self, batch: Batch) -> dict[str, int]:
         assert batch.targets is not None

@@ -6,7 +6,8 @@
 Both kinds predict one place ahead ("masked next-token prediction"), so one head serves both, and
 the saved encoder can be scored either way: as it is, or with a causal mask. A row's kind is drawn
 from its key. The published runs gave one process in sixteen to the causal kind and averaged the
-processes' mean losses; here the two means are weighed by the same shares.
+processes' mean losses; here the two means are weighed by the same shares. (On held-out text all
+targets count alike.)
 """
 
 from __future__ import annotations

@@ -52,6 +52,8 @@ class SentencePair(Objective):
         self.masked = None
         if options.masked:
             self.masked = Masked(model, options.masking, vocabulary)
+        else:
+            self.classes = 2
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         if self.masked is not None:
@@ -79,16 +81,28 @@ class SentencePair(Objective):
 
     def pair_scores(self, hidden: Tensor, batch: Batch) -> Tensor:
         """(R, 2): column 0 says "B follows A", as in the reference library."""
+        return self._judged(self._first(hidden, batch))
+
+    def _first(self, hidden: Tensor, batch: Batch) -> Tensor:
         assert batch.pooled is not None
-        first = hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
+        return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
+
+    def _judged(self, first: Tensor) -> Tensor:
         return self.product.head(self.head, first)
 
     def target_states(self, batch: Batch) -> Tensor:
-        if self.masked is None:
-            raise IncompatibleError(
-                "the pair task alone has no scores over the vocabulary", where="objective.masked"
-            )
-        return self.masked.target_states(batch)
+        if self.masked is not None:
+            return self.masked.target_states(batch)
+        return self._first(encode(self.product, batch), batch)
+
+    def target_scores(self, states: Tensor) -> Tensor:
+        return super().target_scores(states) if self.masked else self._judged(states)
+
+    def targets(self, batch: Batch) -> Tensor:
+        if self.masked is not None:
+            return super().targets(batch)
+        assert batch.labels is not None
+        return batch.labels
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SentencePair:

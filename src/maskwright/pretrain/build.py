@@ -20,6 +20,7 @@ from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream, Windows
 from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.evaluate import likelihood
 from maskwright.families.family import family
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.initialise import build as build_transformer
@@ -213,8 +214,15 @@ def needs_sentences(recipe: Recipe) -> bool:
     return asked or getattr(member, "SENTENCES", False)
 
 
-def rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
-    """The store's tokens as rows of `length`, the recipe's own if none is given.
+def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
+    """`rows` to evaluate on: the same for every seed of the recipe."""
+    return rows(recipe, store, length, seed=likelihood.SEED)
+
+
+def rows(
+    recipe: Recipe, store: TokenStore, length: int | None = None, *, seed: int | None = None
+) -> RowSource:
+    """The store's tokens as rows of `length`, the recipe's own if none is given; so is the seed.
 
     Objectives that predict the next token get one token more per row, and those that shorten a
     block of text get blocks of which so many are left.
@@ -222,7 +230,7 @@ def rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSou
     kind, length = row_kind(recipe), length or recipe.rows.length
     member = catalogue.load("objectives", recipe.objective.name)
     shifted = member.ROWS == "stream"
-    seed = recipe.training.seed
+    seed = recipe.training.seed if seed is None else seed
     if kind == "documents":
         return PackedDocuments(store, length, seed=seed)
     if kind == "sentences":

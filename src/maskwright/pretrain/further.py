@@ -150,7 +150,7 @@ def _loss(recipe: Recipe, path: Path, folder: Path) -> float:
     device = machine.choose(recipe.training.precision, recipe.training.device).device
     figures = likelihood.evaluate(
         objective.to(device),
-        build.rows(recipe, store),
+        build.held_out_rows(recipe, store),
         rows=recipe.evaluation.rows,
         batch_rows=recipe.evaluation.batch,
         device=device,

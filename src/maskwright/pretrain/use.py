@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from maskwright.checkpoint import pretrained
@@ -129,7 +131,8 @@ def evaluate_folder(folder: Path, texts: list[str], *, rows: int = 4096) -> str:
             store = TokenStore.open(data / "held-out", tokenizer_fingerprint=tokenizer.fingerprint)
         else:
             raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
-        objective, source = _measure(folder, loaded, tokenizer, store)
+        objective, rows_of = _measure(folder, loaded, tokenizer)
+        source = rows_of(store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(
             objective,
@@ -138,10 +141,12 @@ def evaluate_folder(folder: Path, texts: list[str], *, rows: int = 4096) -> str:
             bytes_per_token=bytes_per_token if objective.codes_text else None,
         )
         train = data / "train"
-        lines = likelihood.reference_lines(
-            objective, TokenStore.open(train) if train.is_dir() else store, source, rows=rows
-        )
-    return render(figures, lines, own_counts=not train.is_dir())
+        learned = TokenStore.open(train) if train.is_dir() else store
+        lines = likelihood.reference_lines(objective, learned, rows_of(learned), source, rows=rows)
+    said = render(figures, lines, own_counts=not train.is_dir())
+    if objective.scorer is not objective.product:
+        said += "\nof the network beside the model that fills its holes (the generator)"
+    return said
 
 
 def render(figures: likelihood.Figures, lines: likelihood.Lines, *, own_counts: bool) -> str:
@@ -175,8 +180,8 @@ def render(figures: likelihood.Figures, lines: likelihood.Lines, *, own_counts: 
 
 
 def _measure(
-    folder: Path, loaded: Pretrained, tokenizer: Tokenizer, store: TokenStore
-) -> tuple[Objective, RowSource]:
+    folder: Path, loaded: Pretrained, tokenizer: Tokenizer
+) -> tuple[Objective, Callable[[TokenStore], RowSource]]:
     """The objective that measures the model, and its rows, as long as those of its run: masks for
     an encoder and next tokens for a decoder, and that of the run where these would not do."""
     config = loaded.config
@@ -186,7 +191,7 @@ def _measure(
         objective = _objective(loaded, tokenizer)
         length = _length(loaded) if recipe is None else recipe.rows.length
         source = Stream if objective.codes_text else PackedDocuments
-        return objective, source(store, length)
+        return objective, lambda store: source(store, length)
     if recipe is None:
         kind = "of two stacks" if len(config.stacks) == 2 else "without a vocabulary head"
         raise IncompatibleError(
@@ -197,7 +202,7 @@ def _measure(
         )
     objective = build.objective(recipe, loaded.model, tokenizer)
     checkpoints.take_others(objective, checkpoints.model_folder(folder))
-    return objective, build.rows(recipe, store)
+    return objective, partial(build.held_out_rows, recipe)
 
 
 def _objective(loaded: Pretrained, tokenizer: Tokenizer) -> Objective:

@@ -45,7 +45,8 @@ def compare(out: Path, say: Say) -> list[Table]:
 def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     """Loss and accuracy at the usual mask rate, so that figures compare with others'."""
     usual = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
-    source = build.rows(recipe, prepared.held_out)
+    source = build.held_out_rows(recipe, prepared.held_out)
+    train = build.rows(recipe, prepared.train)
     rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
     other = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
     objectives = [
@@ -54,7 +55,7 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     ]
     own, random = (likelihood.evaluate(o, source, rows=rows, batch_rows=batch) for o in objectives)
     lines = likelihood.reference_lines(
-        objectives[0], prepared.train, source, rows=rows, batch_rows=batch
+        objectives[0], prepared.train, train, source, rows=rows, batch_rows=batch
     )
     shown = [
         ("this model", own.loss, own.top1, own.top5),
