@@ -1,6 +1,6 @@
 # Everything a user or a developer starts by name. Nothing here asks for a GPU or a compiler.
 #
-#   make quickstart   the first run: trains a small model in about a minute and opens its page
+#   make quickstart   the first run: trains a small model in about four minutes and reports on it
 #   make test         the everyday suite
 #   make check        what a change must pass: format, lint, types, imports, tests
 #   make interop      the comparisons with other libraries

@@ -1,9 +1,9 @@
 """What to do with texts longer than the model: the ways of `--long`, side by side.
 
-    python -m benchmarks.long_documents --model FOLDER --out DIR --seeds 3 [--ways head …]
+    python -m benchmarks.long_documents --model FOLDER --out DIR --seeds 3 [--texts 1000] [--ways …]
 
 Reads $MASKWRIGHT_DATA. A text is an article of AG News, some forty words, at a random place within
-a passage of a novel (babytext's `gutenberg_novels`), 300 to 1,500 words together, each number
+a passage of a novel (babytext's `gutenberg_novels`), 60 to 1,500 words together, each doubling
 equally likely; its label is the article's, so the evidence lies anywhere. Training, validation and
 test take their novels from different files. All is drawn from a seed and written to `DIR/data`.
 Each way is `maskwright finetune --long WAY --length 256` with as many passes over the texts, a step
@@ -27,12 +27,12 @@ import numpy as np
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.kind import LONG
 
-SEED, SHORTEST, LONGEST = 20261122, 300, 1500
-# Part -> the file of articles, the file of novels, how many texts.
+SEED, SHORTEST, LONGEST = 20261122, 60, 1500
+# Part -> the file of articles, the file of novels, how many texts for one to learn from.
 PARTS = {
-    "train": ("train", "train-00", 200),
-    "validation": ("validation", "train-01", 60),
-    "test": ("test", "valid", 250),
+    "train": ("train", "train-00", 1.0),
+    "validation": ("validation", "train-01", 0.2),
+    "test": ("test", "valid", 0.5),
 }
 ALONE = "the article alone"
 TEXTS, PIECES = 8, 64  # in a step
@@ -43,9 +43,10 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file)
 
 
-def write(part: str, data: Path, whole: Path, alone: Path) -> None:
+def write(part: str, texts: int, data: Path, whole: Path, alone: Path) -> None:
     """The texts of one part, and the same articles without what surrounds them."""
-    articles, novels, count = PARTS[part]
+    articles, novels, share = PARTS[part]
+    count = round(texts * share)
     draw = np.random.default_rng([SEED, *part.encode()])
     rows = list(lines(data / "labelled" / "ag_news" / f"{articles}.jsonl.gz"))
     text = data / "text" / "babytext" / f"{novels}.jsonl.gz"
@@ -55,7 +56,8 @@ def write(part: str, data: Path, whole: Path, alone: Path) -> None:
         for number in draw.permutation(len(rows))[:count]:
             row = rows[number]
             article = row["text"].split()
-            around = max(0, int(draw.integers(SHORTEST, LONGEST + 1)) - len(article))
+            length = round(SHORTEST * (LONGEST / SHORTEST) ** draw.random())
+            around = max(0, length - len(article))
             begin = int(draw.integers(0, len(words) - around))
             before = int(draw.integers(0, around + 1))
             passage = words[begin : begin + around]
@@ -70,7 +72,9 @@ def main() -> None:
     read.add_argument("--model", type=Path, required=True)
     read.add_argument("--out", type=Path, required=True)
     read.add_argument("--seeds", type=int, default=3)
+    read.add_argument("--texts", type=int, default=1000)
     read.add_argument("--epochs", type=int, default=3)
+    read.add_argument("--rate", type=float)
     read.add_argument("--ways", nargs="+", choices=(ALONE, *LONG), default=(ALONE, *LONG))
     a = read.parse_args()
     data = Path(os.environ["MASKWRIGHT_DATA"])
@@ -78,14 +82,14 @@ def main() -> None:
     for folder in (whole, alone):
         folder.mkdir(parents=True, exist_ok=True)
     for part in PARTS:
-        write(part, data, whole / f"{part}.jsonl", alone / f"{part}.jsonl")
+        write(part, a.texts, data, whole / f"{part}.jsonl", alone / f"{part}.jsonl")
     print("| way | accuracy | seeds | seconds of training |\n| --- | --- | --- | --- |", flush=True)
     for way in a.ways:
         out = a.out / way.replace(" ", "-")
         if not (out / "results.json").is_file():
             shutil.rmtree(out, ignore_errors=True)  # what a kill left
             finetune_file(a.model, alone if way == ALONE else whole, out, seeds=a.seeds,
-                          epochs=a.epochs, length=256, least_steps=0,
+                          epochs=a.epochs, length=256, rate=a.rate, least_steps=0,
                           batch=PIECES if way.startswith("pieces") else TEXTS,
                           long="head" if way == ALONE else way,
                           stream=(a.out / "log.txt").open("a", encoding="utf-8"))  # fmt: skip

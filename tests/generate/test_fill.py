@@ -130,6 +130,8 @@ def test_a_text_is_filled_the_same_in_any_batch(model: Transformer) -> None:
 def test_refusals(model: Transformer) -> None:
     with pytest.raises(UsageError, match=r"no hole(.|\n)*\[MASK\]"):
         fill(model, Toy(), ["the cat"])
+    with pytest.raises(UsageError, match="no candidate"):
+        fill(model, Toy(), ["the [MASK]"], top=-1)
     with pytest.raises(UsageError, match="33 tokens"):
         fill(model, Toy(), ["[MASK] " + "cat " * 30])
     unmasked = Toy()

@@ -88,6 +88,14 @@ def test_the_package_itself_is_the_command() -> None:
         (["list", "familys"], 64, "'families'"),
         (["show", "quikstart"], 64, "'quickstart'"),
         (["generate", "--temperature", "hot", "x"], 64, "invalid float"),
+        (["show", "tiny", "--set", "evaluation.rows=0"], 64, "evaluation.rows"),
+        (["show", "tiny", "--set", "evaluation.batch=-3"], 64, "evaluation.batch"),
+        (["show", "tiny", "--set", "evaluation.every=-5"], 64, "evaluation.every"),
+        (["show", "tiny", "--set", "checkpoints.every=-1"], 64, "checkpoints.every"),
+        (["show", "tiny", "--set", "training.threads=0"], 64, "training.threads"),
+        (["show", "tiny", "--set", "training.log_seconds=-1"], 64, "training.log_seconds"),
+        (["show", "tiny", "--set", "initialisation.deviation=-1"], 64, "initialisation.deviation"),
+        (["show", "tiny", "--set", "training.schedule.cooldown=0.1"], 64, "come to 0 before"),
     ],
 )  # fmt: skip
 def test_a_mistake_gets_an_answer_without_a_traceback(

@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from maskwright.errors import ConfigError
 from maskwright.train import machine
 
 
@@ -21,6 +22,13 @@ def test_runs_of_one_process_have_their_own_peaks() -> None:
     assert machine.peak_memory(cpu) == during >= before + size * 0.9
     machine.forget_peak(cpu)
     assert machine.peak_memory(cpu) < during - size * 0.9
+
+
+@pytest.mark.parametrize("device", ["foo", "meta", "cdua:0"])
+def test_a_device_of_no_known_kind_is_refused(device: str) -> None:
+    with pytest.raises(ConfigError, match="cpu, cuda"):
+        machine.choose(device=device)
+    assert machine.choose("float32", "cpu").device == torch.device("cpu")
 
 
 def test_a_seed_is_that_of_pytorch() -> None:

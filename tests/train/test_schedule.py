@@ -64,6 +64,10 @@ def test_every_kind_cools_down_from_where_it_stands() -> None:
     assert factors == pytest.approx([1.0, 0.5 + 0.5 * (1 - math.sqrt(0.25)), 0.5, 0.25])
     with pytest.raises(ConfigError, match="cooldown"):
         Schedule(warmup=0.6, cooldown=0.5)
+    with pytest.raises(ConfigError, match="come to 0 before"):
+        Schedule(kind="linear", cooldown=0.1)
+    with pytest.raises(ConfigError, match="decay are longer"):
+        Schedule(kind="stable-decay", warmup=0.3, decay=0.9)
 
 
 KINDS = ["constant", "linear", "cosine", "inverse-sqrt", "held-inverse-sqrt", "stable-decay"]
@@ -76,7 +80,14 @@ def test_factors_stay_between_zero_and_one(kind: str, warmup: float, cooldown: f
         with pytest.raises(ConfigError):
             Schedule(kind=kind, warmup=0.0)  # type: ignore[arg-type]
         return
-    schedule = Schedule(kind=kind, warmup=warmup, cooldown=cooldown)  # type: ignore[arg-type]
+    floor, decay = 0.1 if cooldown else 0.0, min(0.1, 1.0 - warmup)
+    schedule = Schedule(
+        kind=kind,
+        warmup=warmup,
+        floor=floor,
+        decay=decay,
+        cooldown=cooldown,  # type: ignore[arg-type]
+    )
     for total in (1, 2, 7, 100):
         assert all(0.0 <= schedule.factor(s, total) <= 1.0 for s in range(total + 1))
 

@@ -130,6 +130,8 @@ def steps(
         DataError: a source that is longer than the encoder's positions.
     """
     check(model, prompts, sources, context)
+    if count < 0:
+        raise UsageError("no number of tokens", where="count", found=count, wanted="0 or more")
     texts = [list(prompt) for prompt in prompts]
     pairs = zip(sources or [()] * len(texts), prompts, strict=True)
     names = _names([(*source, -1, *prompt) if source else prompt for source, prompt in pairs])

@@ -68,8 +68,10 @@ def fill(
     Raises:
         IncompatibleError: the model is no encoder with a vocabulary head, or the tokenizer has no
             mask token.
-        UsageError: a text without a hole, or longer than the model's positions.
+        UsageError: a text without a hole, or longer than the model's positions, or no candidate.
     """
+    if top < 1:
+        raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
     if model.config.encoder is None or model.config.vocabulary_head is None or words.mask is None:
         raise IncompatibleError(
             "filling holes needs an encoder with a vocabulary head and a mask token",

@@ -119,6 +119,9 @@ class Initialisation:
     deviation: float = 0.02
     scaled_residual: bool = False
 
+    def __post_init__(self) -> None:
+        config.require("initialisation.deviation", self.deviation, 0.0, 1000.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveChoice:
@@ -201,6 +204,9 @@ class Training:
                 found=self.seed,
                 wanted="0 to 2^53 - 1",
             )
+        config.require("training.log_seconds", self.log_seconds, 0.0)
+        if self.threads is not None:
+            config.require("training.threads", self.threads, 1, 1 << 16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +217,11 @@ class Evaluation:
     rows: int = 512
     batch: int = 32
 
+    def __post_init__(self) -> None:
+        config.require("evaluation.every", self.every, 0)
+        config.require("evaluation.rows", self.rows, 1)
+        config.require("evaluation.batch", self.batch, 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:
@@ -220,6 +231,7 @@ class Checkpoints:
     keep: int = 2
 
     def __post_init__(self) -> None:
+        config.require("checkpoints.every", self.every, 0)
         if self.keep < 1:
             raise ConfigError(
                 "at least one checkpoint must stay",

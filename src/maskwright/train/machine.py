@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import torch
 
-from maskwright.errors import ResourceError
+from maskwright.errors import ConfigError, ResourceError
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -45,10 +45,18 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
     """The device and the dtype to compute in: bfloat16 exactly where matrix units exist for it.
 
     Raises:
+        ConfigError: a device of no known kind.
         ResourceError: a device was asked for that is not there.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device.partition(":")[0] not in ("cpu", "cuda"):
+        raise ConfigError(
+            "no such device",
+            where="training.device",
+            found=device,
+            wanted="cpu, cuda, or one of several as cuda:1",
+        )
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
             "there is no CUDA device here",

@@ -51,6 +51,21 @@ class Schedule:
                 found=self.cooldown,
                 wanted=f"at most {1.0 - self.warmup:g}",
             )
+        falls = self.kind in ("linear", "cosine", "stable-decay")
+        if self.cooldown and falls and self.floor == 0.0:
+            raise ConfigError(
+                f"{self.kind} has come to 0 before the cool-down",
+                where="training.schedule.cooldown",
+                found=self.cooldown,
+                wanted="a floor above 0 to come down from, or no cool-down",
+            )
+        if self.kind == "stable-decay" and self.warmup + self.decay + self.cooldown > 1.0 + 1e-9:
+            raise ConfigError(
+                "warm-up and decay are longer than the run",
+                where="training.schedule.decay",
+                found=self.decay,
+                wanted=f"at most {1.0 - self.warmup - self.cooldown:g}",
+            )
         if self.kind.endswith("inverse-sqrt") and self.warmup == 0.0:
             raise ConfigError(
                 f"{self.kind} needs a warm-up",
