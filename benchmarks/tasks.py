@@ -29,7 +29,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "trec": ("labelled/trec", {}),
     "clinc150": ("labelled/clinc150", {"epochs": 10}),
     "banking77": ("labelled/banking77", {"epochs": 10}),
-    "cola": ("labelled/cola", {}),
+    "cola": ("labelled/cola", {"measure": "matthews"}),
     "rte": ("labelled/rte", {}),
     "mrpc": ("labelled/mrpc", {}),
     "stsb": ("labelled/stsb", {}),

@@ -152,6 +152,13 @@ def parser() -> Parser:
         help="what is read of a text: cls, mean or max (default cls; mean for vectors)",
     )
     made.add_argument(
+        "--measure",
+        default=None,
+        metavar="NAME",
+        help="the figure that chooses epoch and seed, such as macro_f1 or matthews "
+        "(default: the task's usual one)",
+    )
+    made.add_argument(
         "--prompt",
         default=None,
         metavar="TEXT",
@@ -462,6 +469,7 @@ def _finetune(a: argparse.Namespace) -> None:
         length=a.length,
         long=a.long,
         pooling=a.pooling,
+        measure=a.measure,
         layer_decay=a.layer_decay,
         patience=a.patience,
         prompt=a.prompt,

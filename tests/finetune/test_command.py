@@ -152,6 +152,22 @@ def test_what_is_read_of_a_text(pooling: str, model: Path, tmp_path: Path) -> No
     assert loaded.predict(["the cat sat"])[0]["label"] == "meow"
 
 
+def test_the_figure_that_chooses(model: Path, tmp_path: Path) -> None:
+    data, out, said = (
+        table(tmp_path / "data.csv", "classification"),
+        tmp_path / "out",
+        io.StringIO(),
+    )
+    finetune_file(model, data, out, seeds=1, epochs=2, measure="matthews", stream=said)
+    assert "validation matthews" in said.getvalue()
+    found = json.loads((out / "results.json").read_text())
+    assert found["measure"] == "matthews" and "accuracy" in found["seeds"][0]
+    assert load(out).predict(["the cat sat"])[0]["label"] in ("meow", "woof")
+    for wrong in ("mathews", "squared_error"):
+        with pytest.raises(UsageError, match=r"choose by(.|\n)*matthews"):
+            finetune_file(model, data, tmp_path / "no", measure=wrong, stream=io.StringIO())
+
+
 def test_a_pooling_that_is_none(model: Path, tmp_path: Path) -> None:
     data, out = table(tmp_path / "data.csv", "classification"), tmp_path / "out"
     with pytest.raises(UsageError, match="no such pooling"):

@@ -21,7 +21,8 @@ FROZEN = {
     "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},
     "finetune": {
         "model", "--data", "--method", "--task", "--column", "--seeds", "--epochs", "--batch",
-        "--rate", "--length", "--layer-decay", "--patience", "--long", "--pooling", "--prompt",
+        "--rate", "--length", "--layer-decay", "--patience", "--long", "--pooling", "--measure",
+        "--prompt",
         "--curve", "--out",
     },
     "predict": {"model", "file", "--also", "--out"},

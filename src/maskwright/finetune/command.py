@@ -48,6 +48,7 @@ def finetune_file(
     patience: int | None = None,
     prompt: str | None = None,
     pooling: str | None = None,
+    measure: str | None = None,
     least_steps: int = LEAST_STEPS,
     curve: Sequence[int] = (),
     stream: TextIO | None = None,
@@ -58,6 +59,7 @@ def finetune_file(
         method: one name, or for a curve several with commas between.
         prompt: what a model that writes its answers reads, with the hole {source}.
         pooling: what is read of a text: cls, mean or max; None: cls, and mean for vectors.
+        measure: the figure that chooses the epoch and the seed; None: the usual one of the task.
         curve: numbers of labels, 0 for all: instead of one model, how good each method is with so
             many; `out` is returned.
 
@@ -105,6 +107,13 @@ def finetune_file(
     elif kind_of(examples.task.kind).head == "sequence" and any(w.name == PROBE for w in ways):
         say("note: the head alone reads one place of a text, for which a model may never have been "
             "trained; --pooling mean often knows more")  # fmt: skip
+    if measure is not None:
+        # An error is better the lower it is, and no epoch is chosen by it.
+        known = [name for name in kind_of(examples.task.kind).measures if "error" not in name]
+        if measure not in known:
+            raise UsageError("no such figure to choose by", where="--measure", found=measure,
+                             wanted=f"{near(measure, known)} (of {', '.join(known)})")  # fmt: skip
+        settled["measure"] = measure
     common: dict[str, Any] = {
         "seeds": seeds, "length": length, "long": long, "settled": settled, "stream": stream,
     }  # fmt: skip

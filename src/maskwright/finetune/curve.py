@@ -132,7 +132,7 @@ def measure_curve(
         "settled": dict(kind.settled),
     }
     known = _known(out / LINES, about)
-    curve = Curve(kind.measures[0], numbers)
+    curve = Curve(kind.measure, numbers)
 
     for count in numbers:
         for seed in range(seeds):
@@ -235,7 +235,7 @@ def _trained(
         "value": kind.measured(data.parts[last], found.answers),
         "learned": kind.measured(again.rows, found.kind.answers(again, ask(again))),
     }
-    told = {name: _defined(each[kind.measures[0]]) for name, each in figures.items()}
+    told = {name: _defined(each[kind.measure]) for name, each in figures.items()}
     return {**told, "moved": found.moved}
 
 

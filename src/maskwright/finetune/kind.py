@@ -118,7 +118,12 @@ class Kind(ABC):
     @property
     @abstractmethod
     def measures(self) -> tuple[str, ...]:
-        """Names of the figures; the first chooses the epoch and the seed."""
+        """Names of the figures, the usual one first."""
+
+    @property
+    def measure(self) -> str:
+        """The figure that chooses the epoch and the seed: "measure" of `settled`, or the usual."""
+        return str(self.settled.get("measure", self.measures[0]))
 
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"

@@ -165,7 +165,7 @@ class Learner:
         kind, reading = self.kind, self.reading
         vocabulary = build.vocabulary(self.frame.tokenizer)
         objective = kind.objective(model, vocabulary, self.frame.long)
-        asked, measure, number = parts[VALIDATION], kind.measures[0], 0
+        asked, measure, number = parts[VALIDATION], kind.measure, 0
 
         def figure(learner: Objective) -> float:
             nonlocal number

@@ -151,7 +151,7 @@ def finetune(
     document.write(out / TASK, json.dumps(task, indent=2) + "\n")
     plain = {
         "task": kind.task, "method": method.name, "layer_decay": method.layer_decay,
-        "measure": kind.measures[0], "asked": last,
+        "measure": kind.measure, "asked": last,
         "chosen": best.seed, "cut": {part: asked.cut for part, asked in parts.items()},
         "seeds": [
             {"seed": one.seed, "epoch": one.tuned.epoch,
