@@ -162,7 +162,9 @@ def _evaluation(folder: RunFolder) -> str:
     if not folder.evaluations:
         return ""
     last = folder.evaluations[-1]
-    known = {"this model": last, **_reference_rows(folder.references)}
+    # A judge of tokens scores none: the figures are of what fills the holes for it.
+    own = "its generator" if folder.run.get("objective") in JUDGES else "this model"
+    known = {own: last, **_reference_rows(folder.references)}
     measures = [m for m in MEASURES if any(math.isfinite(number(r, m)) for r in known.values())]
     head = ["", *(_heading(m) for m in measures)]
     rows = [[name, *(_cell(row, m) for m in measures)] for name, row in known.items()]
@@ -172,11 +174,11 @@ def _evaluation(folder: RunFolder) -> str:
         "in the training text. Loss is in nats per predicted token; perplexity its exponential.</p>"
     )
     if len(folder.evaluations) > 1:
-        own = [m for m in measures if math.isfinite(number(last, m))]
+        shown = [m for m in measures if math.isfinite(number(last, m))]
         course = [
-            [f"{number(r, 'step'):.0f}", *(_cell(r, m) for m in own)] for r in folder.evaluations
+            [f"{number(r, 'step'):.0f}", *(_cell(r, m) for m in shown)] for r in folder.evaluations
         ]
-        inner = markup.table(["step", *(_heading(m) for m in own)], course)
+        inner = markup.table(["step", *(_heading(m) for m in shown)], course)
         text += f"<details><summary>All {len(course)} evaluations</summary>{inner}</details>"
     return text
 
