@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -162,3 +164,16 @@ def test_bfloat16_follows_float32() -> None:
     losses = [np.array([r["loss"] for r in records]) for records in (wide, narrow)]
     assert np.abs(losses[0] - losses[1]).max() < 0.05
     assert not np.array_equal(*losses)
+
+
+def test_what_was_trained_leaves_memory_with_its_module() -> None:
+    """Many trainings in one process must not add up: nothing holds the vectors but their users."""
+
+    def trained() -> weakref.ref[Parameters]:
+        objective = masked.build(bert(), masked.Options(), VOCABULARY)
+        _, optimizer, _ = run(objective, 2)
+        return weakref.ref(optimizer.parameters)
+
+    gone = trained()
+    gc.collect()
+    assert gone() is None

@@ -76,15 +76,17 @@ class Parameters:
         return vector[span.start : span.stop].view(span.shape)
 
     def _fold(self, name: str):  # type: ignore[no-untyped-def]
-        target = self.view(self.gradient, name)
+        # The hook must not know `self`, which knows the parameter: Python never finds such a circle
+        # through a tensor's hooks, and all vectors would stay for as long as the process.
+        target, fresh = self.view(self.gradient, name), self._fresh
 
         def hook(parameter: Tensor) -> None:
             assert parameter.grad is not None
-            if name in self._fresh:
+            if name in fresh:
                 target.add_(parameter.grad)
             else:
                 target.copy_(parameter.grad)
-                self._fresh.add(name)
+                fresh.add(name)
             parameter.grad = None
 
         return hook
