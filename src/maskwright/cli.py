@@ -8,17 +8,20 @@ printed in five parts without a traceback (`--debug` shows it) and its class is 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from maskwright import __version__
 from maskwright.errors import MaskwrightError, UsageError, near
 
 ROOMS = ("families", "objectives", "adapters", "recipes")
+STDIN = Path("-")
 
 
 class Help(argparse.HelpFormatter):
@@ -126,6 +129,7 @@ def parser() -> Parser:
     )
     made.add_argument("--task", default=None, help="what it is, if not what it seems to be")
     _columns(made)
+    _read(made)
     made.add_argument("--seeds", type=int, default=3, help="how many are tried (default 3)")
     made.add_argument("--epochs", type=int, default=3, help="passes over the data (default 3)")
     made.add_argument("--batch", type=int, default=32, help="texts per step (default 32)")
@@ -174,7 +178,14 @@ def parser() -> Parser:
 
     made = verb("predict", "what a fine-tuned model says to the rows of a file", _predict)
     made.add_argument("model", type=Path, help="what finetune wrote, or a model folder")
-    made.add_argument("file", type=Path, help="a table, or a .txt with a text in each line")
+    made.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        default=STDIN,
+        help="a table, or a .txt with a text in each line (default, and -: standard input, lines "
+        "of text or JSON)",
+    )
     made.add_argument(
         "--also",
         nargs="+",
@@ -183,7 +194,11 @@ def parser() -> Parser:
         metavar="MODEL",
         help="further heads above the same model (of --method probe): each text is read once",
     )
-    made.add_argument("--out", type=Path, default=None, help="a .jsonl file (default: the screen)")
+    _columns(made)
+    _read(made)
+    made.add_argument(
+        "--out", type=Path, default=None, help="a .jsonl, .csv or .tsv file (default: the screen)"
+    )
 
     made = verb("probe", "what each layer of a model knows, without training it", _probe)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
@@ -262,6 +277,17 @@ def _columns(made: Parser) -> None:
     )
 
 
+def _read(made: Parser) -> None:
+    made.add_argument(
+        "--read",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="how files are read: on_bad=skip, encoding=latin-1, separator=';', header=text,label "
+        "(of a file that has none), fold_labels=true; may be repeated",
+    )
+
+
 def _pairs(made: Parser) -> None:
     made.add_argument(
         "--data",
@@ -316,7 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader went away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 128 + signal.SIGPIPE
     except Exception:
         traceback.print_exc()
         print("error E-BUG: this is a fault of Maskwright, not yours", file=sys.stderr)
@@ -454,6 +480,7 @@ def _finetune(a: argparse.Namespace) -> None:
     existing(a.data, "data")
     columns = _named_columns(a)
     from maskwright.finetune.command import finetune_file
+    from maskwright.tasks.how_read import how_read
 
     finetune_file(
         a.model,
@@ -474,6 +501,7 @@ def _finetune(a: argparse.Namespace) -> None:
         patience=a.patience,
         prompt=a.prompt,
         curve=_counts(a.curve),
+        read=how_read(a.read),
     )
 
 
@@ -500,13 +528,18 @@ def _counts(given: str | None) -> list[int]:
 def _predict(a: argparse.Namespace) -> None:
     for model in (a.model, *a.also):
         existing(model, "model")
-    existing(a.file, "file")
-    from maskwright.finetune.predict_file import predict_file, write_predictions
+    if a.file != STDIN:
+        existing(a.file, "file")
+    columns = _named_columns(a)
+    from maskwright.finetune.predict_file import piped, predict_file, write_predictions
+    from maskwright.tasks.how_read import how_read
 
-    if a.out is None:
-        predict_file(a.model, a.file, sys.stdout, also=a.also)
-        return
-    print(f"{write_predictions(a.model, a.file, a.out, also=a.also):,} predictions: {a.out}")
+    told: dict[str, Any] = {"also": a.also, "columns": columns, "read": how_read(a.read)}
+    with piped(sys.stdin.buffer) if a.file == STDIN else contextlib.nullcontext(a.file) as file:
+        if a.out is None:
+            predict_file(a.model, file, sys.stdout, **told)
+            return
+        print(f"{write_predictions(a.model, file, a.out, **told):,} predictions: {a.out}")
 
 
 def _probe(a: argparse.Namespace) -> None:

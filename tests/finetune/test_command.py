@@ -15,6 +15,7 @@ import torch
 from maskwright import catalogue
 from maskwright.cli import main
 from maskwright.errors import (
+    ConfigError,
     DataError,
     IncompatibleError,
     MaskwrightError,
@@ -24,8 +25,8 @@ from maskwright.errors import (
 from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import load
-from maskwright.finetune.predict_file import _model, predict_file, write_predictions
-from maskwright.pretrain import run
+from maskwright.finetune.predict_file import _model, piped, predict_file, write_predictions
+from maskwright.pretrain import checkpoints, run
 from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
 
@@ -310,9 +311,79 @@ def test_the_verbs(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(ask) == 0 and "60 predictions" in capsys.readouterr().out
     assert len((tmp_path / "told.jsonl").read_text().splitlines()) == 60
     assert main(ask) == 64 and "there already" in capsys.readouterr().err
+    assert main(learn) == 64 and "there already" in capsys.readouterr().err
+    learn[5] = str(tmp_path / "other")
     assert main([*learn[:-1], "text=review"]) != 0
     assert "review" in capsys.readouterr().err
     assert main([*learn[:-1], "review"]) == 64
+
+
+def test_the_folder_of_the_model_answers_as_the_one_around_it(model: Path, tmp_path: Path) -> None:
+    """With what lies beside the model; and where the model alone is another one, it is said."""
+    data, texts = table(tmp_path / "data.csv", "classification", 60), ["a cat", "the big dog"]
+    for method in ("prefix", "lora"):
+        out = tmp_path / method
+        finetune_file(model, data, out, method=method, seeds=1, epochs=2, rate=2e-2, batch=16,
+                      stream=io.StringIO())  # fmt: skip
+        assert load(out / "model").predict(texts) == load(out).predict(texts)
+    assert "prefix/adapter" in (tmp_path / "prefix" / "model" / "README.md").read_text()
+    assert checkpoints.model_folder(tmp_path / "lora") == tmp_path / "lora" / "model"
+    with pytest.raises(IncompatibleError, match="beside this model"):
+        checkpoints.model_folder(tmp_path / "prefix")
+    (tmp_path / "lora" / "task.json").write_text('{"kind": "classification"}')
+    with pytest.raises(ConfigError, match="labels"):
+        load(tmp_path / "lora")
+
+
+def test_one_example_by_itself(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
+    predictor = load(tuned[0])
+    assert predictor.predict("the cat sat") == predictor.predict(["the cat sat"])
+    assert predictor.predict({"text": "the cat sat"}) == predictor.predict(["the cat sat"])
+    with pytest.raises(DataError, match="no examples"):
+        predictor.predict(None)  # type: ignore[arg-type]
+    data = table(tmp_path / "pairs.csv", "pair-classification", 60)
+    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, stream=io.StringIO())
+    pairs = load(tmp_path / "out")
+    by_column = pairs.predict({"sentence1": "a cat", "sentence2": "the dog"})
+    assert by_column == pairs.predict([("a cat", "the dog")])
+
+
+def test_files_that_are_read_as_told(
+    tuned: tuple[Path, str], model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"die {a} im Café {n};{a}\n" for n in range(30) for a in ("Kätze", "Hunde"))
+    odd = tmp_path / "odd.csv"
+    odd.write_text(rows + ";Hunde\n", encoding="latin-1")
+    learn = ["finetune", str(model), "--data", str(odd), "--out", str(tmp_path / "out"),
+             "--seeds", "1", "--epochs", "1", "--column", "text=what", "--column", "label=who",
+             "--read", "encoding=latin-1", "--read", "separator=;", "--read", "header=what,who",
+             "--read", "max_bad_fraction=0.1"]  # fmt: skip
+    assert main(learn) != 0 and "--read on_bad=skip" in capsys.readouterr().err
+    assert main([*learn, "--read", "on_bad=skip"]) == 0
+    assert "1 bad rows were left out" in capsys.readouterr().out
+    ask = ["predict", str(tuned[0]), str(odd), "--column", "text=what", *learn[14:20]]
+    assert main([*ask, "--out", str(tmp_path / "told.tsv")]) != 0, "before anything is computed"
+    assert "the text is empty" in capsys.readouterr().err
+    assert main([*ask, "--read", "on_bad=skip", "--out", str(tmp_path / "told.tsv")]) == 0
+    with (tmp_path / "told.tsv").open(encoding="utf-8", newline="") as file:
+        told = list(csv.DictReader(file, delimiter="\t"))
+    assert len(told) == 61 and told[0]["what"] == "die Kätze im Café 0"
+    assert told[0]["predicted_label"] in ("meow", "woof") and not told[-1]["predicted_label"]
+    for wrong in ("encodng=latin-1", "on_bad", "on_bad=perhaps"):
+        assert main([*ask, "--read", wrong]) == 64
+    assert main([*ask[:3], "--column", "txt=what"]) == 64
+    assert main([*ask, "--out", str(tmp_path / "told.xlsx")]) == 64
+    assert ".jsonl, .csv, .tsv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lines", ["a cat\nthe dog\n", '{"text": "a cat"}\n{"text": "the dog"}\n'])
+def test_a_pipe_is_answered(lines: str, tuned: tuple[Path, str]) -> None:
+    said = io.StringIO()
+    with piped(io.BytesIO(lines.encode())) as path:
+        assert predict_file(tuned[0], path, said) == 2
+    told = [json.loads(line) for line in said.getvalue().splitlines()]
+    assert [row["text"] for row in told] == ["a cat", "the dog"]
+    assert [row["prediction"] for row in told] == load(tuned[0]).predict(["a cat", "the dog"])
 
 
 def test_a_hole_in_a_parquet_column_is_null(tuned: tuple[Path, str], tmp_path: Path) -> None:
@@ -371,6 +442,16 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
         finetune_file(model, rewrites, tmp_path / "out", stream=io.StringIO())
     with pytest.raises(UsageError, match="there already"):
         finetune_file(model, table(tmp_path / "data.csv", "classification"), tuned[0],
+                      stream=io.StringIO())  # fmt: skip
+    data = table(tmp_path / "data.csv", "classification")
+    for settings, says in (
+        ({"length": 0}, "no room"), ({"layer_decay": 2.0}, "share"),
+        ({"columns": {"text": ["text", "label"]}}, "one column holds the text"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=says):
+            finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **settings)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="--prompt"):
+        finetune_file(model, rewrites, tmp_path / "out", prompt="short: {sorce}",
                       stream=io.StringIO())  # fmt: skip
     with pytest.raises(UsageError, match="no seed"):
         finetune_file(model, rewrites, tmp_path / "out", seeds=0)

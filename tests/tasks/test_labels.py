@@ -308,6 +308,42 @@ def test_the_right_choice_by_number_letter_or_words(label: Any) -> None:
     assert isinstance(example, Choice) and example.label == 1
 
 
+def test_a_label_that_is_a_choice_and_the_place_of_another() -> None:
+    row = {"question": "1 + 1?", "choices": ["1", "2", "3"]}
+    error = refusal(DataError, lambda: understood(table_of({**row, "label": "2"})))
+    assert error.what == "the label means two choices of this row" and "letters" in str(error.do)
+    for label in ("B", 1):
+        (example,) = understood(table_of({**row, "label": label}))[1].parts["all"]
+        assert isinstance(example, Choice) and example.label == 1
+    (example,) = understood(table_of({**row, "choices": ["4", "5"], "label": "5"}))[1].parts["all"]
+    assert isinstance(example, Choice) and example.label == 1
+
+
+def test_codes_keep_the_zeros_before_them() -> None:
+    rows = [{"text": f"text {n}", "label": label} for n, label in enumerate(["01067", "1067"] * 5)]
+    made = understood(table_of(*rows))[1]
+    assert made.labels is not None and made.labels.names == ("01067", "1067")
+
+
+def test_decimal_commas_are_no_labels() -> None:
+    rows = [{"text": f"text {n}", "label": f"{n % 3},75"} for n in range(9)]
+    error = refusal(DataError, lambda: understood(table_of(*rows)))
+    assert "comma" in error.what and "--task multi-label" in str(error.do)
+
+
+def test_a_place_without_an_answer_may_be_an_empty_cell() -> None:
+    row = {"question": "Where?", "context": "the cat sat", "answers": "", "answer_start": ""}
+    other = {**row, "answers": "cat", "answer_start": "4"}
+    one, two = understood(table_of(row, other))[1].parts["all"]
+    assert one.answers == () and two.answers == (("cat", 4),)
+
+
+def test_more_than_ten_choices_stand_in_their_order() -> None:
+    row = {"question": "Which?", "label": "10", **{f"choice{n}": f"word {n}" for n in range(12)}}
+    (example,) = understood(table_of(row))[1].parts["all"]
+    assert isinstance(example, Choice) and example.choices[example.label] == "word 10"
+
+
 @pytest.mark.parametrize("label", [3, -1, "D", "purple", None])
 def test_a_label_that_is_no_choice(label: Any) -> None:
     error = refusal(DataError, lambda: choice(label))

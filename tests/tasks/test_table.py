@@ -100,7 +100,7 @@ def test_a_csv_without_a_header_is_named_by_hand(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f"1,{sentence(1)}\n0,{sentence(2)}\n")
     error = refusal(DataError, lambda: load(path))
     assert error.what == "the first row looks like data, not like the names of columns"
-    assert error.where == f"{path}, line 1" and "header=…" in str(error.do)
+    assert error.where == f"{path}, line 1" and "--read header=" in str(error.do)
     table = load(path, header=("label", "text"))
     assert values(table) == [(sentence(1), "1"), (sentence(2), "0")]
     error = refusal(UsageError, lambda: load(path, header=("label",)))

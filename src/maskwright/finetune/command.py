@@ -13,15 +13,17 @@ from maskwright.finetune.curve import measure_curve
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kind import POOLINGS, Long, kind_of
 from maskwright.finetune.kinds import vectors
-from maskwright.finetune.learner import usual_rate
+from maskwright.finetune.learner import longest, usual_rate
 from maskwright.finetune.method import FULL, PROBE, Method
 from maskwright.finetune.run import finetune
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
+from maskwright.pretrain.checkpoints import MODEL
 from maskwright.pretrain.run import said
 from maskwright.report import tables
 from maskwright.tasks import splits, survey
 from maskwright.tasks.framing import Template
+from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.prepare import prepare
 from maskwright.train.optimizer import AdamW
 
@@ -49,6 +51,7 @@ def finetune_file(
     prompt: str | None = None,
     pooling: str | None = None,
     measure: str | None = None,
+    read: HowRead = AS_IT_COMES,
     least_steps: int = LEAST_STEPS,
     curve: Sequence[int] = (),
     stream: TextIO | None = None,
@@ -60,6 +63,7 @@ def finetune_file(
         prompt: what a model that writes its answers reads, with the hole {source}.
         pooling: what is read of a text: cls, mean or max; None: cls, and mean for vectors.
         measure: the figure that chooses the epoch and the seed; None: the usual one of the task.
+        read: the encoding and separator of the files, what becomes of bad rows, and so on.
         curve: numbers of labels, 0 for all: instead of one model, how good each method is with so
             many; `out` is returned.
 
@@ -73,18 +77,34 @@ def finetune_file(
     if len(ways) > 1 and not curve:
         raise UsageError("several methods make no model", where="--method", found=method,
                          wanted="one", do="compare them with --curve")  # fmt: skip
-    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION)
+    if not 0.0 < layer_decay <= 1.0:
+        raise UsageError("a share is out of range", where="--layer-decay", found=layer_decay,
+                         wanted="above 0, at most 1")  # fmt: skip
+    if (out / MODEL).exists():
+        raise UsageError("a fine-tuned model is there already", where=out / MODEL,
+                         do="choose another --out")  # fmt: skip
+    if length is not None and length < 4:
+        raise UsageError("no room for a text", where="--length", found=length, wanted="4 or more")
+    # What is wrong with the model is said before anything is read.
+    config = pretrained.described(checkpoints.model_folder(model)).config
+    if length is not None and length > longest(config):
+        say(f"note: the model has positions for {longest(config)} tokens, not for {length}")
+    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION,
+                       reading=read.reading, header=read.header,
+                       fold_labels=read.fold_labels)  # fmt: skip
     for line in examples.task.lines():
         say(line)
     looked = survey.survey(examples)
     for each in looked.tables():
         say("\n" + tables.for_terminal(each))
+    if examples.drawn:
+        parts = ", ".join(f"{part} {len(examples.parts[part]):,} rows" for part in examples.drawn)
+        say(f"drawn from the rows for learning: {parts}; always the same ones")
     for warning in looked.warnings:
         say(f"note: {warning}")
-    width = pretrained.described(checkpoints.model_folder(model)).config.width
 
     def settings(way: Method) -> Settings:
-        optimizer = AdamW(learning_rate=usual_rate(width, way) if rate is None else rate)
+        optimizer = AdamW(learning_rate=usual_rate(config.width, way) if rate is None else rate)
         return Settings(epochs=epochs, batch=batch, optimizer=optimizer, patience=patience,
                         least_steps=least_steps)  # fmt: skip
 
@@ -94,7 +114,10 @@ def finetune_file(
             raise UsageError("only a task of texts to be written has a prompt", where="--prompt",
                              found=examples.task.kind, wanted="sequence-to-sequence",
                              do="say which column is source=… and which target=…")  # fmt: skip
-        settled["prompt"] = Template(prompt).text
+        if odd := set((template := Template(prompt)).fields) - {"source"}:
+            raise UsageError("a hole that no row fills", where="--prompt",
+                             found=", ".join(sorted(odd)), wanted="{source}")  # fmt: skip
+        settled["prompt"] = template.text
     if pooling is not None:
         head = kind_of(examples.task.kind).head
         if head != "sequence" and examples.task.kind not in vectors.TASKS:

@@ -109,7 +109,7 @@ class Learner:
         config = _reading_texts(config, kind, long)
         if family is not None and not family_named(family).belongs(config):
             family = None
-        room = min(length or LONGEST, longest(config) - method.positions)
+        room = min(LONGEST if length is None else length, longest(config) - method.positions)
         reading = reading_of(config, loaded.tokenizer, loaded.extra)
         return cls(
             path,
@@ -170,7 +170,9 @@ class Learner:
         def figure(learner: Objective) -> float:
             nonlocal number
             number += 1
-            answers = kind.answers(asked, kind.tell(learner, asked, reading))
+            told = kind.tell(learner, asked, reading)
+            # As it will be asked: where there may be no answer, with the best threshold for one.
+            answers = kind.settle(asked, told).answers(asked, told)
             value = kind.measured(asked.rows, answers)[measure]
             shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
             say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "

@@ -19,12 +19,13 @@ import torch
 
 from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
-from maskwright.errors import IncompatibleError
+from maskwright.errors import ConfigError, DataError, IncompatibleError
 from maskwright.finetune import learner, run
 from maskwright.finetune.examples import Reading
 from maskwright.finetune.kind import HIERARCHICAL, Frame, Kind, kind_of, kind_of_head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
+from maskwright.pretrain import checkpoints
 from maskwright.strict_json import parse
 
 PORTION = 2048  # examples that are read, encoded and answered together
@@ -35,19 +36,34 @@ class Answering(ABC):
     """What answers examples, a portion at a time."""
 
     kind: Kind
+    columns: Mapping[str, Sequence[str]]
 
     @abstractmethod
     def answers(self, rows: Sequence[Any]) -> list[Answer]:
         """An answer for each example as the kind makes them."""
 
     def predict(self, given: Iterable[Any]) -> list[Answer]:
-        """An answer for each text, or for each tuple or mapping of texts, in their order.
+        """An answer for each text, or for each tuple or mapping of texts, in their order; a text or
+        a mapping by itself is one example. A mapping has the names of the roles, or those that the
+        columns of the training data had.
 
         Raises:
             DataError: an example of another shape than the model was trained on.
         """
-        rows = (self.kind.of_value(v, f"example {n}") for n, v in enumerate(given, start=1))
+        if isinstance(given, str | Mapping):
+            given = [given]
+        if not isinstance(given, Iterable):
+            raise DataError("no examples", where="predict", found=repr(given)[:80],
+                            wanted="a list of texts, or of tuples or mappings")  # fmt: skip
+        rows = (self._row(v, f"example {n}") for n, v in enumerate(given, start=1))
         return [answer for part in portions(rows) for answer in self.answers(part)]
+
+    def _row(self, value: Any, where: str) -> Any:
+        if isinstance(value, Mapping):
+            called = {names[0]: role for role, names in self.columns.items() if len(names) == 1}
+            if called.keys() <= value.keys():
+                value = {role: value[name] for name, role in called.items()}
+        return self.kind.of_value(value, where)
 
 
 @dataclass(frozen=True)
@@ -74,13 +90,17 @@ def load(folder: Path | str) -> Predictor:
     """The fine-tuned model in `folder`: what `finetune` wrote, or a model folder with one head.
 
     Raises:
-        UsageError: no such folder.  IncompatibleError: a model without a head, or a tokenizer.
+        UsageError: no such folder.  ConfigError: a `task.json` that says too little.
+        IncompatibleError: a model without a head, or a tokenizer.
     """
     folder = Path(folder)
-    path = folder / run.MODEL if (folder / run.MODEL).is_dir() else folder
+    if folder.name == checkpoints.MODEL and (folder.parent / checkpoints.TASK).is_file():
+        folder = folder.parent  # what belongs to the model lies beside it
+    own = folder / checkpoints.MODEL
+    path = own if own.is_dir() else checkpoints.model_folder(folder)
     loaded = pretrained.load(path, dtype=torch.float32)
     heads = loaded.config.heads
-    told = (folder / run.TASK).is_file()
+    told = (folder / checkpoints.TASK).is_file()
     if loaded.tokenizer is None or (len(heads) != 1 and not told):
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
@@ -91,8 +111,9 @@ def load(folder: Path | str) -> Predictor:
         )
     task: dict[str, Any] = {"length": learner.longest(loaded.config)}
     if told:
-        task |= parse((folder / run.TASK).read_text(encoding="utf-8"), folder / run.TASK)
-        kind = kind_of(task["kind"], task["labels"], task.get("settled"))
+        written = folder / checkpoints.TASK
+        task |= parse(written.read_text(encoding="utf-8"), written)
+        kind = kind_of(*(_said(task, name, folder) for name in ("kind", "labels", "settled")))
     else:
         named = {theirs: ours for ours, theirs in run.PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
@@ -114,6 +135,14 @@ def load(folder: Path | str) -> Predictor:
         replace(reading, alone=taken > 0),
         task.get("columns") or {role: (role,) for role in kind.roles},
     )
+
+
+def _said(task: Mapping[str, Any], name: str, folder: Path) -> Any:
+    if name not in task:
+        raise ConfigError("the file does not say all that is asked of a model",
+                          where=folder / checkpoints.TASK, found=", ".join(task), wanted=name,
+                          do="restore it from where the model was fine-tuned")  # fmt: skip
+    return task[name]
 
 
 def portions(rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -16,10 +16,13 @@ import contextlib
 import csv
 import json
 import math
-from collections.abc import Iterator, Sequence
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from maskwright.corpus.files import RegularFile, Source, find
 from maskwright.corpus.ledger import Counts, Ledger
@@ -30,14 +33,25 @@ from maskwright.finetune import run
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import Predictor, load, portions
 from maskwright.finetune.several import Several, load_several
+from maskwright.pretrain import checkpoints
 from maskwright.tasks import table
+from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.parts import names_beside
 
 PREDICTION, PREDICTED = "prediction", "predicted_"
+# What is written by the name of the file: what stands between columns, None for JSON Lines.
+WRITTEN = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
 
 
 def predict_file(
-    folder: Path, source: Path, stream: TextIO, *, also: Sequence[Path] = (), skip: int = 0
+    folder: Path,
+    source: Path,
+    stream: TextIO,
+    *,
+    also: Sequence[Path] = (),
+    columns: Mapping[str, Sequence[str]] | None = None,
+    read: HowRead = AS_IT_COMES,
+    skip: int = 0,
 ) -> int:
     """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
     returns how many.
@@ -45,22 +59,58 @@ def predict_file(
     Args:
         also: further models with the same body; an answer then has a part for each model, by the
             name of its folder.
+        columns: role -> the column of this file, where it is not that of the training data.
+        read: how the file is read; with `on_bad=skip` a row that cannot be answered has a
+            prediction of null.
 
     Raises:
         UsageError: no such file, tables beside plain text, or a column that is called as the answer
             is.
         DataError: a row without the columns that are read.
     """
-    model = load_several([folder, *also]) if also else load(folder)
+    return _predict(_loaded(folder, also, columns), source, stream, read, skip)
+
+
+@contextlib.contextmanager
+def piped(stream: BinaryIO) -> Iterator[Path]:
+    """What a pipe brings, as a file for as long as it is needed: JSON Lines where it begins with a
+    brace, else lines of text."""
+    with tempfile.TemporaryDirectory() as folder:
+        head = stream.read(1 << 16)
+        name = "standard-input.jsonl" if head.lstrip()[:1] == b"{" else "standard-input.txt"
+        path = Path(folder) / name
+        with path.open("wb") as file:
+            file.write(head)
+            shutil.copyfileobj(stream, file)
+        yield path
+
+
+def _predict(
+    model: Predictor | Several, source: Path, stream: TextIO, read: HowRead, skip: int
+) -> int:
     count = 0
-    for rows in portions(islice(_rows(source, model), skip, None)):
-        answers = model.answers([example for _, example in rows])
-        for (values, _), answer in zip(rows, answers, strict=True):
+    for rows in portions(islice(_rows(source, model, read), skip, None)):
+        asked = [example for _, example in rows if example is not None]
+        answers = iter(model.answers(asked) if asked else [])
+        for values, example in rows:
+            answer = None if example is None else next(answers)
             row = {**{name: _finite(value) for name, value in values.items()}, PREDICTION: answer}
             stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
             count += 1
         stream.flush()
     return count
+
+
+def _loaded(
+    folder: Path, also: Sequence[Path], columns: Mapping[str, Sequence[str]] | None
+) -> Predictor | Several:
+    model = load_several([folder, *also]) if also else load(folder)
+    for role, names in (columns or {}).items():
+        if role not in model.columns or len(names) != len(model.columns[role]):
+            raise UsageError("not a column that the model reads", where="--column",
+                             found=f"{role}={', '.join(names)}",
+                             wanted=", ".join(model.columns))  # fmt: skip
+    return replace(model, columns={**model.columns, **(columns or {})})
 
 
 def _finite(value: Any) -> Any:
@@ -69,23 +119,43 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_predictions(folder: Path, source: Path, out: Path, *, also: Sequence[Path] = ()) -> int:
-    """`predict_file` into the new file `out`, a csv or JSON Lines by its name; returns how many.
+def write_predictions(
+    folder: Path,
+    source: Path,
+    out: Path,
+    *,
+    also: Sequence[Path] = (),
+    columns: Mapping[str, Sequence[str]] | None = None,
+    read: HowRead = AS_IT_COMES,
+) -> int:
+    """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
+    many. All of the source is looked at before anything is computed.
 
     Raises:
-        UsageError: the file is there already, and as `predict_file`.
+        UsageError: the file is there already, or of another kind, and as `predict_file`.
         OutputError: it cannot be written.
     """
+    delimiter = WRITTEN.get(out.suffix.lower(), "")
+    if delimiter == "":
+        raise UsageError("no such kind of file is written", where=out, found=out.suffix or "none",
+                         wanted=", ".join(WRITTEN), do="choose another name for --out")  # fmt: skip
     if out.exists():
         raise UsageError("the file is there already", where=out, do="choose another --out")
     staged, whole = out.with_name(f".tmp-{out.name}.jsonl"), out.with_name(f".tmp-{out.name}")
     try:
         about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
         about |= {"also": [_model(each) for each in also]} if also else {}
+        about |= {"columns": dict(columns)} if columns else {}
+        about |= {} if read == AS_IT_COMES else {"read": repr(read)}
+        model = _loaded(folder, also, columns)
         kept = _kept(staged, json.dumps(about))
+        _look_at(source, model, read, delimiter is not None)
         with staged.open("a", encoding="utf-8") as stream:
-            count = kept + predict_file(folder, source, stream, also=also, skip=kept)
-        (_as_csv if out.suffix == ".csv" else _as_lines)(staged, whole)
+            count = kept + _predict(model, source, stream, read, kept)
+        if delimiter is None:
+            _as_lines(staged, whole)
+        else:
+            _as_table(staged, whole, delimiter)
         whole.replace(out)
         staged.unlink()
     except Exception as error:
@@ -105,7 +175,7 @@ def write_predictions(folder: Path, source: Path, out: Path, *, also: Sequence[P
 
 def _model(folder: Path) -> dict[str, str]:
     """The hashes of what answers, without what else lies in the folder."""
-    parts = [folder / name for name in (run.MODEL, run.ADAPTER, run.TASK)]
+    parts = [folder / name for name in (checkpoints.MODEL, run.ADAPTER, checkpoints.TASK)]
     there = [part for part in parts if part.exists()] or [folder]
     return {f"{part.name}/{n}": digest for part in there for n, digest in hashes(part).items()}
 
@@ -133,12 +203,21 @@ def _as_lines(staged: Path, target: Path) -> None:
         file.writelines(_answered(staged))
 
 
-def _as_csv(staged: Path, target: Path) -> None:
+def _look_at(source: Path, model: Predictor | Several, read: HowRead, flat: bool) -> None:
+    """Refuse now what would be refused after hours: bad rows, and in a table columns that are
+    called as an answer's."""
+    for values, _ in _rows(source, model, read):
+        taken = [name for name in values if name.startswith(PREDICTED)] if flat else []
+        if taken:
+            raise _taken(", ".join(taken), str(source))
+
+
+def _as_table(staged: Path, target: Path, delimiter: str) -> None:
     names: dict[str, None] = {}
     for line in _answered(staged):
         names |= dict.fromkeys(_flat(json.loads(line)))
     with target.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(names))
+        writer = csv.DictWriter(file, list(names), delimiter=delimiter)
         writer.writeheader()
         writer.writerows(_flat(json.loads(line)) for line in _answered(staged))
 
@@ -169,8 +248,12 @@ def _taken(name: str, where: str | None = None) -> UsageError:
                       do="rename it, or the answer would take its place")  # fmt: skip
 
 
-def _rows(source: Path, model: Predictor | Several) -> Iterator[tuple[dict[str, Any], Any]]:
-    """(values of the row, the example) of a table, or of lines of plain text."""
+def _rows(
+    source: Path, model: Predictor | Several, read: HowRead
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    """(values of the row, the example) of a table, or of lines of plain text; None is the example
+    of a bad row, where those are passed over."""
+    skips = read.reading.on_bad == "skip"
     files = names_beside(find(source)[0])[0]
     names = [name for role in model.columns.values() for name in role]
     if len({file.kind == "text" for file in files}) > 1:
@@ -182,10 +265,11 @@ def _rows(source: Path, model: Predictor | Several) -> Iterator[tuple[dict[str, 
             raise UsageError("lines of plain text are one text each", where=source,
                              wanted=f"a table with the columns {', '.join(names)}")  # fmt: skip
         for file in files:
-            for number, text in enumerate(_lines(file), start=1):
-                yield {names[0]: text}, model.kind.of_value(text, f"{file.shown}, line {number}")
+            for number, text in enumerate(_lines(file, read.reading), start=1):
+                where = f"{file.shown}, line {number}"
+                yield {names[0]: text}, _tried(skips, model.kind.of_value, text, where)
         return
-    for row in table.read(files):
+    for row in table.read(files, read.reading, read.header):
         if PREDICTION in row.values:
             raise _taken(PREDICTION, row.where)
         known = row.values.keys()
@@ -193,13 +277,23 @@ def _rows(source: Path, model: Predictor | Several) -> Iterator[tuple[dict[str, 
         if missing is not None:
             raise DataError("a column that the model reads is not there", where=row.where,
                             found=", ".join(row.values), wanted=repr(missing),
-                            do=f"near: {near(missing, row.values)}")  # fmt: skip
-        yield dict(row.values), model.kind.of_row(row, model.columns)
+                            do=f"say which: --column ROLE={near(missing, row.values)}")  # fmt: skip
+        yield dict(row.values), _tried(skips, model.kind.of_row, row, model.columns)
 
 
-def _lines(file: Source) -> Iterator[str]:
+def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
+    """The example that `make` makes; None of a bad one, if those are passed over."""
+    try:
+        return make(*given)
+    except DataError:
+        if not skips:
+            raise
+        return None
+
+
+def _lines(file: Source, reading: Reading) -> Iterator[str]:
     """The lines of a text file of any encoding and compression that the corpus reader takes."""
-    ledger = Ledger(Reading(), Counts(), None)
+    ledger = Ledger(reading, Counts(), None)
     with RegularFile(file) as opened:
         for block in text_blocks(opened, file, ledger):
             yield from block.text.removesuffix("\n").split("\n")

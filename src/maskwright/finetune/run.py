@@ -32,18 +32,19 @@ from maskwright.finetune.card import card
 from maskwright.finetune.kind import Kind, Long, kind_of
 from maskwright.finetune.learner import Learner, Seed, usual_rate
 from maskwright.finetune.method import FULL, Method
-from maskwright.finetune.tune import Settings
+from maskwright.finetune.tune import Settings, passes_of
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
+from maskwright.pretrain.checkpoints import MODEL, TASK
 from maskwright.pretrain.run import said
 from maskwright.report import document, tables
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics
-from maskwright.tasks.parts import TEST, VALIDATION
+from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 from maskwright.train.optimizer import AdamW
 
-TASK, RESULTS, MODEL, ADAPTER = "task.json", "results.json", "model", "adapter"
+RESULTS, ADAPTER = "results.json", "adapter"
 PROBLEM_TYPES: dict[Problem, str] = {
     "single": "single_label_classification",
     "multi": "multi_label_classification",
@@ -98,6 +99,10 @@ def finetune(
     for part, asked in parts.items():
         if asked.cut:
             say(f"{part}: {asked.cut}")
+    passes = passes_of(settings, len(parts[TRAIN].examples))
+    if passes > 1:
+        say(f"each epoch is {passes} passes over the {len(data.parts[TRAIN]):,} rows, for "
+            f"{settings.least_steps} steps in all")  # fmt: skip
     last = TEST if TEST in parts else VALIDATION
     found = []
     for seed in range(seeds):
@@ -122,7 +127,9 @@ def finetune(
             "optimizer": settings.optimizer.kind,
             "learning rate": settings.optimizer.learning_rate,
             "epochs": settings.epochs,
+            "passes over the rows in each": passes,
             "batch": settings.batch,
+            **({"prompt": kind.settled["prompt"]} if "prompt" in kind.settled else {}),
             "longest text": f"{learner.frame.length} tokens, {long}",
             "seeds tried": seeds,
             "chosen": f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part",
@@ -130,7 +137,7 @@ def finetune(
         asked=last,
         figures=kind.measured(parts[last].rows, best.answers),
         table=shown,
-        loads=_loads(out, kind, learner.family is not None and not attached),
+        loads=_loads(out, kind, learner.family is not None, attached),
     )
     about = About(
         family=learner.family, labels=kind.labels, problem_type=problem_type, readme=readme
@@ -167,11 +174,14 @@ def finetune(
     return out / MODEL
 
 
-def _loads(out: Path, kind: Kind, plain: bool) -> list[str]:
-    """How the model is used; `plain`: the reference library reads it, too."""
+def _loads(out: Path, kind: Kind, plain: bool, attached: bool) -> list[str]:
+    """How the model is used; `plain`: the reference library reads it, too; `attached`: only with
+    the adapter beside it."""
     name = out.resolve().name
     lines = ["from maskwright.finetune.predict import load", f"load({name!r}).predict([…])"]
-    if plain and kind.head not in ("choice", None):
+    if attached:
+        lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
+    elif plain and kind.head not in ("choice", None):
         lines += ["", "from transformers import pipeline",
                   f"pipeline({kind.pipeline!r}, model='{name}/{MODEL}')"]  # fmt: skip
     return lines

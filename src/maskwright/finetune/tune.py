@@ -115,8 +115,7 @@ def tune(
     kept = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
     parameters = Parameters(objective.to(machine.device), machine.compute)
     per_pass = -(-len(train) // settings.batch)
-    passes = max(1, -(-settings.least_steps // (settings.epochs * per_pass)))
-    per_epoch = passes * per_pass
+    per_epoch = passes_of(settings, len(train)) * per_pass
 
     portions = _portions(train, settings.batch)
 
@@ -142,6 +141,12 @@ def tune(
     state = loop.train(objective, batches, optimizer, plan, TrainState(), hooks=[epochs], stop=stop)
     finished = _widened(model, epochs.best, kept)
     return Tuned(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
+
+
+def passes_of(settings: Settings, count: int) -> int:
+    """How many passes over `count` examples an epoch is."""
+    per_pass = -(-count // settings.batch)
+    return max(1, -(-settings.least_steps // (settings.epochs * per_pass)))
 
 
 def _portions(train: Examples, batch: int) -> int:

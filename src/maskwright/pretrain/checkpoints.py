@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from maskwright import commit
 from maskwright.checkpoint import files, pretrained
 from maskwright.checkpoint.layout import About
-from maskwright.errors import CheckpointError
+from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.nn.transformer import Transformer
+from maskwright.strict_json import parse
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.average import Average
 from maskwright.train.optimizer import OptimizerState
@@ -37,6 +38,8 @@ STATE = "training/state.json"
 MOMENTS = "training/optimizer.safetensors"
 OTHERS = "training/objective.safetensors"
 MASTERS = "training/masters.safetensors"
+# What fine-tuning leaves in its folder.
+TASK, MODEL = "task.json", "model"
 # How an objective names the network that gets saved.
 OWN = "product."
 
@@ -207,9 +210,19 @@ def called(path: Path) -> str:
 
 
 def model_folder(folder: Path) -> Path:
-    """`folder`, or the newest valid checkpoint where it is a run.
+    """`folder`, or the newest valid checkpoint where it is a run, or the model in it where it was
+    fine-tuned.
 
     Raises:
         CheckpointError: it is a run, and none of its checkpoints is valid.
+        IncompatibleError: it was fine-tuned, and its model alone would be another one.
     """
+    if (folder / TASK).is_file() and not (folder / pretrained.CONFIG).exists():
+        if parse((folder / TASK).read_text(encoding="utf-8"), folder / TASK).get("attached"):
+            raise IncompatibleError(
+                "what was learned lies beside this model, in an adapter", where=folder,
+                wanted="a model with all its weights",
+                do=f"ask it with maskwright predict, or name {folder / MODEL} to go without",
+            )  # fmt: skip
+        return folder / MODEL
     return newest(folder) if (folder / "checkpoints").is_dir() else folder

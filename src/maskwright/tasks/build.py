@@ -110,7 +110,7 @@ def _usable(
             where=rows[0].file,
             found=f"{len(bad):,} of {len(rows):,} rows; the first: {first.what} ({first.where})",
             wanted=f"at most {reading.max_bad_fraction:.3g} of the rows (max_bad_fraction)",
-            do="correct the rows, or raise max_bad_fraction",
+            do="correct the rows, or raise it (--read max_bad_fraction=0.1)",
         )
     return found, bad
 
@@ -253,7 +253,7 @@ def text_of(row: Row, name: str) -> str:
             where=f"{row.where}, column {name!r}",
             found=repr(value),
             wanted="a text",
-            do="write one, or take the row out (on_bad='skip' drops and counts it)",
+            do="write one, or take the row out (--read on_bad=skip drops and counts it)",
         )
     return value
 
@@ -265,7 +265,7 @@ def _missing(row: Row, name: str, role: str, wanted: str) -> DataError:
         where=f"{row.where}, column {name!r}",
         found="nothing" if value is None else repr(value),
         wanted=wanted,
-        do="correct the row, or take it out (on_bad='skip' drops and counts it)",
+        do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
     )
 
 
@@ -296,7 +296,7 @@ def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabul
             where=f"{row.where}, columns {name!r} and {tags_name!r}",
             found=f"{len(tokens)} tokens and {len(tags)} tags",
             wanted="one tag for each token",
-            do="correct the row, or take it out (on_bad='skip' drops and counts it)",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
     numbers = tuple(known.index(tag, row) for tag in tags)
     _check_spans([known.names[n] for n in numbers], tokens, row, tags_name, known)
@@ -317,7 +317,7 @@ def _check_spans(
                 where=f"{row.where}, column {name!r}, token {place + 1}",
                 found=f"{tag!r} of {tokens[place]!r} after {before!r}",
                 wanted=f"{'B' + tag[1:]!r}, as IOB2 writes the first token of a span",
-                do="correct the row, or take it out (on_bad='skip' drops and counts it)",
+                do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
             )
         before = tag
 
@@ -338,7 +338,7 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
     else:
         texts = value if type(value) is list else [] if is_empty(value) else [value]
         start = value_of(row, "answer_start")
-        starts = start if type(start) is list else [] if start is None else [start]
+        starts = start if type(start) is list else [] if is_empty(start) else [start]
     if type(texts) is str:
         texts, starts = [texts], [starts]
     if type(texts) is not list or not all(type(t) is str for t in texts):
@@ -365,7 +365,7 @@ def _place(text: str, start: int | None, context: str, row: Row, name: str) -> i
         places = [match.start() for match in re.finditer(re.escape(text), context)]
         do = f"it stands there {count} times, at {', '.join(map(str, places[:5]))}: say which"
     else:
-        do = "correct the answer, or take the row out (on_bad='skip' drops and counts it)"
+        do = "correct the answer, or take the row out (--read on_bad=skip drops and counts it)"
     raise DataError(
         "the answer is not in the context at its place",
         where=f"{row.where}, column {name!r}",
@@ -399,12 +399,21 @@ def _right(row: Row, name: str, options: Sequence[str]) -> int:
     """The right choice by its place, counted from 0, by its letter, or by its words."""
     value = value_of(row, name)
     place = whole(value)
-    if place is None and type(value) is str:
+    if type(value) is str:
         known = Counter(options)
         letter = value.strip().upper()
         if known[value] == 1:
-            place = options.index(value)
-        elif len(letter) == 1 and letter in LETTERS:
+            own = options.index(value)
+            if place is not None and place != own and 0 <= place < len(options):
+                raise DataError(
+                    "the label means two choices of this row",
+                    where=f"{row.where}, column {name!r}",
+                    found=f"{value!r}: choice {place} is {options[place]!r}, choice {own} is it",
+                    wanted="a place, counted from 0, or the words of a choice",
+                    do="write letters, A for the first choice, in all rows",
+                )
+            place = own
+        elif place is None and len(letter) == 1 and letter in LETTERS:
             place = LETTERS.index(letter)
     if place is None or not 0 <= place < len(options):
         raise DataError(
@@ -412,6 +421,6 @@ def _right(row: Row, name: str, options: Sequence[str]) -> int:
             where=f"{row.where}, column {name!r}",
             found=repr(value),
             wanted=f"0 to {len(options) - 1}, a letter from A on, or the choice itself",
-            do="correct the row, or take it out (on_bad='skip' drops and counts it)",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
     return place

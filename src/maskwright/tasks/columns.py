@@ -33,6 +33,8 @@ SHAPES: dict[str, tuple[str, ...]] = {
 # The names of classes that are numbers; what must not be torn apart when parts are drawn; lists of
 # all texts that would be right where one is to be written.
 OPTIONAL = ("label_name", "group", "references")
+# Roles that several columns may fill together.
+SEVERAL = ("label", "choices")
 # Of two columns of texts, one is the longer when the other has less than this share of its words.
 ALIKE = 0.5
 # Short texts may happen to spell numbers.
@@ -244,7 +246,8 @@ class _Search:
                     numbered.setdefault(match[1], []).append(column.name)
             most = max(numbered.values(), key=len, default=[])
             if len(most) >= 2:
-                self._take("choices", sorted(most), "by their numbered names")
+                order = sorted(most, key=lambda name: (len(name), name))
+                self._take("choices", order, "by their numbered names")
         if "choices" in self.roles:
             self._by_name("question", lambda c: c.kind == "text")
             for spelling in ("label", "answer", "answerkey", "correct", "gold", "target"):
@@ -308,6 +311,14 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
         if role not in (*ROLES, *OPTIONAL):
             raise UsageError("no such role of a column", found=repr(role),
                              wanted=near(role, (*ROLES, *OPTIONAL)))  # fmt: skip
+        if len(names) > 1 and role not in SEVERAL:
+            raise UsageError(
+                f"one column holds the {role}",
+                where="--column",
+                found=f"{role}={', '.join(names)}",
+                wanted=f"one of them ({', '.join(SEVERAL)} may be several)",
+                do="join them into one column, or make two texts a pair: first=… second=…",
+            )
         for name in names:
             if name not in described:
                 raise UsageError(
@@ -350,7 +361,7 @@ def _nothing_fits(table: Table, described: Mapping[str, Column], tried: Sequence
     elif len(likely) > 1:
         do = f"say which column is the label: label={likely[0]} (or {', '.join(likely[1:4])})"
     else:
-        do = "say what the columns are, such as text=NAME label=NAME"
+        do = "say what the columns are, such as --column text=NAME --column label=NAME"
     return DataError(
         "it is not clear which column is what",
         where=table.first[0].file,

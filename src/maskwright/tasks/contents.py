@@ -15,6 +15,8 @@ from typing import Any
 from maskwright.tasks.table import Row
 
 WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
+# A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
+CODE = re.compile(r"\s*[-+]?0\d+\s*")
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
 # With so many numbers among the values, what is none is a mistake in its row and no class.
@@ -103,7 +105,8 @@ def _described(name: str, values: Sequence[Any]) -> Column:
         kind=kind,
         rows=len(filled),
         empty=len(values) - len(filled),
-        distinct=len({v if type(v) in (str, int, bool, float) else repr(v) for v in filled}),
+        # True and 1 are equal in Python, and two values in a file.
+        distinct=len({v if type(v) in (str, int, float) else repr(v) for v in filled}),
         words=words,
         integral=all(_is_integral(v) for v in filled) if kind == "number" else True,
     )
@@ -118,7 +121,7 @@ def _kind(value: Any) -> str:
         return "number"
     if type(value) is str:
         if WHOLE.fullmatch(value):
-            return "whole"
+            return "text" if CODE.fullmatch(value) else "whole"
         return "number" if NUMBER.fullmatch(value) or NOT_A_NUMBER.fullmatch(value) else "text"
     if type(value) is list:
         inner = {_kind(v) if type(v) is not str else "text" for v in value}

@@ -103,6 +103,7 @@ class Examples:
         dropped: (place, reason) of rows left out, by the policy `skip`.
         counts: what the reading of the files met, by part.
         groups: by part, what each example must not be torn from; empty where nothing was said.
+        drawn: the parts that did not come as files.
     """
 
     task: Task
@@ -111,6 +112,7 @@ class Examples:
     dropped: list[tuple[str, str]] = field(default_factory=list)
     counts: dict[str, Counts] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
+    drawn: tuple[str, ...] = ()
 
 
 def whole_text(example: Example) -> str:

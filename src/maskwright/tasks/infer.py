@@ -13,6 +13,7 @@ given overrules it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ FEW_SCORES = 10
 # Numbers 0 … n-1 without gaps are classes when each comes so often on average.
 OFTEN = 5
 SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
+DECIMAL = re.compile(r"\s*[-+]?\d+(,\d+)?\s*")
 SEPARATORS = ("|", ";", ",")
 # At least this share of the cells has a separator in it.
 SEVERAL = 0.1
@@ -98,6 +100,8 @@ def infer(
             "matches": "each row has two texts that belong together",
         }[found.shape]
         return Task(next(k for k, v in KINDS.items() if v[0] == found.shape), why, found)
+    if kind is None:
+        _refuse_commas(table.first, found.roles["label"])
     form, why, separator = label_form(table.first, found)
     if kind is not None:
         wanted = KINDS[kind][1]
@@ -146,6 +150,20 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | N
     if separator is not None:
         return "several", f"{name} holds names with {separator!r} between them", separator
     return "classes", f"{name} holds {column.distinct:,} different names", None
+
+
+def _refuse_commas(rows: Sequence[Row], names: Sequence[str]) -> None:
+    """2,75 is a number in many countries, and would be two labels here."""
+    cells = [str(v) for row in rows if not is_empty(v := value_of(row, names[0]))]
+    odd = next((cell for cell in cells if "," in cell), None)
+    if odd is not None and all(DECIMAL.fullmatch(cell) for cell in cells):
+        raise DataError(
+            "numbers with a comma, or two numbers",
+            where=f"{rows[0].file}, column {names[0]!r}",
+            found=repr(odd),
+            wanted="numbers such as 2.75, or a task that is said",
+            do="write them with a point; where they are several labels: --task multi-label",
+        )
 
 
 def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[str, str]:
@@ -207,7 +225,7 @@ def _check_possible(table: Table, found: Columns, kind: str, form: str) -> None:
             found=f"{column.distinct:,} different values of the kind {column.kind}",
             wanted="numbers",
             do=f"choose the task {next(k for k, v in KINDS.items() if v == (found.shape, form))}, "
-            "or the column with the numbers (label=…)",
+            "or the column with the numbers (--column label=…)",
         )
     if KINDS[kind][1] == "classes" and column.kind in ("texts", "wholes"):
         raise DataError(

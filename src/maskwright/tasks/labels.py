@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from maskwright.errors import DataError, near, shorten
-from maskwright.tasks.contents import is_empty, value_of
+from maskwright.tasks.contents import CODE, is_empty, value_of
 from maskwright.tasks.infer import whole
 from maskwright.tasks.table import Row
 
@@ -120,7 +120,7 @@ def learn(
             where=f"{next(iter(rows.values())).file}, column {column!r}",
             found=f"all {sum(counts.values()):,} labels are {made.names[met.pop()]!r}",
             wanted="at least two classes in the training rows",
-            do="add rows of another class, or name another column (label=…)",
+            do="add rows of another class, or name another column (--column label=…)",
         )
     return made
 
@@ -141,11 +141,11 @@ def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = F
             where=f"{row.where}, column {column!r}",
             found="null" if value is None else repr(value),
             wanted="a label in every row",
-            do="label the row, or take it out (on_bad='skip' drops and counts it)",
+            do="label the row, or take it out (--read on_bad=skip drops and counts it)",
         )
     if numbers:
         number = whole(value)
-        if number is not None:
+        if number is not None and not (type(value) is str and CODE.fullmatch(value)):
             return number
     if type(value) is bool:
         return "true" if value else "false"
@@ -159,7 +159,7 @@ def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = F
             where=f"{row.where}, column {column!r}",
             found=repr(value),
             wanted="a whole number, as in the other rows",
-            do="correct the row, or take it out (on_bad='skip' drops and counts it)",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
     if type(value) is not str:
         raise DataError(
@@ -190,7 +190,7 @@ def number(value: Any, row: Row, column: str) -> float:
             where=f"{row.where}, column {column!r}",
             found="null" if value is None else repr(value),
             wanted="a number, such as 3.5",
-            do="correct the row, or take it out (on_bad='skip' drops and counts it)",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
     return found
 
@@ -235,7 +235,7 @@ def _near_spellings(
                 where=f"{rows[rare].where}, column {column!r}",
                 found=", ".join(f"{s!r} ({counts[s]:,} rows)" for s in (common, *others)),
                 wanted=f"one spelling, such as {common!r}",
-                do="correct the rows, or join the spellings (fold_labels=True)",
+                do="correct the rows, or join the spellings (--read fold_labels=true)",
             )
         folded |= dict.fromkeys(others, common)
     return folded
@@ -254,7 +254,7 @@ def _note_name(
             where=f"{row.where}, column {name_column!r}",
             found=f"{_shown(label)} is {name!r} here and {before[0]!r} in {before[1].where}",
             wanted="one name for each class",
-            do="correct the row, or leave the names out (label_name=…)",
+            do="correct the row, or leave the names out",
         )
 
 
@@ -267,7 +267,7 @@ def _refuse_name_of_two(called: Mapping[Label, tuple[str, Row]]) -> None:
                 where=row.where,
                 found=f"{_shown(owner[name])} and {_shown(label)} are both {name!r}",
                 wanted="a name of its own for each class",
-                do="correct the rows, or leave the names out (label_name=…)",
+                do="correct the rows, or leave the names out",
             )
 
 

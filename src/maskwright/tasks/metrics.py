@@ -8,6 +8,7 @@ models are resampled alike and their difference has an interval of its own.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +80,9 @@ def pearson(truth: Values, predicted: Values) -> float:
     truth, predicted = _checked(truth, predicted)
     if _is_constant(truth) or _is_constant(predicted):
         return math.nan
-    return float(stats.pearsonr(truth, predicted).statistic)
+    with warnings.catch_warnings():  # nearly constant: the figure is what it is
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+        return float(stats.pearsonr(truth, predicted).statistic)
 
 
 def spearman(truth: Values, predicted: Values) -> float:

@@ -67,7 +67,7 @@ MATCHES = (
     ("query", "document"),
 )
 NUMBERED = re.compile(
-    r"(ending|choice|option|sol|solution|answer|candidate|alternative)_?([0-9a-h])"
+    r"(ending|choice|option|sol|solution|answer|candidate|alternative)_?([0-9]{1,2}|[a-h])"
 )
 
 

@@ -89,7 +89,8 @@ def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
     if own is not None:
         groups |= {part: [own[i] for i in places] for part, places in drawn.items()}
     parts = {part: parts[part] for part in PARTS if part in parts}
-    return replace(examples, parts=parts, groups=groups)
+    new = tuple(part for part in parts if part in drawn and part != TRAIN)
+    return replace(examples, parts=parts, groups=groups, drawn=new)
 
 
 def with_few(examples: Examples, count: int, seed: int = 0, *, balanced: bool = False) -> Examples:

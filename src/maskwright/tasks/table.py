@@ -231,7 +231,7 @@ def _table(
             where=at(file, line),
             found=f"1 column with the separator {separator!r}: {names[0]}",
             wanted="a column for the text and one for the label",
-            do=f"is the separator {other!r}? then read with separator={other!r}",
+            do=f"is the separator {other!r}? then: --read separator={other!r}",
         )
     if header:
         if len(header) != len(names):
@@ -257,7 +257,7 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
             where=at(file, line),
             found=repr(odd[0][:80]),
             wanted="a header row, such as text,label",
-            do=f"add a header row, or name the {len(names)} columns (header=…)",
+            do=f"add a header row, or name the {len(names)} columns (--read header=NAME,NAME…)",
         )
 
 

@@ -106,8 +106,8 @@ class Tags(Kind):
         return self.example([value], where)
 
     def _words(self, words: tuple[str, ...], where: str) -> tuple[str, ...]:
-        if not words or not all(word.strip() for word in words):
-            raise DataError("a text without words, or a word that is blank", where=where,
+        if not any(word.strip() for word in words):
+            raise DataError("a text without a word", where=where,
                             found=repr(words)[:80])  # fmt: skip
         return words
 

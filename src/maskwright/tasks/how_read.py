@@ -1,0 +1,53 @@
+"""How labelled files are read, told in words: `on_bad=skip`, `encoding=latin-1`, `separator=;`.
+
+Every field of `Reading` can be set, and two things more: `header=text,label` names the columns of a
+file without a header row, `fold_labels=true` joins labels that differ only by case or blanks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from maskwright import config
+from maskwright.corpus.reading import Reading
+from maskwright.errors import UsageError, near
+
+WHERE = "--read"
+SPELLED = {"tab": "\t", "\\t": "\t"}
+
+
+@dataclass(frozen=True)
+class HowRead:
+    """What `tasks.prepare` and `tasks.table` take by these names."""
+
+    reading: Reading = field(default_factory=Reading)
+    header: tuple[str, ...] = ()
+    fold_labels: bool = False
+
+
+AS_IT_COMES = HowRead()
+
+
+def how_read(settings: Sequence[str]) -> HowRead:
+    """From words such as `on_bad=skip`.
+
+    Raises:
+        UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
+    """
+    known = [each.name for each in fields(Reading)] + ["header", "fold_labels"]
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, sign, text = setting.partition("=")
+        if not sign or name not in known:
+            raise UsageError("no such way of reading", where=WHERE, found=repr(setting),
+                             wanted=f"NAME=VALUE, {near(name, known)}",
+                             do=f"of {', '.join(known)}")  # fmt: skip
+        values[name] = SPELLED.get(text, text) if name == "separator" else config.parse_value(text)
+    header = str(values.pop("header", ""))
+    fold = values.pop("fold_labels", False)
+    if type(fold) is not bool:
+        raise UsageError("neither true nor false", where=f"{WHERE} fold_labels", found=fold)
+    names = tuple(name.strip() for name in header.split(",") if name.strip())
+    return HowRead(config.from_plain(Reading, values, WHERE), names, fold)
