@@ -175,6 +175,19 @@ def test_a_paired_difference_is_narrower_than_two_intervals() -> None:
     assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
 
 
+def test_all_right_is_not_certain() -> None:
+    """Eight of eight: Wilson's interval begins at 8 / (8 + 1.96²) = 0.676."""
+    right = np.arange(8) % 2
+    found = metrics.estimates("classification", right, right, resamples=50)
+    assert (found["accuracy"].value, found["accuracy"].high) == (1.0, 1.0)
+    assert found["accuracy"].low == pytest.approx(0.6756, abs=1e-3)
+    assert math.isnan(found["matthews"].low), "its resamples say nothing"
+    none = metrics.estimate(metrics.accuracy, right, 1 - right, resamples=50)
+    assert (none.value, none.low) == (0.0, 0.0) and none.high == pytest.approx(0.3244, abs=1e-3)
+    means = metrics.estimates_of_means(["f1"], np.ones((5, 1)))
+    assert means["f1"].value == 1.0 and math.isnan(means["f1"].low)
+
+
 def test_the_usual_figures_of_a_task() -> None:
     truth, predicted = np.array([0, 1, 0, 1]), np.array([0, 1, 1, 1])
     found = metrics.estimates("classification", truth, predicted, resamples=10)

@@ -229,4 +229,6 @@ def _interval(estimate: metrics.Estimate) -> str:
     """A figure and its interval; a dash where it is not defined, as of answers all alike."""
     if not math.isfinite(estimate.value):
         return "–"
+    if not math.isfinite(estimate.low):
+        return f"{estimate.value:.4f}"
     return f"{estimate.value:.4f} ({estimate.low:.4f} to {estimate.high:.4f})"

@@ -34,7 +34,7 @@ OfSums = Callable[[NDArray[Any]], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and its interval; NaN where it is not defined."""
+    """A figure and its interval; NaN where it is not defined, as of rows that are all alike."""
 
     value: float
     low: float
@@ -148,8 +148,10 @@ def estimate(
         DataError: no rows, or not the same number.
     """
     truth, predicted = _checked(truth, predicted)
-    drawn = _drawn(metric, truth, predicted, resamples)
-    return Estimate(metric(truth, predicted), *_percentiles(drawn, level))
+    drawn, value = _drawn(metric, truth, predicted, resamples), metric(truth, predicted)
+    if metric is accuracy and value in (0.0, 1.0):
+        return Estimate(value, *_wilson(value, len(truth), level))
+    return Estimate(value, *_spread(drawn, level))
 
 
 def estimate_of_sums(
@@ -165,7 +167,7 @@ def estimate_of_sums(
         raise DataError("there is nothing to compare", found="0 rows", wanted="at least one")
     drawn = np.stack([counts[places].sum(0) for places in _resampled(len(counts), resamples)])
     whole = counts.sum(0, keepdims=True)
-    return Estimate(float(figure(whole)[0]), *_percentiles(figure(drawn).astype(float), level))
+    return Estimate(float(figure(whole)[0]), *_spread(figure(drawn).astype(float), level))
 
 
 def estimates_of_means(names: Sequence[str], each: NDArray[Any]) -> dict[str, Estimate]:
@@ -282,6 +284,18 @@ def _resampled(rows: int, resamples: int) -> Iterator[NDArray[np.int64]]:
     """(rows,) places drawn with replacement, for each resample."""
     for number in range(resamples):
         yield integers(key("bootstrap", SEED, number), rows, rows)
+
+
+def _wilson(share: float, count: int, level: float) -> tuple[float, float]:
+    """The interval of a share by Wilson's score (1927): where all rows are right, so are all
+    resamples of them, and yet the next one may be wrong."""
+    found = stats.binomtest(round(share * count), count).proportion_ci(level, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def _spread(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
+    """Percentiles; none where all resamples are alike, which says nothing of other rows."""
+    return (math.nan, math.nan) if _is_constant(drawn) else _percentiles(drawn, level)
 
 
 def _percentiles(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:

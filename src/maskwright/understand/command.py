@@ -347,7 +347,12 @@ def _senses(
 
 
 def _line(name: str, each: Sequence[Estimate], css: str) -> Line:
-    spread = [(float(x), one.low, one.high) for x, one in enumerate(each)]
+    spread = [
+        (float(x), one.low, one.high)
+        if math.isfinite(one.low)
+        else (float(x), one.value, one.value)
+        for x, one in enumerate(each)
+    ]
     return Line(
         name, [(float(x), one.value) for x, one in enumerate(each)], css, dots=True, spread=spread
     )
@@ -466,6 +471,8 @@ def _plain(found: Any) -> dict[str, Any]:
 def _interval(estimate: Estimate) -> str:
     if not math.isfinite(estimate.value):
         return "–"
+    if not math.isfinite(estimate.low):
+        return f"{estimate.value:.4f}"
     return f"{estimate.value:.4f} ({estimate.low:.4f} to {estimate.high:.4f})"
 
 
