@@ -199,6 +199,9 @@ def parser() -> Parser:
     made.add_argument(
         "--out", type=Path, default=None, help="a .jsonl, .csv or .tsv file (default: the screen)"
     )
+    made.add_argument(
+        "--top", type=int, default=None, help="the best so many answers for each row, as a list"
+    )
 
     made = verb("probe", "what each layer of a model knows, without training it", _probe)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
@@ -534,7 +537,9 @@ def _predict(a: argparse.Namespace) -> None:
     from maskwright.finetune.predict_file import piped, predict_file, write_predictions
     from maskwright.tasks.how_read import how_read
 
-    told: dict[str, Any] = {"also": a.also, "columns": columns, "read": how_read(a.read)}
+    told: dict[str, Any] = {
+        "also": a.also, "columns": columns, "read": how_read(a.read), "top": a.top,
+    }  # fmt: skip
     with piped(sys.stdin.buffer) if a.file == STDIN else contextlib.nullcontext(a.file) as file:
         if a.out is None:
             predict_file(a.model, file, sys.stdout, **told)

@@ -341,6 +341,12 @@ def test_one_example_by_itself(tuned: tuple[Path, str], model: Path, tmp_path: P
     assert predictor.predict({"text": "the cat sat"}) == predictor.predict(["the cat sat"])
     with pytest.raises(DataError, match="no examples"):
         predictor.predict(None)  # type: ignore[arg-type]
+    (both,) = predictor.predict("the cat sat", top=5)
+    assert [both[0]] == predictor.predict("the cat sat") and len(both) == 2
+    assert {each["label"] for each in both} == {"meow", "woof"}
+    assert sum(each["score"] for each in both) == pytest.approx(1, abs=1e-5)
+    with pytest.raises(UsageError, match="--top"):
+        predictor.predict("the cat sat", top=0)
     data = table(tmp_path / "pairs.csv", "pair-classification", 60)
     finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, stream=io.StringIO())
     pairs = load(tmp_path / "out")

@@ -129,6 +129,10 @@ def test_answers(model: Path, tmp_path: Path) -> None:
     assert answer["answer"] == "dog" == context[answer["start"] : answer["end"]]
     assert 0 < answer["score"] <= 1
     assert predictor.predict([("the red", context)]) == [answer]
+    (best,) = predictor.predict([("the red", context)], top=3)
+    assert best[0] == answer and len(best) == 3
+    assert all(each["answer"] == context[each["start"] : each["end"]] for each in best)
+    assert [each["score"] for each in best] == sorted((e["score"] for e in best), reverse=True)
     stream = io.StringIO()
     assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", stream) == 240
     with pytest.raises(DataError, match="not what the model was trained to read"):
@@ -150,6 +154,10 @@ def test_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
     none, one = ask([("the red", "the big hat sat"), ("the red", "the big cat sat")])
     assert none["answer"] == "" and none["start"] == none["end"] == 0
     assert one["answer"] == "cat"
+    pairs = [("the red", "the big hat sat"), ("the red", "the big cat sat")]
+    first, second = load(tmp_path / "out").predict(pairs, top=50)
+    assert first[0] == none and second[0] == one
+    assert sum(each["answer"] == "" for each in second) == 1, "no answer is one of them"
 
 
 def test_choices(model: Path, tmp_path: Path) -> None:
@@ -161,6 +169,10 @@ def test_choices(model: Path, tmp_path: Path) -> None:
     assert all(a["choice"] == r["choices"][a["label"]] for a, r in zip(answers, asked, strict=True))
     right = [a["label"] == row["label"] for a, row in zip(answers, asked, strict=True)]
     assert sum(right) >= 27
+    ranked = predictor.predict([(row["question"], row["choices"]) for row in asked], top=9)
+    assert [each[0] for each in ranked] == answers
+    assert all(len(each) == len(r["choices"]) for each, r in zip(ranked, asked, strict=True))
+    assert all(sum(e["score"] for e in each) == pytest.approx(1, abs=1e-5) for each in ranked)
     assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", io.StringIO()) == 240
     with pytest.raises(DataError, match="two choices or more"):
         predictor.predict([("a", ["one"])])

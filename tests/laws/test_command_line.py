@@ -24,7 +24,7 @@ FROZEN = {
         "--batch", "--rate", "--length", "--layer-decay", "--patience", "--long", "--pooling",
         "--measure", "--prompt", "--curve", "--out",
     },
-    "predict": {"model", "file", "--also", "--column", "--read", "--out"},
+    "predict": {"model", "file", "--also", "--column", "--read", "--top", "--out"},
     "probe": {"model", "--data", "--word", "--task", "--column", "--items", "--out"},
     "attention": {"model", "--text", "--sentence", "--tree", "--out"},
     "fill-mask": {"model", "text", "--top"},

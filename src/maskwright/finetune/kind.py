@@ -203,6 +203,16 @@ class Kind(ABC):
     def said(self, asked: Asked, told: Told) -> Iterator[Any]:
         """An answer for each row as `pipeline` of the reference library gives it."""
 
+    def ranked(self, asked: Asked, told: Told, top: int) -> Iterator[list[Any]]:
+        """The best `top` answers for each row, the best first, as `pipeline` gives them with
+        `top_k`.
+
+        Raises:
+            UsageError: there is only one answer in such a task.
+        """
+        raise UsageError("such a task has one answer for each row", where="--top",
+                         found=self.task, do="ask without it")  # fmt: skip
+
     def settle(self, asked: Asked, told: Told) -> Self:
         """The same with what is to be chosen on validation data chosen."""
         return self

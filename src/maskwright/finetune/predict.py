@@ -19,10 +19,10 @@ import torch
 
 from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
-from maskwright.errors import ConfigError, DataError, IncompatibleError
+from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.finetune import learner, run
 from maskwright.finetune.examples import Reading
-from maskwright.finetune.kind import HIERARCHICAL, Frame, Kind, kind_of, kind_of_head
+from maskwright.finetune.kind import HIERARCHICAL, Asked, Frame, Kind, Told, kind_of, kind_of_head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
@@ -39,13 +39,16 @@ class Answering(ABC):
     columns: Mapping[str, Sequence[str]]
 
     @abstractmethod
-    def answers(self, rows: Sequence[Any]) -> list[Answer]:
-        """An answer for each example as the kind makes them."""
+    def answers(self, rows: Sequence[Any], top: int | None = None) -> list[Answer]:
+        """An answer for each example as the kind makes them; with `top` the best so many."""
 
-    def predict(self, given: Iterable[Any]) -> list[Answer]:
+    def predict(self, given: Iterable[Any], *, top: int | None = None) -> list[Answer]:
         """An answer for each text, or for each tuple or mapping of texts, in their order; a text or
         a mapping by itself is one example. A mapping has the names of the roles, or those that the
         columns of the training data had.
+
+        Args:
+            top: give a list of the best so many answers for each, the best first.
 
         Raises:
             DataError: an example of another shape than the model was trained on.
@@ -56,7 +59,7 @@ class Answering(ABC):
             raise DataError("no examples", where="predict", found=repr(given)[:80],
                             wanted="a list of texts, or of tuples or mappings")  # fmt: skip
         rows = (self._row(v, f"example {n}") for n, v in enumerate(given, start=1))
-        return [answer for part in portions(rows) for answer in self.answers(part)]
+        return [answer for part in portions(rows) for answer in self.answers(part, top)]
 
     def _row(self, value: Any, where: str) -> Any:
         if isinstance(value, Mapping):
@@ -80,10 +83,21 @@ class Predictor(Answering):
     reading: Reading
     columns: Mapping[str, Sequence[str]]
 
-    def answers(self, rows: Sequence[Any]) -> list[Answer]:
+    def answers(self, rows: Sequence[Any], top: int | None = None) -> list[Answer]:
         ask = learner.asker(self.model, self.kind, self.frame, self.reading)
         asked = self.kind.ask(rows, self.frame)
-        return list(self.kind.said(asked, ask(asked)))
+        return list(said(self.kind, asked, ask(asked), top))
+
+
+def said(kind: Kind, asked: Asked, told: Told, top: int | None) -> Iterator[Answer]:
+    """What a kind makes of what a model told: an answer each, or the best `top`.
+
+    Raises:
+        UsageError: fewer than one, or a task with one answer only.
+    """
+    if top is not None and top < 1:
+        raise UsageError("no answer to give", where="--top", found=top, wanted="1 or more")
+    return kind.said(asked, told) if top is None else kind.ranked(asked, told, top)
 
 
 def load(folder: Path | str) -> Predictor:

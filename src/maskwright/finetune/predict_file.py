@@ -51,6 +51,7 @@ def predict_file(
     also: Sequence[Path] = (),
     columns: Mapping[str, Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
+    top: int | None = None,
     skip: int = 0,
 ) -> int:
     """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
@@ -62,13 +63,14 @@ def predict_file(
         columns: role -> the column of this file, where it is not that of the training data.
         read: how the file is read; with `on_bad=skip` a row that cannot be answered has a
             prediction of null.
+        top: the best so many answers for each row, as a list.
 
     Raises:
         UsageError: no such file, tables beside plain text, or a column that is called as the answer
             is.
         DataError: a row without the columns that are read.
     """
-    return _predict(_loaded(folder, also, columns), source, stream, read, skip)
+    return _predict(_loaded(folder, also, columns), source, stream, read, top, skip)
 
 
 @contextlib.contextmanager
@@ -86,12 +88,17 @@ def piped(stream: BinaryIO) -> Iterator[Path]:
 
 
 def _predict(
-    model: Predictor | Several, source: Path, stream: TextIO, read: HowRead, skip: int
+    model: Predictor | Several,
+    source: Path,
+    stream: TextIO,
+    read: HowRead,
+    top: int | None,
+    skip: int,
 ) -> int:
     count = 0
     for rows in portions(islice(_rows(source, model, read), skip, None)):
         asked = [example for _, example in rows if example is not None]
-        answers = iter(model.answers(asked) if asked else [])
+        answers = iter(model.answers(asked, top) if asked else [])
         for values, example in rows:
             answer = None if example is None else next(answers)
             row = {**{name: _finite(value) for name, value in values.items()}, PREDICTION: answer}
@@ -127,6 +134,7 @@ def write_predictions(
     also: Sequence[Path] = (),
     columns: Mapping[str, Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
+    top: int | None = None,
 ) -> int:
     """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
     many. All of the source is looked at before anything is computed.
@@ -147,11 +155,12 @@ def write_predictions(
         about |= {"also": [_model(each) for each in also]} if also else {}
         about |= {"columns": dict(columns)} if columns else {}
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
+        about |= {} if top is None else {"top": top}
         model = _loaded(folder, also, columns)
         kept = _kept(staged, json.dumps(about))
         _look_at(source, model, read, delimiter is not None)
         with staged.open("a", encoding="utf-8") as stream:
-            count = kept + _predict(model, source, stream, read, kept)
+            count = kept + _predict(model, source, stream, read, top, kept)
         if delimiter is None:
             _as_lines(staged, whole)
         else:

@@ -18,7 +18,7 @@ import torch
 from maskwright.checkpoint.transfer import TOPS
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.finetune.kind import Kind
-from maskwright.finetune.predict import Answer, Answering, Predictor, load
+from maskwright.finetune.predict import Answer, Answering, Predictor, load, said
 from maskwright.finetune.tune import scores_together
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Supervised
@@ -38,7 +38,7 @@ class Several(Answering):
     def first(self) -> Predictor:
         return next(iter(self.members.values()))
 
-    def answers(self, rows: Sequence[object]) -> list[Answer]:
+    def answers(self, rows: Sequence[object], top: int | None = None) -> list[Answer]:
         frame, objectives = self.first.frame, []
         for each in self.members.values():
             vocabulary = build.vocabulary(frame.tokenizer)
@@ -47,9 +47,9 @@ class Several(Answering):
             objectives.append(objective.eval())
         asked = self.kind.ask(rows, frame)
         told = scores_together(objectives, asked.examples, self.first.reading)
-        said = [each.kind.said(asked, one)
-                for each, one in zip(self.members.values(), told, strict=True)]  # fmt: skip
-        return [dict(zip(self.members, row, strict=True)) for row in zip(*said, strict=True)]
+        answers = [said(each.kind, asked, one, top)
+                   for each, one in zip(self.members.values(), told, strict=True)]  # fmt: skip
+        return [dict(zip(self.members, row, strict=True)) for row in zip(*answers, strict=True)]
 
 
 def load_several(folders: Sequence[Path | str]) -> Several:

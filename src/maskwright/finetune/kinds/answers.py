@@ -144,6 +144,22 @@ class Answers(Kind):
             yield {"score": round(best.probability, 6), "start": best.start,
                    "end": best.start + len(answer), "answer": answer}  # fmt: skip
 
+    def ranked(self, asked: Asked, told: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+        for found in _found(asked, told):
+            spans: list[dict[str, Any]] = [
+                {"score": round(each.probability, 6), "start": each.start,
+                 "end": each.start + len(each.text), "answer": each.text}
+                for each in found.candidates
+            ]  # fmt: skip
+            none = {"score": round(1.0 - sum(c.probability for c in found.candidates), 6),
+                    "start": 0, "end": 0, "answer": ""}  # fmt: skip
+            # "No answer" comes first where it is the answer, and else where its share puts it.
+            if not found.answer(self.threshold):
+                spans.insert(0, none)
+            elif self.threshold < np.inf:
+                spans = [spans[0], *sorted([*spans[1:], none], key=lambda s: -s["score"])]
+            yield spans[:top]
+
 
 def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:
     for begin in range(0, len(windows), PORTION):

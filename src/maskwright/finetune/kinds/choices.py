@@ -98,11 +98,16 @@ class Choices(Kind):
         ]
 
     def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
+        yield from (best for (best,) in self.ranked(asked, told, 1))
+
+    def ranked(self, asked: Asked, told: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         shares = np.exp(told - told.max(1, keepdims=True), dtype=np.float64)
         for row, each in zip(asked.rows, shares / shares.sum(1, keepdims=True), strict=True):
-            best = int(each.argmax())
-            yield {"label": best, "choice": row.choices[best],
-                   "score": round(float(each[best]), 6)}  # fmt: skip
+            order = np.argsort(-each, kind="stable")[: min(top, len(row.choices))]
+            yield [
+                {"label": int(n), "choice": row.choices[n], "score": round(float(each[n]), 6)}
+                for n in order
+            ]
 
 
 def _truth(rows: Sequence[Any]) -> NDArray[np.int64]:

@@ -104,20 +104,35 @@ class Labels(Kind):
         return [(each.name, each.predicted) for each in baseline.baselines(data)]
 
     def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
-        told = _of_texts(asked, told)
         if self.problem == "regression":
+            told = _of_texts(asked, told)
             yield from ({"score": round(float(value), 6)} for value in told[:, 0])
             return
-        if self.problem == "multi":
-            for row in 1.0 / (1.0 + np.exp(-told.astype(np.float64))):
+        for row in self._shares(asked, told):
+            if self.problem == "multi":
                 chosen = [i for i, p in enumerate(row) if p > 0.5]
                 yield {"labels": [self.labels[i] for i in chosen],
                        "scores": [round(float(row[i]), 6) for i in chosen]}  # fmt: skip
-            return
+            else:
+                yield self._one(row, int(row.argmax()))
+
+    def ranked(self, asked: Asked, told: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+        if self.problem == "regression":
+            yield from super().ranked(asked, told, top)
+        for row in self._shares(asked, told):
+            order = np.argsort(-row, kind="stable")[:top]
+            yield [self._one(row, int(place)) for place in order]
+
+    def _one(self, shares: NDArray[np.float64], place: int) -> dict[str, Any]:
+        return {"label": self.labels[place], "score": round(float(shares[place]), 6)}
+
+    def _shares(self, asked: Asked, told: Scores) -> NDArray[np.float64]:
+        """(N, L) the probability of each label, of several labels each by itself."""
+        told = _of_texts(asked, told)
+        if self.problem == "multi":
+            return np.asarray(1.0 / (1.0 + np.exp(-told.astype(np.float64))))
         shifted = np.exp(told - told.max(1, keepdims=True), dtype=np.float64)
-        for row in shifted / shifted.sum(1, keepdims=True):
-            best = int(row.argmax())
-            yield {"label": self.labels[best], "score": round(float(row[best]), 6)}
+        return np.asarray(shifted / shifted.sum(1, keepdims=True))
 
     def _targets(self, rows: Sequence[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
         if self.problem == "single":
