@@ -55,6 +55,20 @@ def test_numbers_have_a_mean_and_a_ridge() -> None:
     assert metrics.spearman(truth, words.predicted) > 0.5
 
 
+def test_of_several_labels_each_has_its_words() -> None:
+    rows = []
+    for n in range(240):
+        some = [name for name, every in (("cat", 2), ("dog", 3), ("cow", 5)) if n % every == 0]
+        rows.append({"text": " ".join([sentence(n), *some]), "label": some})
+    examples = divided(rows)
+    majority, words = baseline.baselines(examples)
+    assert examples.labels is not None and majority.predicted.shape[1] == 3
+    truth = baseline.targets(examples.parts["test"], 3)
+    assert majority.how == "'cat' for all" and (majority.predicted.sum(1) == 1).all()
+    assert metrics.micro_f1(truth, words.predicted) > 0.95
+    assert metrics.micro_f1(truth, majority.predicted) < 0.7
+
+
 def test_the_same_each_time() -> None:
     rows = [{"text": sentence(n), "label": n % 2} for n in range(120)]
     one, other = (baseline.baselines(divided(rows)) for _ in range(2))

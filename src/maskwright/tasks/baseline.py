@@ -27,7 +27,7 @@ from maskwright.tasks.examples import Example, Examples, Pair, Single
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 
 STRENGTHS = (1.0, 10.0, 100.0)
-KINDS = ("classification", "pair-classification", "regression", "similarity")
+KINDS = ("classification", "pair-classification", "multi-label", "regression", "similarity")
 # A word is anything between blanks and signs, one letter too: 'I' and 'a' tell languages apart.
 WORD = r"(?u)\b\w+\b"
 STEPS = 300
@@ -40,7 +40,7 @@ class Baseline:
     Attributes:
         name: `majority` (of numbers: `mean`) or `words`.
         part: the part predicted.
-        predicted: (rows,) classes or numbers.
+        predicted: (rows,) classes or numbers, or (rows, C) 0 and 1 of several labels each.
         how: settings, for the report.
     """
 
@@ -70,13 +70,32 @@ def baselines(examples: Examples) -> list[Baseline]:
     return [simple, _words(examples, part, choosing)]
 
 
-def targets(rows: Sequence[Example]) -> NDArray[Any]:
-    """(rows,) the classes, or the numbers, of examples with one label each."""
-    return np.array([e.label for e in rows if isinstance(e, Single | Pair)])
+def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
+    """(rows,) the classes, or the numbers, of examples with one label each; of several labels each
+    (rows, classes) 0 and 1."""
+    labels = [e.label for e in rows if isinstance(e, Single | Pair)]
+    if not isinstance(labels[0], tuple):
+        return np.array(labels)
+    found = np.zeros((len(labels), classes), np.int64)
+    for row, some in enumerate(labels):
+        assert isinstance(some, tuple)
+        found[row, list(some)] = 1
+    return found
+
+
+def _classes(examples: Examples) -> int:
+    return 0 if examples.labels is None else len(examples.labels)
 
 
 def _constant(examples: Examples, part: str) -> Baseline:
-    truth, count = targets(examples.parts[TRAIN]), len(examples.parts[part])
+    truth = targets(examples.parts[TRAIN], _classes(examples))
+    count = len(examples.parts[part])
+    if truth.ndim > 1:  # each label by itself; where none has half the rows, the commonest
+        usual = (truth.mean(0) > 0.5).astype(np.int64)
+        usual[truth.sum(0).argmax()] = 1
+        assert examples.labels is not None
+        said = ", ".join(repr(examples.labels.names[n]) for n in np.flatnonzero(usual))
+        return Baseline("majority", part, np.tile(usual, (count, 1)), f"{said} for all")
     if examples.labels is None:
         return Baseline("mean", part, np.full(count, truth.mean()), f"{truth.mean():.3f} for all")
     counts = Counter(truth.tolist())
@@ -88,7 +107,8 @@ def _constant(examples: Examples, part: str) -> Baseline:
 def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseline:
     train = examples.parts[TRAIN]
     bag = _Bag(train)
-    learned, truth = bag.features(train), targets(train)
+    classes = _classes(examples)
+    learned, truth = bag.features(train), targets(train, classes)
     metric = metrics.METRICS[metrics.USUAL[examples.task.kind][0]]
     chosen, best = STRENGTHS[1], -np.inf
     models = {}
@@ -96,7 +116,7 @@ def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseli
         models[strength] = _fitted(learned, truth, strength, examples.labels is None)
         if choosing:
             guessed = models[strength].predict(bag.features(choosing))
-            score = metric(targets(choosing), guessed)
+            score = metric(targets(choosing, classes), guessed)
             if score > best:
                 chosen, best = strength, score
     how = f"TF-IDF of {learned.shape[1]:,} words and pairs of words, strength {chosen:g}"
@@ -104,7 +124,19 @@ def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseli
     return Baseline("words", part, models[chosen].predict(bag.features(examples.parts[part])), how)
 
 
+class _Each:
+    """A model for each label."""
+
+    def __init__(self, features: Any, truth: NDArray[Any], strength: float) -> None:
+        self.models = [_fitted(features, column, strength, False) for column in truth.T]
+
+    def predict(self, features: Any) -> NDArray[Any]:
+        return np.stack([model.predict(features) for model in self.models], axis=1)
+
+
 def _fitted(features: Any, truth: NDArray[Any], strength: float, numbers: bool) -> Any:
+    if truth.ndim > 1:
+        return _Each(features, truth, strength)
     if len(np.unique(truth)) < 2:  # so few rows that all are alike
         return DummyClassifier(strategy="most_frequent").fit(features, truth)
     with warnings.catch_warnings():

@@ -99,8 +99,6 @@ class Labels(Kind):
         return metrics.estimates(self.task, self._truth(rows), np.asarray(answers))
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
-        if self.task not in baseline.KINDS:
-            return []
         return [(each.name, each.predicted) for each in baseline.baselines(data)]
 
     def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
