@@ -539,6 +539,7 @@ def _predict(a: argparse.Namespace) -> None:
 
     told: dict[str, Any] = {
         "also": a.also, "columns": columns, "read": how_read(a.read), "top": a.top,
+        "say": lambda text: print(text, file=sys.stderr),
     }  # fmt: skip
     with piped(sys.stdin.buffer) if a.file == STDIN else contextlib.nullcontext(a.file) as file:
         if a.out is None:

@@ -371,6 +371,7 @@ def test_files_that_are_read_as_told(
     assert main([*ask, "--out", str(tmp_path / "told.tsv")]) != 0, "before anything is computed"
     assert "the text is empty" in capsys.readouterr().err
     assert main([*ask, "--read", "on_bad=skip", "--out", str(tmp_path / "told.tsv")]) == 0
+    assert "1 rows could not be answered" in capsys.readouterr().err
     with (tmp_path / "told.tsv").open(encoding="utf-8", newline="") as file:
         told = list(csv.DictReader(file, delimiter="\t"))
     assert len(told) == 61 and told[0]["what"] == "die Kätze im Café 0"
@@ -416,6 +417,8 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     again.write_text("text,predicted_label\na cat,meow\n", encoding="utf-8")
     with pytest.raises(UsageError, match="a column of that name already"):
         write_predictions(tuned[0], again, tmp_path / "again-told.csv")
+    again.write_text("text,predicted_price\na cat,7\n", encoding="utf-8")
+    assert write_predictions(tuned[0], again, tmp_path / "fine.csv") == 1
     (tmp_path / "both").mkdir()
     for name in ("a.csv", "b.txt"):
         (tmp_path / "both" / name).write_text("text\na cat\n", encoding="utf-8")

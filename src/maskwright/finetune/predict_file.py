@@ -34,10 +34,12 @@ from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import Predictor, load, portions
 from maskwright.finetune.several import Several, load_several
 from maskwright.pretrain import checkpoints
+from maskwright.pretrain.run import quiet
 from maskwright.tasks import table
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.parts import names_beside
 
+Say = Callable[[str], None]
 PREDICTION, PREDICTED = "prediction", "predicted_"
 # What is written by the name of the file: what stands between columns, None for JSON Lines.
 WRITTEN = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
@@ -53,6 +55,7 @@ def predict_file(
     read: HowRead = AS_IT_COMES,
     top: int | None = None,
     skip: int = 0,
+    say: Say = quiet,
 ) -> int:
     """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
     returns how many.
@@ -64,13 +67,14 @@ def predict_file(
         read: how the file is read; with `on_bad=skip` a row that cannot be answered has a
             prediction of null.
         top: the best so many answers for each row, as a list.
+        say: is told how many rows could not be answered.
 
     Raises:
         UsageError: no such file, tables beside plain text, or a column that is called as the answer
             is.
         DataError: a row without the columns that are read.
     """
-    return _predict(_loaded(folder, also, columns), source, stream, read, top, skip)
+    return _predict(_loaded(folder, also, columns), source, stream, read, top, skip, say)
 
 
 @contextlib.contextmanager
@@ -94,10 +98,12 @@ def _predict(
     read: HowRead,
     top: int | None,
     skip: int,
+    say: Say,
 ) -> int:
-    count = 0
+    count = bad = 0
     for rows in portions(islice(_rows(source, model, read), skip, None)):
         asked = [example for _, example in rows if example is not None]
+        bad += len(rows) - len(asked)
         answers = iter(model.answers(asked, top) if asked else [])
         for values, example in rows:
             answer = None if example is None else next(answers)
@@ -105,6 +111,8 @@ def _predict(
             stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
             count += 1
         stream.flush()
+    if bad:
+        say(f"{bad:,} rows could not be answered; their prediction is null")
     return count
 
 
@@ -135,6 +143,7 @@ def write_predictions(
     columns: Mapping[str, Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
     top: int | None = None,
+    say: Say = quiet,
 ) -> int:
     """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
     many. All of the source is looked at before anything is computed.
@@ -160,7 +169,7 @@ def write_predictions(
         kept = _kept(staged, json.dumps(about))
         _look_at(source, model, read, delimiter is not None)
         with staged.open("a", encoding="utf-8") as stream:
-            count = kept + _predict(model, source, stream, read, top, kept)
+            count = kept + _predict(model, source, stream, read, top, kept, say)
         if delimiter is None:
             _as_lines(staged, whole)
         else:
@@ -214,10 +223,12 @@ def _as_lines(staged: Path, target: Path) -> None:
 
 def _look_at(source: Path, model: Predictor | Several, read: HowRead, flat: bool) -> None:
     """Refuse now what would be refused after hours: bad rows, and in a table columns that are
-    called as an answer's."""
-    for values, _ in _rows(source, model, read):
-        taken = [name for name in values if name.startswith(PREDICTED)] if flat else []
-        if taken:
+    called as those of an answer, of which the first tells the names."""
+    names: set[str] | None = None if flat else set()
+    for values, example in _rows(source, model, read):
+        if names is None and example is not None:
+            names = {name for name, _ in _cells(PREDICTED, model.answers([example])[0])}
+        if taken := sorted((names or set()) & values.keys()):
             raise _taken(", ".join(taken), str(source))
 
 
@@ -286,7 +297,8 @@ def _rows(
         if missing is not None:
             raise DataError("a column that the model reads is not there", where=row.where,
                             found=", ".join(row.values), wanted=repr(missing),
-                            do=f"say which: --column ROLE={near(missing, row.values)}")  # fmt: skip
+                            do=f"say which it is: --column ROLE=NAME ({near(missing, row.values)})"
+                            )  # fmt: skip
         yield dict(row.values), _tried(skips, model.kind.of_row, row, model.columns)
 
 

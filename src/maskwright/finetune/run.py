@@ -102,7 +102,7 @@ def finetune(
     passes = passes_of(settings, len(parts[TRAIN].examples))
     if passes > 1:
         say(f"each epoch is {passes} passes over the {len(data.parts[TRAIN]):,} rows, for "
-            f"{settings.least_steps} steps in all")  # fmt: skip
+            f"at least {settings.least_steps} steps in all")  # fmt: skip
     last = TEST if TEST in parts else VALIDATION
     found = []
     for seed in range(seeds):

@@ -22,6 +22,7 @@ from maskwright.tasks.table import Row
 
 Label = int | str
 LISTED = 8
+RARE = 20
 OUTSIDE = "O"
 
 
@@ -197,13 +198,13 @@ def number(value: Any, row: Row, column: str) -> float:
 
 def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """(rare name, common name) that look like one name misspelt: at most a letter in six apart,
-    and a hundred times as rare."""
+    and twenty times as rare."""
     import difflib
 
     listed = sorted(counts, key=lambda name: counts[name])
     found = []
     for place, rare in enumerate(listed):
-        common = [name for name in listed[place + 1 :] if counts[name] >= 100 * counts[rare]]
+        common = [name for name in listed[place + 1 :] if counts[name] >= RARE * counts[rare]]
         close = difflib.get_close_matches(rare, common, n=1, cutoff=5 / 6)
         found += [(rare, name) for name in close]
     return found
