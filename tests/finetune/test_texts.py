@@ -14,7 +14,7 @@ import pytest
 
 from maskwright import catalogue
 from maskwright.checkpoint import pretrained
-from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.examples import Examples, Reading, framed
 from maskwright.finetune.kind import Frame, kind_of
@@ -251,7 +251,7 @@ def test_refusals(models: dict[str, Path], tmp_path: Path) -> None:
         finetune_file(model, data, tmp_path / "out", columns=COLUMNS, stream=io.StringIO(),
                       **options)  # fmt: skip
 
-    with pytest.raises(DataError, match="source"):
+    with pytest.raises(UsageError, match=r"--prompt(.|\n)*source"):
         learn(models["t5"], prompt="summarize: {text}")
     with pytest.raises(ConfigError, match="template"):
         learn(models["t5"], prompt="summarize")
