@@ -25,6 +25,7 @@ from maskwright.errors import (
 )
 from maskwright.pretrain import build, checkpoints, journal, run, use
 from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.train import machine
 from tinyrun import essence, forked, recipe, text_file, wait
 
 
@@ -93,6 +94,19 @@ def test_the_checkpoint_loads_in_the_reference_library(made: tuple[Recipe, Path]
     with torch.no_grad():
         ours = loaded.model.logits(loaded.model.encode(tokens))
         assert torch.allclose(theirs(tokens).logits, ours, atol=1e-5)
+
+
+@pytest.mark.parametrize(("busy", "threads"), [(1, None), (0, None), (1, 2)])
+def test_a_shared_machine_is_told(
+    busy: int, threads: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "busy_cores", lambda: busy)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    made, said = recipe(text_file(tmp_path), steps=1), io.StringIO()
+    made = replace(made, training=replace(made.training, threads=threads))
+    run.pretrain(made, tmp_path / "run", stream=said)
+    assert ("training.threads=1" in said.getvalue()) is (busy == 1 and threads is None)
 
 
 def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:

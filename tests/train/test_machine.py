@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -29,6 +30,10 @@ def test_a_device_of_no_known_kind_is_refused(device: str) -> None:
     with pytest.raises(ConfigError, match="cpu, cuda"):
         machine.choose(device=device)
     assert machine.choose("float32", "cpu").device == torch.device("cpu")
+
+
+def test_cores_that_others_keep_busy() -> None:
+    assert 0 <= machine.busy_cores(0.01) <= (os.cpu_count() or 1)
 
 
 def test_a_seed_is_that_of_pytorch() -> None:

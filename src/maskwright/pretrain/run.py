@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -140,6 +141,7 @@ def _run(
             commit.sweep(out)
         say = said(stream) if processes.first else quiet
         if processes.first:
+            _say_crowded(recipe, chosen, say)
             prepare(recipe, out, say)
         processes.wait()
         prepared = prepare(recipe, out, quiet)
@@ -154,6 +156,17 @@ def _run(
         if processes.first:
             say(f"report: {write_report(out)}")
     return sitting.checkpoints.path(sitting.state.step)
+
+
+def _say_crowded(recipe: Recipe, chosen: machine.Machine, say: Callable[[str], None]) -> None:
+    """Threads wait for each other in every operation: one that shares its core holds up all."""
+    threads = torch.get_num_threads()
+    if chosen.device.type != "cpu" or recipe.training.threads is not None or threads == 1:
+        return
+    if busy := machine.busy_cores():
+        free = max(1, threads - busy)
+        say(f"note: other processes keep {busy} of {os.cpu_count()} cores busy; with "
+            f"--set training.threads={free} this run is likely faster")  # fmt: skip
 
 
 def _sit_down(

@@ -15,6 +15,7 @@ import os
 import platform
 import resource
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -88,6 +89,24 @@ def use_threads(threads: int | None) -> None:
     """Compute with so many threads; None leaves PyTorch's choice."""
     if threads is not None:
         torch.set_num_threads(threads)
+
+
+def busy_cores(seconds: float = 0.1) -> int:
+    """How many cores other processes keep busy while this one sleeps; 0 where nobody tells."""
+
+    def ticks() -> tuple[int, int]:
+        with open("/proc/stat", encoding="ascii") as file:
+            user, nice, system, idle, waiting, *rest = map(int, file.readline().split()[1:9])
+        return user + nice + system + sum(rest), idle + waiting
+
+    try:
+        worked, idled = ticks()
+        time.sleep(seconds)
+        now_worked, now_idled = ticks()
+    except (OSError, ValueError):
+        return 0
+    share = (now_worked - worked) / max(1, now_worked - worked + now_idled - idled)
+    return round(share * (os.cpu_count() or 1))
 
 
 def seed(device: torch.device, value: int) -> None:
