@@ -141,7 +141,8 @@ def _run(
             commit.sweep(out)
         say = said(stream) if processes.first else quiet
         if processes.first:
-            _say_crowded(recipe, chosen, say)
+            if processes.world == 1:
+                _say_crowded(recipe, chosen, say)
             prepare(recipe, out, say)
         processes.wait()
         prepared = prepare(recipe, out, quiet)
