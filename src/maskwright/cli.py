@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -345,7 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader went away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return 141  # as of a program that SIGPIPE ends
     except Exception:
         traceback.print_exc()
         print("error E-BUG: this is a fault of Maskwright, not yours", file=sys.stderr)
@@ -533,6 +532,9 @@ def _predict(a: argparse.Namespace) -> None:
         existing(model, "model")
     if a.file != STDIN:
         existing(a.file, "file")
+    elif sys.stdin.isatty():
+        raise UsageError("no rows to answer", wanted="a file, or lines from a pipe",
+                         do=f"maskwright predict {a.model} FILE")  # fmt: skip
     columns = _named_columns(a)
     from maskwright.finetune.predict_file import piped, predict_file, write_predictions
     from maskwright.tasks.how_read import how_read

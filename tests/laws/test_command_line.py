@@ -6,6 +6,7 @@ import argparse
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,14 @@ def test_help_names_every_verb_and_imports_nothing_heavy() -> None:
         [sys.executable, "-c", probe], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip().endswith("loaded []")
+
+
+def test_a_terminal_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    assert cli.main(["predict", str(tmp_path)]) == 64
+    assert "no rows to answer" in capsys.readouterr().err
 
 
 def test_the_package_itself_is_the_command() -> None:
