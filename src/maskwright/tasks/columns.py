@@ -317,7 +317,8 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
                 where="--column",
                 found=f"{role}={', '.join(names)}",
                 wanted=f"one of them ({', '.join(SEVERAL)} may be several)",
-                do="join them into one column, or make two texts a pair: --column first=… --column second=…",
+                do="join them into one column, or make two texts a pair: "
+                "--column first=… --column second=…",
             )
         for name in names:
             if name not in described:
