@@ -80,6 +80,9 @@ def test_overrides_reach_any_depth_and_name_near_fields() -> None:
     assert recipe.training.budget.minutes == 2.0 and recipe.training.budget.steps is None
     with pytest.raises(ConfigError, match=r"training\.batsh(.|\n)*batch"):
         override(recipe, ["training.batsh=3"])
+    for short in ("hidden_size", "training.hidden_size", "hidden.hidden_size"):
+        with pytest.raises(ConfigError, match=r"mean 'model\.settings\.hidden_size'"):
+            override(recipe, [f"{short}=32"])
 
 
 def test_settings_that_only_fit_together_can_be_changed_together() -> None:

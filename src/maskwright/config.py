@@ -176,7 +176,7 @@ def replace_at(config: T, values: dict[str, Any]) -> T:
 
 def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
     """Set one value in the plain form of a `kind`."""
-    names, done = path.split("."), 0
+    names, done, whole = path.split("."), 0, plain
     while True:
         name, here = names[done], ".".join(names[: done + 1])
         last = done == len(names) - 1
@@ -189,12 +189,27 @@ def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
             free = typing.get_origin(kind) is dict
             known = plain if isinstance(plain, dict) else {}
             if name not in known and not (free and last):
-                raise ConfigError("no such setting", where=here, wanted=near(name, known))
+                raise ConfigError("no such setting", where=here,
+                                  wanted=_elsewhere(names[-1], whole) or near(name, known))  # fmt: skip
         if last:
             plain[key] = value
             return
         plain, kind = plain[key], _kind_of(kind, name, plain[key])
         done += 1
+
+
+def _elsewhere(name: str, plain: Any) -> str:
+    """A remedy that names the settings of that name in any table; empty without one."""
+    found = [path for path in _paths(plain, "") if path.rsplit(".", 1)[-1] == name]
+    return f"did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
+
+
+def _paths(plain: Any, path: str) -> Iterator[str]:
+    """The dotted path of every setting and table in the plain form of a config."""
+    for name, value in plain.items() if isinstance(plain, dict) else ():
+        here = _join(path, name)
+        yield here
+        yield from _paths(value, here)
 
 
 def _kind_of(owner: Any, name: str, plain: Any) -> Any:

@@ -6,6 +6,7 @@ import csv
 import datetime
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,8 @@ from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import _model, piped, predict_file, write_predictions
 from maskwright.pretrain import checkpoints, run
+from maskwright.recipes import gpt2_mini
+from maskwright.recipes.recipe import FamilyModel
 from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
 
@@ -195,6 +198,30 @@ def test_the_reference_library_says_the_same(tuned: tuple[Path, str]) -> None:
     ]
     assert [a["score"] for a in ours] == pytest.approx(shares.amax(-1).tolist(), abs=1e-5)
     assert {a["label"] for a in ours} == {"meow", "woof"}
+
+
+def test_the_reference_library_reads_rows_together_where_no_token_pads(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    small, plain = gpt2_mini.recipe(), recipe(text_file(tmp_path), steps=2)
+    assert isinstance(small.model, FamilyModel)
+    sizes = {"n_embd": 32, "n_layer": 1, "n_positions": 64}
+    made = replace(
+        plain,
+        tokenizer=replace(small.tokenizer, vocabulary=400),
+        model=replace(small.model, settings={**small.model.settings, **sizes}),
+        objective=small.objective,
+    )
+    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    data = table(tmp_path / "data.csv", "classification")
+    finetune_file(tmp_path / "run", data, tmp_path / "out", epochs=1, stream=io.StringIO())
+    texts = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat"]
+    ours = load(tmp_path / "out").predict(texts)
+    path = str(tmp_path / "out" / "model")
+    theirs = transformers.pipeline("text-classification", model=path)(texts, batch_size=3)
+    assert [a["label"] for a in ours] == [a["label"] for a in theirs]
+    assert [a["score"] for a in ours] == pytest.approx([a["score"] for a in theirs], abs=1e-5)
+    alone = [load(tmp_path / "out").predict([text])[0]["score"] for text in texts]
+    assert alone == pytest.approx([a["score"] for a in ours], abs=1e-6)
 
 
 def test_a_file_is_answered_row_by_row(tuned: tuple[Path, str], tmp_path: Path) -> None:

@@ -31,6 +31,26 @@ def test_frames_of_gpt2() -> None:
     assert t.frame([9], [7]) == ([9, 7], [0, 0])
 
 
+def test_padding_is_named_where_it_cannot_be_mistaken() -> None:
+    t = trained("byte-bpe", "gpt2")
+    padded = t.padding()
+    assert t.pad is None and padded.pad == padded.end == 0
+    assert padded.special_ids == t.special_ids and padded.fingerprint == t.fingerprint
+    assert Tokenizer.from_files(padded.files()).pad == 0
+    named = trained("byte-bpe", "roberta")
+    assert named.padding() is named
+    plain = json.loads(t.files()["tokenizer.json"])
+    sentence, end = {"Sequence": {"id": "A", "type_id": 0}}, {"id": "<|endoftext|>", "type_id": 0}
+    plain["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [sentence, {"SpecialToken": end}],
+        "pair": [sentence, {"Sequence": {"id": "B", "type_id": 0}}, {"SpecialToken": end}],
+        "special_tokens": {end["id"]: {"id": end["id"], "ids": [0], "tokens": [end["id"]]}},
+    }
+    closed = Tokenizer(plain)
+    assert closed.frame([9])[0] == [9, 0] and closed.padding() is closed
+
+
 def test_frames_of_roberta() -> None:
     t = trained("byte-bpe", "roberta")
     assert (t.begin, t.pad, t.end, t.unknown, t.mask) == (0, 1, 2, 3, 4)

@@ -142,7 +142,7 @@ def finetune(
     about = About(
         family=learner.family, labels=kind.labels, problem_type=problem_type, readme=readme
     )
-    pretrained.save(best.tuned.model, learner.frame.tokenizer, out / MODEL, about)
+    pretrained.save(best.tuned.model, learner.frame.tokenizer.padding(), out / MODEL, about)
     for name, text in kind.files(learner.frame, learner.config.width).items():
         (out / MODEL / name).parent.mkdir(exist_ok=True)
         document.write(out / MODEL / name, text)

@@ -255,13 +255,22 @@ class Tokenizer:
         return self._frame.margins(pair)
 
     # -------------------------------------------------------------------------- files
+    def padding(self) -> Tokenizer:
+        """The same tokenizer, which pads with the end of text if it has no token to pad with.
+
+        Other libraries read rows of different lengths together only where a token to pad with is
+        named (GPT-2 has none), and take it for padding wherever it stands. So it stays unnamed
+        where a framed text itself closes with its end.
+        """
+        closing = self._frame.single[-1].ids
+        if self.pad is not None or self.end is None or self.end in (closing or ()):
+            return self
+        named = {**self._roles, "pad": self._roles["end"]}
+        return Tokenizer(self._plain, roles.special_map(named, self._extra()))
+
     def files(self, max_length: int | None = None) -> dict[str, bytes]:
         """The three files of a tokenizer, by name; `max_length` is the model's longest input."""
-        extra = [
-            self.vocabulary[i]
-            for i in sorted(self.special_ids)
-            if self.vocabulary[i] not in self._roles.values()
-        ]
+        extra = self._extra()
         tables = (
             self._plain,
             roles.settings(self._roles, extra, self._frame.segments, max_length),
@@ -271,6 +280,11 @@ class Tokenizer:
             name: (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode()
             for name, table in zip(NAMES, tables, strict=True)
         }
+
+    def _extra(self) -> list[str]:
+        """The special tokens that have no role."""
+        tokens = [self.vocabulary[i] for i in sorted(self.special_ids)]
+        return [token for token in tokens if token not in self._roles.values()]
 
     def save(self, folder: Path | str) -> None:
         """Write a new folder with the three files and a manifest, whole or not at all."""
