@@ -189,8 +189,8 @@ def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
             free = typing.get_origin(kind) is dict
             known = plain if isinstance(plain, dict) else {}
             if name not in known and not (free and last):
-                raise ConfigError("no such setting", where=here,
-                                  wanted=_elsewhere(names[-1], whole) or near(name, known))  # fmt: skip
+                wanted = _elsewhere(names[-1], whole) or near(name, known)
+                raise ConfigError("no such setting", where=here, wanted=wanted)
         if last:
             plain[key] = value
             return

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import maskwright
 from maskwright import catalogue
 from maskwright.cli import main
 from maskwright.errors import (
@@ -181,6 +182,15 @@ def test_a_pooling_that_is_none(model: Path, tmp_path: Path) -> None:
     tags.write_text("".join(texts), encoding="utf-8")
     with pytest.raises(UsageError, match="only of whole texts"):
         finetune_file(model, tags, out, pooling="mean", stream=io.StringIO())
+
+
+def test_the_package_loads_what_was_tuned(tuned: tuple[Path, str]) -> None:
+    texts = ["the cat sat on the mat", "a dog"]
+    assert maskwright.load(tuned[0]).predict(texts) == load(tuned[0]).predict(texts)
+    card = (tuned[0] / "model" / "README.md").read_text(encoding="utf-8")
+    assert "import maskwright\nmaskwright.load(" in card
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        maskwright.lode  # noqa: B018
 
 
 def test_the_reference_library_says_the_same(tuned: tuple[Path, str]) -> None:

@@ -30,9 +30,10 @@ from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kind import Kind, Long, kind_of
 from maskwright.finetune.learner import Learner, asker
 from maskwright.finetune.method import FULL, Method
+from maskwright.finetune.progress import Watch, watching
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
-from maskwright.pretrain.run import said
+from maskwright.pretrain.run import quiet, said
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
 from maskwright.report.svg import COLOURS, escape
@@ -114,7 +115,7 @@ def measure_curve(
     Raises:
         UsageError: more labels than there are, or figures of another task in `out`.
     """
-    say = said(stream)
+    say, watch = said(stream), watching(stream)
     commit.probe_writable(out)
     kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
     last = TEST if TEST in data.parts else VALIDATION
@@ -151,8 +152,9 @@ def measure_curve(
                 row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
                 if tuple(row.values()) not in known:
                     told = _trained(
-                        folder, kind, drawn, method, chosen, length, long, last, scratch=scratch
-                    )
+                        folder, kind, drawn, method, chosen, length, long, last, watch,
+                        scratch=scratch,
+                    )  # fmt: skip
                     known[tuple(row.values())] = told
                     with (out / LINES).open("a", encoding="utf-8") as file:
                         file.write(json.dumps({**row, **told}) + "\n")
@@ -223,12 +225,15 @@ def _trained(
     length: int | None,
     long: Long,
     last: str,
+    watch: Watch,
     *,
     scratch: bool,
 ) -> dict[str, float]:
     learner = Learner.of(folder, kind, method, length, long)
     parts = {part: kind.ask(rows, learner.frame) for part, rows in data.parts.items()}
-    found = learner.learn(parts, method, settings, last, lambda line: None, scratch=scratch)
+    way = SCRATCH if scratch else method.name
+    name = f"{way}, {len(data.parts[TRAIN]):,} labels, seed {settings.seed}"
+    found = learner.learn(parts, method, settings, last, quiet, watch, scratch=scratch, name=name)
     again = kind.ask(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
     ask = asker(found.tuned.model, found.kind, learner.frame, learner.reading)
     figures = {

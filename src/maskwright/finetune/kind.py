@@ -26,7 +26,10 @@ from maskwright.nn.pieces import Pooling
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective, Vocabulary
 from maskwright.objectives.supervised import Options, Problem, Supervised
+from maskwright.report.tables import Table
+from maskwright.report.wording import figure
 from maskwright.tasks import examples as labelled
+from maskwright.tasks import metrics
 from maskwright.tasks.build import text_of
 from maskwright.tasks.metrics import Estimate
 from maskwright.tasks.table import Row
@@ -78,6 +81,18 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Mistake:
+    """A row that was answered wrongly: where it stands, what is read, what it is, what was told,
+    and how wrong that is (see `Kind.wrongness`)."""
+
+    where: str
+    text: str
+    wanted: str
+    told: str
+    weight: float
+
+
+@dataclass(frozen=True)
 class Kind(ABC):
     """One kind.
 
@@ -104,6 +119,11 @@ class Kind(ABC):
     def outputs(self) -> int:
         """How many scores the head gives."""
         return max(1, len(self.labels))
+
+    @property
+    def wrongness(self) -> str:
+        """What the weight of a mistake is."""
+        return "how sure"
 
     @property
     @abstractmethod
@@ -203,6 +223,18 @@ class Kind(ABC):
     def said(self, asked: Asked, told: Told) -> Iterator[Any]:
         """An answer for each row as `pipeline` of the reference library gives it."""
 
+    def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
+        """Precision, recall and F1 of each class, where there are classes."""
+        return None
+
+    def confusion(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64] | None:
+        """(L, L) how often each label (row) was taken for which (column), where there is one."""
+        return None
+
+    def mistakes(self, asked: Asked, told: Told) -> list[Mistake]:
+        """The rows that were answered wrongly, the worst first."""
+        return []
+
     def ranked(self, asked: Asked, told: Told, top: int) -> Iterator[list[Any]]:
         """The best `top` answers for each row, the best first, as `pipeline` gives them with
         `top_k`.
@@ -224,6 +256,20 @@ class Kind(ABC):
     def with_settled(self, values: Mapping[str, Any]) -> Self:
         """The same with these values chosen."""
         return replace(self, settled={**self.settled, **values})
+
+
+def classes_table(figures: Sequence[metrics.ClassFigures], note: str) -> Table:
+    """Figures of classes; a dash where one is not defined."""
+    return {
+        "title": "Class by class",
+        "head": ["", "precision", "recall", "F1", "rows"],
+        "rows": [
+            [each.name, *(figure(v) if np.isfinite(v) else "–"
+                          for v in (each.precision, each.recall, each.f1)), f"{each.rows:,}"]
+            for each in figures
+        ],
+        "note": note,
+    }  # fmt: skip
 
 
 def text(value: Any, role: str, where: str) -> str:

@@ -28,7 +28,8 @@ from maskwright.finetune.kind import (
     Told,
 )
 from maskwright.finetune.method import PROBE, Method
-from maskwright.finetune.tune import Settings, Tuned, tune
+from maskwright.finetune.progress import Watch, unseen
+from maskwright.finetune.tune import Settings, Tuned, steps_of, tune
 from maskwright.nn import initialise
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.nn.pieces import layers_over
@@ -38,6 +39,7 @@ from maskwright.pretrain import build, checkpoints
 from maskwright.randomness import key, torch_seed
 from maskwright.tasks.parts import TRAIN, VALIDATION
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train.loop import Hook
 
 # The published rate is for a width of 768; narrower models want more, in proportion. Few parameters
 # want more, too.
@@ -47,13 +49,14 @@ LONGEST = 512
 
 @dataclass(frozen=True)
 class Seed:
-    """What one seed came to; `answers` are those to the part that is asked at the end, and `moved`
+    """What one seed came to; `told` and `answers` are of the part that is asked at the end, `moved`
     is how far the weights below the head are from where they began, beside their length there."""
 
     seed: int
     tuned: Tuned
     adapter: Adapter | None
     kind: Kind
+    told: Told
     answers: Answers
     moved: float = math.nan
 
@@ -128,31 +131,38 @@ class Learner:
         settings: Settings,
         last: str,
         say: Callable[[str], None],
+        watch: Watch = unseen,
         *,
         scratch: bool = False,
+        name: str = "",
     ) -> Seed:
         """Learn the training part by one seed, choose on the validation part, answer the `last`.
 
         Args:
+            watch: shows how it goes.
             scratch: begin with weights that are drawn, as if there had been no pretraining.
+            name: what is shown of it; else its seed.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
         if scratch:
-            model, told = initialise.build(self.config, generator), "drawn, nothing is loaded"
+            model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
             made = transfer(self.loaded.model, self.config, generator)
-            model, told = made.model, made.render()
+            model, loaded = made.model, made.render()
         adapter, share = method.attach(model, generator)
         begun = _body(model)
         if not settings.seed:
-            say(f"model: {self.path}: {told}\nmethod: {method.name}; {share}")
-        tuned = self._tuned(model, method, parts, settings, say)
+            say(f"model: {self.path}: {loaded}\nmethod: {method.name}; {share}")
+        steps = steps_of(settings, len(parts[TRAIN].examples))
+        with watch(name or f"seed {settings.seed}", steps) as hook:
+            tuned = self._tuned(model, method, parts, settings, say, hook)
         ask = asker(tuned.model, self.kind, self.frame, self.reading)
         settled = self.kind.settle(parts[VALIDATION], ask(parts[VALIDATION]))
         ask = asker(tuned.model, settled, self.frame, self.reading)
-        answers = settled.answers(parts[last], ask(parts[last]))
+        told = ask(parts[last])
+        answers = settled.answers(parts[last], told)
         moved = _distance(begun, _body(tuned.model))
-        return Seed(settings.seed, tuned, adapter, settled, answers, moved)
+        return Seed(settings.seed, tuned, adapter, settled, told, answers, moved)
 
     def _tuned(
         self,
@@ -161,6 +171,7 @@ class Learner:
         parts: Mapping[str, Asked],
         settings: Settings,
         say: Callable[[str], None],
+        hook: Hook,
     ) -> Tuned:
         kind, reading = self.kind, self.reading
         vocabulary = build.vocabulary(self.frame.tokenizer)
@@ -180,8 +191,9 @@ class Learner:
             return value
 
         return tune(
-            objective, parts[TRAIN].examples, reading, settings, figure=figure, pace=method.pace
-        )
+            objective, parts[TRAIN].examples, reading, settings,
+            figure=figure, pace=method.pace, hooks=[hook],
+        )  # fmt: skip
 
 
 def _body(model: Transformer) -> dict[str, torch.Tensor]:

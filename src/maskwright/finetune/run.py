@@ -6,6 +6,7 @@
                      folded into the model above where it can be, else read beside it
       task.json      what is read of a file, and how, to predict with it
       results.json   every seed's figures, the chosen one's with intervals, the baselines
+      report.html    the same to look at, with the figures of each class and the worst mistakes
 
 Each seed draws another head and another order. Epoch and seed are chosen on validation data; the
 test part is asked once, at the end. Everything is said beside what needs no pretraining, such as
@@ -28,10 +29,12 @@ from maskwright.adapters.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.errors import UsageError
+from maskwright.finetune import page
 from maskwright.finetune.card import card
 from maskwright.finetune.kind import Kind, Long, kind_of
 from maskwright.finetune.learner import Learner, Seed, usual_rate
 from maskwright.finetune.method import FULL, Method
+from maskwright.finetune.progress import watching
 from maskwright.finetune.tune import Settings, passes_of
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
@@ -44,7 +47,7 @@ from maskwright.tasks import metrics
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 from maskwright.train.optimizer import AdamW
 
-RESULTS, ADAPTER = "results.json", "adapter"
+RESULTS, ADAPTER, PAGE = "results.json", "adapter", "report.html"
 PROBLEM_TYPES: dict[Problem, str] = {
     "single": "single_label_classification",
     "multi": "multi_label_classification",
@@ -105,8 +108,9 @@ def finetune(
             f"at least {settings.least_steps} steps in all")  # fmt: skip
     last = TEST if TEST in parts else VALIDATION
     found = []
+    watch = watching(stream)
     for seed in range(seeds):
-        found.append(learner.learn(parts, method, replace(settings, seed=seed), last, say))
+        found.append(learner.learn(parts, method, replace(settings, seed=seed), last, say, watch))
     best = max(found, key=lambda one: (one.validation, -one.seed))
     shown = _table(data, last, found, best)
     say("\n" + tables.for_terminal(shown))
@@ -114,6 +118,19 @@ def finetune(
         folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(learner.path))
     attached = _left_beside(best.adapter)
     problem_type = PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None
+    facts = {
+        "method": method.name,
+        "layer decay": method.layer_decay,
+        "optimizer": settings.optimizer.kind,
+        "learning rate": settings.optimizer.learning_rate,
+        "epochs": settings.epochs,
+        "passes over the rows in each": passes,
+        "batch": settings.batch,
+        **({"prompt": kind.settled["prompt"]} if "prompt" in kind.settled else {}),
+        "longest text": f"{learner.frame.length} tokens, {long}",
+        "seeds tried": seeds,
+        "chosen": f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part",
+    }
     readme = card(
         kind=kind,
         name=out.resolve().name,
@@ -121,19 +138,7 @@ def finetune(
         data=origin or {},
         rows={part: len(each) for part, each in data.parts.items()},
         cut={part: asked.cut for part, asked in parts.items()},
-        settings={
-            "method": method.name,
-            "layer decay": method.layer_decay,
-            "optimizer": settings.optimizer.kind,
-            "learning rate": settings.optimizer.learning_rate,
-            "epochs": settings.epochs,
-            "passes over the rows in each": passes,
-            "batch": settings.batch,
-            **({"prompt": kind.settled["prompt"]} if "prompt" in kind.settled else {}),
-            "longest text": f"{learner.frame.length} tokens, {long}",
-            "seeds tried": seeds,
-            "chosen": f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part",
-        },
+        settings=facts,
         asked=last,
         figures=kind.measured(parts[last].rows, best.answers),
         table=shown,
@@ -170,6 +175,19 @@ def finetune(
         "table": shown,
     }  # fmt: skip
     document.write(out / RESULTS, json.dumps(plain, indent=2) + "\n")
+    shown_page = page.render(
+        name=out.resolve().name,
+        kind=best.kind,
+        asked=last,
+        table=shown,
+        figures={f"seed {one.seed}": one.tuned.figures for one in found},
+        losses={f"seed {one.seed}": one.tuned.losses for one in found},
+        rows=parts[last].rows,
+        answers=best.answers,
+        mistakes=best.kind.mistakes(parts[last], best.told),
+        facts={"model": checkpoints.called(learner.path), **facts, "data": dict(origin or {})},
+    )
+    say(f"report: {document.write(out / PAGE, shown_page)}")
     say(f"model: {out / MODEL}\nnext: maskwright predict {out} FILE")
     return out / MODEL
 
@@ -178,7 +196,7 @@ def _loads(out: Path, kind: Kind, plain: bool, attached: bool) -> list[str]:
     """How the model is used; `plain`: the reference library reads it, too; `attached`: only with
     the adapter beside it."""
     name = out.resolve().name
-    lines = ["from maskwright.finetune.predict import load", f"load({name!r}).predict([…])"]
+    lines = ["import maskwright", f"maskwright.load({name!r}).predict([…])"]
     if attached:
         lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
     elif plain and kind.head not in ("choice", None):

@@ -98,6 +98,7 @@ def tune(
     figure: Callable[[Objective], float] | None = None,
     pace: Callable[[Transformer, int], Pace | None] | None = None,
     machine: Machine | None = None,
+    hooks: Sequence[loop.Hook] = (),
 ) -> Tuned:
     """Train those parameters of `objective` that want a gradient; its model is the result's.
 
@@ -105,6 +106,7 @@ def tune(
         figure: after each epoch, higher is better; None: the last epoch is kept.
         pace: of the model and the number of steps, how fast each parameter learns.
         machine: where and how precisely to compute; None: the best this machine has.
+        hooks: what else wants to know of every step, before `figure` does.
 
     Raises:
         DataError: there is no example.  DivergedError: a loss is no number.
@@ -115,8 +117,7 @@ def tune(
     kept = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
     parameters = Parameters(objective.to(machine.device), machine.compute)
     per_pass = -(-len(train) // settings.batch)
-    per_epoch = passes_of(settings, len(train)) * per_pass
-
+    steps = steps_of(settings, len(train))
     portions = _portions(train, settings.batch)
 
     def batches(step: int, number: int) -> Batch | None:
@@ -129,18 +130,26 @@ def tune(
     plan = loop.Plan(
         seed=settings.seed,
         microbatches=portions,
-        budget=Budget(steps=settings.epochs * per_epoch),
+        budget=Budget(steps=steps),
         schedule=settings.schedule,
         device=machine.device,
     )
     stop = loop.StopFlag()
+    per_epoch = steps // settings.epochs
     epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
     optimizer = settings.optimizer.start(parameters)
-    if pace is not None and (wanted := pace(model, settings.epochs * per_epoch)) is not None:
+    if pace is not None and (wanted := pace(model, steps)) is not None:
         optimizer = Paced(optimizer, _of_objective(wanted))
-    state = loop.train(objective, batches, optimizer, plan, TrainState(), hooks=[epochs], stop=stop)
+    state = loop.train(
+        objective, batches, optimizer, plan, TrainState(), hooks=[*hooks, epochs], stop=stop
+    )
     finished = _widened(model, epochs.best, kept)
     return Tuned(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
+
+
+def steps_of(settings: Settings, count: int) -> int:
+    """How many steps training on `count` examples is."""
+    return settings.epochs * passes_of(settings, count) * -(-count // settings.batch)
 
 
 def passes_of(settings: Settings, count: int) -> int:

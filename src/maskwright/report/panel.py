@@ -238,7 +238,8 @@ class Panel:
         if self._last:
             words = standing(self._loss, self.references, share)
             yield "loss", figure(self._loss), "bold"
-            yield "", words, _colour(words)
+            if words:
+                yield "", words, _colour(words)
             yield "", self._history.sparkline(), "cyan"
         if self._evaluation:
             yield "held out", self._held_out(), ""

@@ -32,6 +32,7 @@ TASKS = ("question-answering",)
 LONGEST, STRIDE, LONGEST_QUESTION = 384, 128, 64
 LONGEST_ANSWER = 30
 PORTION = 512  # windows that are framed together
+NONE = "(no answer)"
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -143,6 +144,27 @@ class Answers(Kind):
                 continue
             yield {"score": round(best.probability, 6), "start": best.start,
                    "end": best.start + len(answer), "answer": answer}  # fmt: skip
+
+    @property
+    def wrongness(self) -> str:
+        return "F1"
+
+    def mistakes(self, asked: Asked, told: Scores) -> list[room.Mistake]:
+        mine = self.answers(asked, told)
+        found = [
+            room.Mistake(
+                row.where,
+                row.question,
+                " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or NONE,
+                mine[number] or NONE,
+                float(right),
+            )
+            for number, (row, right) in enumerate(
+                zip(asked.rows, _each(asked.rows, mine)[:, 0], strict=True)
+            )
+            if right < 1.0
+        ]
+        return sorted(found, key=lambda mistake: mistake.weight)
 
     def ranked(self, asked: Asked, told: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         for found in _found(asked, told):

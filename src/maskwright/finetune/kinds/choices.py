@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from maskwright.errors import DataError
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Scores, text
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Mistake, Scores, text
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.build import options_of, text_of
@@ -99,6 +99,14 @@ class Choices(Kind):
 
     def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
         yield from (best for (best,) in self.ranked(asked, told, 1))
+
+    def mistakes(self, asked: Asked, told: Scores) -> list[Mistake]:
+        found = [
+            Mistake(row.where, row.question, row.choices[row.label], best["choice"], best["score"])
+            for row, best in zip(asked.rows, self.said(asked, told), strict=True)
+            if best["label"] != row.label
+        ]
+        return sorted(found, key=lambda mistake: -mistake.weight)
 
     def ranked(self, asked: Asked, told: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         shares = np.exp(told - told.max(1, keepdims=True), dtype=np.float64)

@@ -13,8 +13,19 @@ from numpy.typing import NDArray
 
 from maskwright.errors import UsageError
 from maskwright.finetune.encode import divide, encode, examples_of
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Scores, text
+from maskwright.finetune.kind import (
+    Answers,
+    Asked,
+    Frame,
+    Kind,
+    Mistake,
+    Scores,
+    classes_table,
+    text,
+)
 from maskwright.objectives.supervised import Problem
+from maskwright.report.tables import Table
+from maskwright.report.wording import figure
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.examples import Pair, Single
@@ -39,6 +50,10 @@ class Labels(Kind):
     @property
     def problem(self) -> Problem:
         return PROBLEMS[self.task]
+
+    @property
+    def wrongness(self) -> str:
+        return {"single": "how sure", "multi": "labels wrong", "regression": "off by"}[self.problem]
 
     @property
     def pipeline(self) -> str:
@@ -120,6 +135,46 @@ class Labels(Kind):
         for row in self._shares(asked, told):
             order = np.argsort(-row, kind="stable")[:top]
             yield [self._one(row, int(place)) for place in order]
+
+    def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
+        truth, predicted = self._truth(rows), np.asarray(answers)
+        if self.problem == "regression":
+            return None
+        if self.problem == "single":
+            figures = metrics.per_class(truth, predicted, self.labels)
+        else:
+            figures = [
+                metrics.per_class(truth[:, i], predicted[:, i], ("", name))[1]
+                for i, name in enumerate(self.labels)
+            ]
+        return classes_table(figures, "Rows are those of the class in the file.")
+
+    def confusion(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64] | None:
+        if self.problem != "single":
+            return None
+        return metrics.confusion(self._truth(rows), np.asarray(answers), len(self.labels))
+
+    def mistakes(self, asked: Asked, told: Scores) -> list[Mistake]:
+        truth, mine = self._truth(asked.rows), self.answers(asked, told)
+        if self.problem == "regression":
+            weights = np.abs(mine - truth)
+            named = [(figure(float(a)), figure(float(b))) for a, b in zip(truth, mine, strict=True)]
+        elif self.problem == "multi":
+            weights = (mine != truth).sum(1)
+            named = [(self._names(a), self._names(b)) for a, b in zip(truth, mine, strict=True)]
+        else:
+            weights = np.where(mine != truth, self._shares(asked, told).max(1), 0.0)
+            named = [(self.labels[a], self.labels[b]) for a, b in zip(truth, mine, strict=True)]
+        worst = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
+        return [
+            Mistake(
+                row.where, labelled.whole_text(row), named[n][0], named[n][1], float(weights[n])
+            )
+            for n, row in ((n, asked.rows[n]) for n in worst)
+        ]
+
+    def _names(self, chosen: NDArray[np.int64]) -> str:
+        return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"
 
     def _one(self, shares: NDArray[np.float64], place: int) -> dict[str, Any]:
         return {"label": self.labels[place], "score": round(float(shares[place]), 6)}

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from maskwright.errors import DataError
 from maskwright.finetune.examples import Examples, framed
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Scores
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Mistake, Scores, classes_table
 from maskwright.objectives.sequences import Sequences
+from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics, tags
 from maskwright.tasks.contents import value_of
@@ -166,6 +167,38 @@ class Tags(Kind):
             ("each word's commonest",
              [[self.labels[best.get(word, usual)] for word in row.tokens] for row in rows]),
         ]  # fmt: skip
+
+    @property
+    def wrongness(self) -> str:
+        return "words wrong"
+
+    def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
+        true = [[self.labels[n] for n in row.tags] for row in rows]
+        if self.marks_entities:
+            kinds = tags.score(list(answers), true).kinds
+            figures = [
+                metrics.ClassFigures(name, each.precision, each.recall, each.f1, each.gold)
+                for name, each in kinds.items()
+            ]
+            return classes_table(figures, "Rows are the entities of that kind in the file.")
+        numbers = {name: n for n, name in enumerate(self.labels)}
+        truth, predicted = (
+            np.array([numbers[tag] for sentence in some for tag in sentence], np.int64)
+            for some in (true, answers)
+        )
+        figures = metrics.per_class(truth, predicted, self.labels)
+        return classes_table(figures, "Rows are the words with that tag in the file.")
+
+    def mistakes(self, asked: Asked, told: Scores) -> list[Mistake]:
+        found = []
+        for row, mine in zip(asked.rows, self.answers(asked, told), strict=True):
+            true = [self.labels[n] for n in row.tags]
+            wrong = [n for n, (a, b) in enumerate(zip(true, mine, strict=True)) if a != b]
+            wanted, said = (
+                ", ".join(f"{row.tokens[n]} {some[n]}" for n in wrong) for some in (true, mine)
+            )
+            found.append(Mistake(row.where, " ".join(row.tokens), wanted, said, len(wrong)))
+        return sorted((m for m in found if m.weight), key=lambda mistake: -mistake.weight)
 
     def said(self, asked: Asked, told: Scores) -> Iterator[list[dict[str, Any]]]:
         windows, words = asked.way_back

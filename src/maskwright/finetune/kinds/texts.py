@@ -25,7 +25,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from maskwright.data.sentences import sentence_starts
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.finetune.examples import Examples, Reading, framed
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Long, Told, text
+from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Long, Mistake, Told, text
 from maskwright.finetune.tune import by_length
 from maskwright.generate.beam import beam_search
 from maskwright.nn.transformer import Transformer
@@ -47,6 +47,7 @@ SHARE = 4
 # How much longer than the longest that was seen an answer may be.
 ROOM = 1.5
 WHOLE = "{source}"
+JUDGED = 500  # of so many rows the answers are judged one by one
 PIPELINES = {"summary_text": "summarization", "translation_text": "translation"}
 SUMMARIES = ("summary", "highlights", "tldr", "abstract")
 # Names of columns by which a translation is known: "en", "de", … or the word itself.
@@ -175,6 +176,17 @@ class Texts(Kind):
     def said(self, asked: Asked, told: Told) -> Iterator[dict[str, str]]:
         key = str(self.settled.get("key", "generated_text"))
         yield from ({key: str(each)} for each in told)
+
+    @property
+    def wrongness(self) -> str:
+        return "chrF"
+
+    def mistakes(self, asked: Asked, told: Told) -> list[Mistake]:
+        found = []
+        for row, mine in zip(asked.rows[:JUDGED], map(str, told), strict=False):
+            right = text_score.chrf([mine], _references([row]))
+            found.append(Mistake(row.where, row.source, row.target, mine, right))
+        return sorted((m for m in found if m.weight < 1.0), key=lambda mistake: mistake.weight)
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """What was read, its first sentence, and what was written for the training text that is

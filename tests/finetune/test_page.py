@@ -1,0 +1,123 @@
+"""What a fine-tuning shows as it goes on, and the page of what came of it."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from maskwright.finetune import page
+from maskwright.finetune.examples import Examples, framed
+from maskwright.finetune.kind import Asked, Kind, kind_of
+from maskwright.finetune.progress import unseen, watching
+from maskwright.tasks.examples import Choice, Pair, Rewrite, Single
+from maskwright.train.state import TrainState
+
+LABELS = ("cat", "dog", "eel")
+ROWS = [
+    Single("<b>purrs</b>", 0, "a/pets.csv, line 2"),
+    Single("barks", 1, "a/pets.csv, line 3"),
+    Single("meows", 0, "a/pets.csv, line 4"),
+    Single("growls", 1, "a/pets.csv, line 5"),
+]
+TOLD = np.array([[0, 3, 0], [0, 9, 0], [2, 0, 0], [5, 0, 0]], np.float32)  # two are wrong
+
+
+def asked(rows: list[object]) -> Asked:
+    return Asked(rows, Examples(framed([[1]] * len(rows)), np.zeros(len(rows), np.int64)))
+
+
+def test_classes_by_hand() -> None:
+    kind = kind_of("classification", LABELS)
+    answers = kind.answers(asked([*ROWS]), TOLD)
+    made = kind.by_class(ROWS, answers)
+    assert made is not None
+    assert made["rows"] == [
+        ["cat", "0.500", "0.500", "0.500", "2"],
+        ["dog", "0.500", "0.500", "0.500", "2"],
+        ["eel", "–", "–", "–", "0"],
+    ]
+    counts = kind.confusion(ROWS, answers)
+    assert counts is not None and counts.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]
+
+
+def test_mistakes_the_surest_first() -> None:
+    kind = kind_of("classification", LABELS)
+    found = kind.mistakes(asked([*ROWS]), TOLD)
+    assert [(m.text, m.wanted, m.told) for m in found] == [
+        ("growls", "dog", "cat"),
+        ("<b>purrs</b>", "cat", "dog"),
+    ]
+    assert found[0].weight == pytest.approx(np.e**5 / (np.e**5 + 2))
+    right = np.array([[9, 0, 0], [0, 9, 0], [9, 0, 0], [0, 9, 0]], np.float32)
+    assert kind.mistakes(asked([*ROWS]), right) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "told", "mistakes"),
+    [
+        (
+            kind_of("multi-label", LABELS),
+            [Single("a", (0,), "1"), Single("b", (), "2"), Single("c", (1, 2), "3")],
+            np.array([[1, -1, -1], [-1, -1, 1], [1, 1, -1]], np.float32),
+            [("c", "dog, eel", "cat, dog", 2.0), ("b", "none", "eel", 1.0)],
+        ),
+        (
+            kind_of("similarity"),
+            [Pair("a", "b", 1.0, "1"), Pair("c", "d", 4.0, "2"), Pair("e", "f", 2.0, "3")],
+            np.array([[1.5], [2.0], [2.0]], np.float32),
+            [("c\x1fd", "4.000", "2.000", 2.0), ("a\x1fb", "1.000", "1.500", 0.5)],
+        ),
+        (
+            kind_of("multiple-choice"),
+            [Choice("who", ("a", "b"), 0, "1"), Choice("what", ("c", "d"), 1, "2")],
+            np.array([[0, 0.5], [0, 9]], np.float32),
+            [("who", "a", "b", pytest.approx(0.622459))],
+        ),
+        (
+            kind_of("sequence-to-sequence"),
+            [Rewrite("a cat", "une chatte", "1"), Rewrite("a dog", "un chien", "2")],
+            np.array(["une chatte", "un chat"], object),
+            [("a dog", "un chien", "un chat", pytest.approx(0.5, abs=0.3))],
+        ),
+    ],
+    ids=lambda value: value.task if isinstance(value, Kind) else "",
+)
+def test_mistakes_of_other_kinds(
+    kind: Kind, rows: list[object], told: np.ndarray, mistakes: list[tuple[object, ...]]
+) -> None:
+    found = kind.mistakes(asked(rows), told)
+    assert [(m.text, m.wanted, m.told, m.weight) for m in found] == mistakes
+
+
+def test_the_page_says_where_it_is_wrong() -> None:
+    kind = kind_of("classification", LABELS)
+    there = asked([*ROWS])
+    text = page.render(
+        name="pets",
+        kind=kind,
+        asked="test",
+        table={"title": "", "head": ["", "accuracy"], "rows": [["fine-tuned", "0.5"]], "note": ""},
+        figures={"seed 0": [0.4, 0.5]},
+        losses={"seed 0": [1.0, 0.8]},
+        rows=ROWS,
+        answers=kind.answers(there, TOLD),
+        mistakes=kind.mistakes(there, TOLD),
+        facts={"method": "full"},
+    )
+    assert "<b>purrs" not in text and "&lt;b&gt;purrs&lt;/b&gt;" in text
+    assert text.index("growls") < text.index("purrs") and "meows" not in text
+    assert "pets.csv, line 5" in text and "2 of 4; shown: 2" in text
+    assert text.count("<svg") == 3  # the figure and the loss by epoch, and the confusion
+
+
+def test_a_panel_is_taken_away_however_training_ends() -> None:
+    stream = io.StringIO()
+    with pytest.raises(ZeroDivisionError), watching(stream)("seed 0", 8) as hook:
+        hook.after_step(TrainState(step=1), {"step": 1, "loss": 0.7, "tokens": 64})
+        raise ZeroDivisionError
+    first, last = stream.getvalue().splitlines()
+    assert first.startswith("seed 0 · 8 steps") and last.startswith("step 1/8 · loss 0.70")
+    with unseen("seed 0", 8) as hook:
+        hook.after_step(TrainState(step=1), {"step": 1, "loss": 0.7, "tokens": 64})
