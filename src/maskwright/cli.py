@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -71,6 +72,7 @@ def parser() -> Parser:
     )
     made.add_argument("--vocabulary", type=int, default=8192, help="tokens to learn (default 8192)")
     made.add_argument("--lowercase", action="store_true", help="fold capitals")
+    _read(made)
     _out(made)
 
     made = verb("pretrain", "pretrain a model from a recipe", _pretrain)
@@ -109,6 +111,7 @@ def parser() -> Parser:
     made.add_argument(
         "--part", default="all", help="which pairs: all, choosing (a tenth) or reporting (the rest)"
     )
+    _read(made)
     _out(made)
 
     made = verb("finetune", "teach a model a task by labelled texts", _finetune)
@@ -285,8 +288,8 @@ def _read(made: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="how files are read: on_bad=skip, encoding=latin-1, separator=';', header=text,label "
-        "(of a file that has none), fold_labels=true; may be repeated",
+        help="how files are read: on_bad=skip, encoding=latin-1, separator=';', column=body; of "
+        "labelled ones also header=text,label and fold_labels=true; may be repeated",
     )
 
 
@@ -336,7 +339,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MaskwrightError as error:
         if debug:
             raise
-        print(error.render(), file=sys.stderr)
+        print(error.render() + _typed(error, given), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -350,6 +353,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("error E-BUG: this is a fault of Maskwright, not yours", file=sys.stderr)
         return 70
     return 0
+
+
+def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
+    """How a setting of reading that the message names is typed; empty where it names none."""
+    from maskwright.corpus.reading import Reading
+
+    said = f"{error.wanted} {error.do}"
+    verb = given[0] if given else ""
+    names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", said)]
+    if not names or "--" in said or error.kind != "E-DATA":
+        return ""
+    way = "--set corpus." if verb in ("pretrain", "adapt", "compare") else "--read "
+    return f"\n  typed:  {', '.join(f'{way}{name}=…' for name in names)}"
+
+
+def _texts(paths: Sequence[str]) -> None:
+    """Refuse texts that are not there, before anything heavy is loaded."""
+    for path in paths:
+        if not path:
+            raise UsageError("a path of nothing", where="--text", found="''",
+                             wanted="a file or a folder")  # fmt: skip
+        existing(Path(path), "text")
 
 
 def _refuse_unknown_verb(read: Parser, given: list[str]) -> None:
@@ -392,15 +417,16 @@ def _quickstart(a: argparse.Namespace) -> None:
 
 def _tokenizer(a: argparse.Namespace) -> None:
     from maskwright.pretrain.tokenizer_run import train_and_report
+    from maskwright.tasks.how_read import how_read
 
-    for path in a.text:
-        existing(Path(path), "text")
+    _texts(a.text)
     train_and_report(
         a.text,
         a.out or next_run("tokenizer"),
         kind=a.kind,
         vocabulary=a.vocabulary,
         lowercase=a.lowercase,
+        reading=how_read(a.read).reading,
     )
 
 
@@ -408,12 +434,11 @@ def _pretrain(a: argparse.Namespace) -> None:
     from maskwright.recipes.recipe import find, override
 
     recipe = override(find(a.recipe), a.settings)
-    for path in a.text:
-        existing(Path(path), "text")
+    _texts(a.text)
     from maskwright.pretrain import run
 
     if a.text:
-        recipe = run.with_text(recipe, a.text)
+        recipe = override(run.with_text(find(a.recipe), a.text), a.settings)
     out = a.out or next_run(recipe.name)
     checkpoint = run.pretrain(recipe, out)
     print(f"model: {checkpoint}")
@@ -424,8 +449,7 @@ def _adapt(a: argparse.Namespace) -> None:
     if not a.text:
         raise UsageError("no text to train on", where="--text",
                          do=f"maskwright adapt {a.model} --text FILE")  # fmt: skip
-    for path in a.text:
-        existing(Path(path), "text")
+    _texts(a.text)
     from maskwright.pretrain.further import adapt
 
     out = a.out or next_run("adapted")
@@ -448,27 +472,28 @@ def _compare(a: argparse.Namespace) -> None:
     from maskwright.recipes.recipe import find, override
 
     recipes = [override(find(name), a.settings) for name in a.recipes]
-    for path in a.text:
-        existing(Path(path), "text")
+    _texts(a.text)
     if a.data is not None:
         existing(a.data, "data")
     from maskwright.pretrain import run
     from maskwright.pretrain.compare import compare
 
     if a.text:
-        recipes = [run.with_text(recipe, a.text) for recipe in recipes]
+        begun = [run.with_text(find(name), a.text) for name in a.recipes]
+        recipes = [override(recipe, a.settings) for recipe in begun]
     out = a.out or next_run("comparison")
     compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)
 
 
 def _evaluate(a: argparse.Namespace) -> None:
     existing(a.model, "model")
-    for path in a.text:
-        existing(Path(path), "text")
+    _texts(a.text)
     if a.data is None or a.text:
         from maskwright.pretrain.use import evaluate_folder
+        from maskwright.tasks.how_read import how_read
 
-        print(evaluate_folder(a.model, a.text))
+        reading = how_read(a.read).reading if a.read else None
+        print(evaluate_folder(a.model, a.text, reading=reading))
     if a.data is not None:
         from maskwright.pretrain.grammar import evaluate_pairs
         from maskwright.recipes.recipe import is_run

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Self
 
 
 class MaskwrightError(Exception):
@@ -51,6 +52,12 @@ class MaskwrightError(Exception):
         self.wanted = None if wanted is None else str(wanted)
         self.do = do
         super().__init__(self.render())
+
+    def under(self, prefix: str) -> Self:
+        """The same, with what its place lies in put before it."""
+        self.where = f"{prefix}{self.where}"
+        self.args = (self.render(),)
+        return self
 
     def render(self) -> str:
         lines = [f"error {self.kind}: {self.what}"]

@@ -57,19 +57,19 @@ def test_the_run_folder_holds_what_it_says(made: tuple[Recipe, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "architecture", "style"),
+    ("family", "architecture", "style", "more"),
     [
         # With a token table as wide as the model it is a BERT too, and yet saved as what it is.
-        ("electra", "ElectraForMaskedLM", "bert"),
-        ("roberta", "RobertaForMaskedLM", "roberta"),
+        ("electra", "ElectraForMaskedLM", "bert", {"embedding_size": 16}),
+        ("roberta", "RobertaForMaskedLM", "roberta", {}),
     ],
 )
 def test_a_run_saves_the_family_of_its_recipe(
-    tmp_path: Path, family: str, architecture: str, style: str
+    tmp_path: Path, family: str, architecture: str, style: str, more: dict[str, int]
 ) -> None:
     chosen = recipe(text_file(tmp_path), steps=1)
     assert isinstance(chosen.model, FamilyModel)
-    settings = {**chosen.model.settings, "embedding_size": 16}
+    settings = {**chosen.model.settings, **more}
     chosen = replace(
         chosen,
         model=FamilyModel(family=family, architecture=architecture, settings=settings),
@@ -256,10 +256,10 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
         run.resume(tmp_path)
 
 
-def test_a_corpus_without_held_out_documents_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "one.txt").write_text("only one document here, and nothing to hold out")
+def test_a_corpus_of_which_nothing_can_be_held_out(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("x")
     chosen = recipe(tmp_path / "one.txt")
-    with pytest.raises(MaskwrightError, match="held") as caught:
+    with pytest.raises(MaskwrightError, match="no text to learn") as caught:
         run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
     assert caught.value.exit_code == 65
 

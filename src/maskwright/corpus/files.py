@@ -194,10 +194,7 @@ def _walk(folder: Path) -> Iterator[Path]:
     stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while stack:
         path, above = stack.pop()
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            raise _cannot_open(path, error) from error
+        status = _status(path)
         if not stat.S_ISDIR(status.st_mode):
             yield path
             continue

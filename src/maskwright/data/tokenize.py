@@ -68,6 +68,7 @@ def build_store(
     workers: int = 0,
     sentences: bool = True,
     progress: Progress | None = None,
+    read: Callable[[], object] | None = None,
     files: FileSystem = DISK,
 ) -> TokenStore:
     """Tokenize `documents` into the store `out`, or return the one that is there already.
@@ -80,6 +81,7 @@ def build_store(
             same for any number. The tokenizer may use all cores in each of them.
         sentences: record where sentences start; needed for sentence pairs.
         progress: told (documents, tokens, bytes of text) after every block.
+        read: called when all documents are read, before the store is there.
 
     Raises:
         IncompatibleError: `out` is a good store of another text or tokenizer.
@@ -98,6 +100,8 @@ def build_store(
     with Lock(builder.work / "build.lock"):
         made = builder.make_shards(documents)
         expected = sum(path.stat().st_size for shard in made for path in shard.glob("*.bin"))
+        if read is not None:
+            read()
         commit(out, lambda stage: builder.join(stage, made), manifest=MANIFEST,
                expected_bytes=expected, replace=remains, files=files)  # fmt: skip
         remove_folder(builder.work, files)

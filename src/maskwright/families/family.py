@@ -21,7 +21,7 @@ The contract of a member module:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, TypeVar
@@ -36,6 +36,8 @@ from maskwright.tokenizer.roles import Style
 
 Coordinate = str | Callable[[TransformerConfig], Any]
 """A dotted path into the config (`#` counts), or a function of it; None means: not said."""
+
+TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")  # of any family
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,19 @@ class Family:
                 that is outside the family as it is built here.
         """
         return self._point(Fields(hf))
+
+    def require_known(self, settings: Iterable[str], hf: Mapping[str, Any], where: str) -> None:
+        """Refuse settings, keys of the config `hf`, that the family does not look at.
+
+        Raises:
+            ConfigError: the first of them, with the near names.
+        """
+        fields = Fields(hf)
+        made = self._point(fields)
+        known = fields.asked | {*self.read(made), *self._constants, *self.token_ids, *TOKEN_IDS}
+        for key in sorted(set(settings) - known):
+            raise ConfigError(f"{self.name} has no such setting", where=f"{where}.{key}",
+                              wanted=near(key, fields.asked))  # fmt: skip
 
     def size(self, name: str, architecture: str | None = None, **keys: Any) -> TransformerConfig:
         """A published size, as `architecture` (default: the bare body), with HF `keys` replaced."""

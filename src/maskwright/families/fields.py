@@ -26,10 +26,12 @@ ACTIVATIONS = {
 
 
 class Fields:
-    """The keys of a config, or of a table in it at `path`."""
+    """The keys of a config, or of a table in it at `path`; `asked` are those that were looked
+    at."""
 
     def __init__(self, hf: Mapping[str, Any], path: str = "") -> None:
         self._hf, self._path = hf, path
+        self.asked: set[str] = set()
 
     def whole(self, key: str, default: int | None = None, smallest: int = 1) -> int:
         """A whole number from `smallest` to 2^31-1; `default` None makes the key required."""
@@ -87,11 +89,13 @@ class Fields:
 
     def has(self, key: str) -> bool:
         """Whether the key is there and not null."""
+        self.asked.add(key)
         return self._hf.get(key) is not None
 
     def fixed(self, values: Mapping[str, Any]) -> None:
         """Refuse a config in which one of these keys is there with another value."""
         for key, wanted in values.items():
+            self.asked.add(key)
             if self._hf.get(key, wanted) != wanted:
                 raise ConfigError(
                     "the model type is built here without this variation",
@@ -120,6 +124,7 @@ class Fields:
         return len(table)
 
     def _value(self, key: str, default: Any) -> Any:
+        self.asked.add(key)
         value = self._hf.get(key)
         if value is None and default is None:
             raise ConfigError("a key is missing", where=self._where(key))

@@ -29,15 +29,22 @@ import torch
 
 from maskwright import commit, config
 from maskwright.data.loader import Loader
-from maskwright.errors import IncompatibleError, OutputError, ResourceError, UsageError
+from maskwright.errors import (
+    ConfigError,
+    IncompatibleError,
+    OutputError,
+    ResourceError,
+    UsageError,
+)
 from maskwright.evaluate import likelihood
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import build, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.hooks import Evaluate, Log, Save, Sitting
 from maskwright.pretrain.microbatches import Microbatches
-from maskwright.pretrain.prepare import Prepared, prepare
+from maskwright.pretrain.prepare import Prepared, prepare, text_changed
 from maskwright.recipes.recipe import Folder, Recipe, Training, frozen_part, read
+from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.train import distribute, loop, machine
@@ -49,6 +56,7 @@ from maskwright.train.state import TrainState
 
 RECIPE = "recipe.toml"
 RUN = "run.json"
+LOCK = "run.lock"
 Settle = Callable[[Recipe, Prepared], Recipe]
 
 
@@ -66,16 +74,18 @@ def pretrain(
             quickstart sizes its budget this way); what it returns is what is saved and run.
 
     Raises:
-        OutputError: `out` holds something already, or cannot be written.
+        OutputError: `out` holds something already that this recipe did not begin, or cannot be
+            written.
         MaskwrightError: whatever the recipe's text, sizes or machine make impossible.
     """
     recipe = build.resolved(recipe)
     processes = distribute.join()
+    processes.share(recipe.training.microbatches)  # refused before anything is read
     if processes.first:
         _claim(recipe, out)
         if settle is not None:
             recipe = settle(recipe, prepare(recipe, out, said(stream)))
-            (out / RECIPE).write_text(config.to_toml(recipe), encoding="utf-8")
+            document.write(out / RECIPE, config.to_toml(recipe))
     processes.wait()
     return _run(recipe, out, processes, stream=stream)
 
@@ -105,15 +115,35 @@ def resume(out: Path, *, stream: TextIO | None = None, settings: Recipe | None =
 
 
 def _claim(recipe: Recipe, out: Path) -> None:
-    if out.exists() and any(p.name != "run.lock" for p in out.iterdir()):
-        raise OutputError(
-            "the output folder holds something already",
-            where=out,
-            do=f"choose another --out, or go on with it: maskwright resume {out}",
-        )
+    """Put the recipe into its folder: a new one, or one in which nothing is trained yet and what is
+    made is what this recipe would make."""
+    if out.exists() and not out.is_dir():
+        raise OutputError("the output folder is a file", where=out, do="choose another --out")
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / RECIPE).write_text(config.to_toml(recipe), encoding="utf-8")
+    with commit.Lock(out / LOCK):
+        if any(not p.name.startswith(LOCK) for p in out.iterdir()) and not _same_start(recipe, out):
+            raise OutputError(
+                "the output folder holds something already",
+                where=out,
+                do=f"choose another --out, or go on with it: maskwright resume {out}",
+            )
+        document.write(out / RECIPE, config.to_toml(recipe))
+
+
+def _same_start(recipe: Recipe, out: Path) -> bool:
+    """Whether `out` is a run that has not come to a checkpoint, and its text and tokenizer, if they
+    are made, are those of `recipe`."""
+    if not (out / RECIPE).is_file() or any((out / "checkpoints").glob("step-*")):
+        return False
+    if not (out / "tokenizer").exists() and not (out / "data").exists():
+        return True
+    try:
+        begun = read(out / RECIPE)
+    except ConfigError:
+        return False
+    chosen = (lambda r: r.corpus, lambda r: r.tokenizer, build.needs_sentences)
+    return all(each(begun) == each(recipe) for each in chosen) and not text_changed(out)
 
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:
@@ -137,13 +167,17 @@ def _run(
     with contextlib.ExitStack() as held:
         held.callback(distribute.leave)
         if processes.first:
-            held.enter_context(commit.Lock(out / "run.lock"))
+            held.enter_context(commit.Lock(out / LOCK))
             commit.sweep(out)
         say = said(stream) if processes.first else quiet
         if processes.first:
             if processes.world == 1:
                 _say_crowded(recipe, chosen, say)
-            prepare(recipe, out, say)
+            try:
+                prepare(recipe, out, say)
+            except KeyboardInterrupt:
+                say(f"stopped before the first step; go on with: maskwright resume {out}")
+                raise
         processes.wait()
         prepared = prepare(recipe, out, quiet)
         flag = held.enter_context(listening())
@@ -232,7 +266,7 @@ def _sit_down(
         "machine": about["machine"],
     }
     if processes.first:
-        (out / RUN).write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
+        document.write(out / RUN, json.dumps(run, indent=2) + "\n")
     return Sitting(
         recipe=recipe,
         out=out,
@@ -373,5 +407,6 @@ def quiet(text: str) -> None:
 
 
 def with_text(recipe: Recipe, paths: list[str]) -> Recipe:
-    """`recipe` on the user's own files."""
-    return replace(recipe, corpus=replace(recipe.corpus, text=tuple(paths)))
+    """`recipe` on the user's own files; a bound on the embedded corpus is none on them."""
+    limit = recipe.corpus.limit_bytes if recipe.corpus.text else None
+    return replace(recipe, corpus=replace(recipe.corpus, text=tuple(paths), limit_bytes=limit))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright import catalogue, config
+from maskwright.corpus.reading import Reading
 from maskwright.errors import ConfigError, UsageError, near
 from maskwright.nn.config import TransformerConfig
 from maskwright.tokenizer.train import TokenizerChoice
@@ -50,21 +51,29 @@ class CharacterRanges:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
-    """Where the text comes from. No `text` means the embedded corpus; `$NAME` stands for an
-    environment variable. `held_out` is the share of documents that only evaluation sees, unless
-    `held_out_text` names files for it."""
+class Corpus(Reading):
+    """Where the text comes from, and how files are read. No `text` means the embedded corpus;
+    `$NAME` stands for an environment variable. `held_out` is the share of documents that only
+    evaluation sees, unless `held_out_text` names files for it. Of the text no more is taken than
+    the documents that begin within `limit_bytes`."""
 
     text: tuple[str, ...] = ()
-    form: Literal["auto", "blank-line", "file", "line"] = "auto"
-    column: str = "text"
-    on_bad: Literal["strict", "skip"] = "strict"
     held_out: float = 0.02
     held_out_text: tuple[str, ...] = ()
     characters: CharacterRanges | None = None
     limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        try:
+            super().__post_init__()
+        except ConfigError as error:
+            raise error.under("corpus.") from None
+        if self.limit_bytes is not None:
+            config.require("corpus.limit_bytes", self.limit_bytes, 1)
+        if twice := set(self.text) & set(self.held_out_text):
+            raise ConfigError("the same file would be trained on and held out",
+                              where="corpus.held_out_text", found=", ".join(sorted(twice)),
+                              wanted="other files than corpus.text")  # fmt: skip
         if not 0.0 < self.held_out < 1.0:
             raise ConfigError(
                 "a share is out of range",
@@ -318,7 +327,7 @@ def read(path: Path) -> Recipe:
         UsageError: no such file.  ConfigError: not TOML, or not a recipe.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
     except FileNotFoundError as error:
         siblings = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
         raise UsageError("no such recipe file", where=path, do=near(path.name, siblings)) from error
@@ -331,9 +340,7 @@ def read(path: Path) -> Recipe:
     try:
         return config.from_plain(Recipe, plain)
     except ConfigError as error:
-        error.where = f"{path}, {error.where}"
-        error.args = (error.render(),)
-        raise
+        raise error.under(f"{path}, ") from None
 
 
 def override(recipe: Recipe, settings: list[str]) -> Recipe:

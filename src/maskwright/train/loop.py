@@ -140,7 +140,7 @@ def step(
         loss = objective(batch.to(plan.device))
         loss.scaled(counts).backward()
         for name, part in loss.parts.items():
-            sums[name] = sums[name] + part.total.detach()
+            sums[name] = sums[name] + part.total.detach().double()  # as processes add them up
     parameters.settle()
     processes.sum(parameters.gradient)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)

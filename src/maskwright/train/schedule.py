@@ -116,7 +116,7 @@ class Budget:
             raise ConfigError(
                 "a run lasts for steps, tokens or minutes, exactly one of them",
                 where="training.budget",
-                found=given or "none",
+                found=", ".join(f"{n}={getattr(self, n)}" for n in given) or "none",
                 wanted="one of steps, tokens, minutes, not negative",
                 do="for example --set training.budget.steps=1000",
             )

@@ -1,0 +1,288 @@
+"""The text of a run: how it is read and divided, what is said of it, and a folder begun before."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import main
+from maskwright.corpus.read import Reader
+from maskwright.data.tokenize import build_store
+from maskwright.errors import ConfigError, DataError, IncompatibleError, OutputError, StoppedError
+from maskwright.lock import Lock
+from maskwright.pretrain import checkpoints, journal, run, use
+from maskwright.pretrain.prepare import Text, prepare, resolve
+from maskwright.pretrain.run import quiet
+from maskwright.recipes.recipe import Corpus, Recipe, find, override
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tinyrun import SENTENCE, recipe, text_file
+
+
+def told(chosen: Recipe, folder: Path) -> list[str]:
+    """What is said while `chosen` is prepared."""
+    lines: list[str] = []
+    prepare(chosen, folder, lines.append)
+    return lines
+
+
+def parts(corpus: Corpus, folder: Path) -> tuple[list[str], list[str]]:
+    text = Text(corpus, folder)
+    return [d.text for d in text.training()], [d.text for d in text.held_out()]
+
+
+# ------------------------------------------------------------------------------ how it is divided
+@pytest.mark.parametrize("count", [2, 3, 20, 200])
+def test_something_is_held_out_of_few_documents(count: int, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"document {n}" for n in range(count)), encoding="utf-8")
+    train, held_out = parts(Corpus(text=(str(path),), held_out=0.001), tmp_path)
+    assert len(held_out) == 1 and len(train) == count - 1
+    assert sorted(train + held_out) == sorted(f"document {n}" for n in range(count))
+    again = parts(Corpus(text=(str(path),), held_out=0.001), tmp_path)
+    assert again == (train, held_out)
+
+
+def test_of_a_single_document_the_end_is_held_out(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    whole = " ".join([SENTENCE] * 40)
+    path.write_text(whole, encoding="utf-8")
+    (train,), (held_out,) = parts(Corpus(text=(str(path),), held_out=0.1), tmp_path)
+    assert f"{train} {held_out}" == whole
+    assert len(held_out) == pytest.approx(0.1 * len(whole), rel=0.1)
+    assert any(line.endswith("its end is held out") for line in told(recipe(path), tmp_path / "r"))
+
+
+def test_where_the_share_is_some_nothing_is_forced(tmp_path: Path) -> None:
+    path = text_file(tmp_path, documents=400)
+    _, held_out = parts(Corpus(text=(str(path),), held_out=0.1), tmp_path)
+    assert 20 < len(held_out) < 60
+    assert not any("is held out" in line for line in told(recipe(path), tmp_path / "r"))
+
+
+def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
+    path = text_file(tmp_path, documents=400)
+    train, held_out = parts(Corpus(text=(str(path),), held_out=0.1, limit_bytes=3000), tmp_path)
+    assert 3000 <= sum(map(len, train + held_out)) < 3400
+    # A bound on the embedded corpus is none on one's own files, unless it is asked for.
+    assert run.with_text(find("tiny"), [str(path)]).corpus.limit_bytes is None
+    asked = override(find("tiny"), [f"corpus.text={json.dumps([str(path)])}"])
+    assert run.with_text(asked, [str(path)]).corpus.limit_bytes == 1_000_000
+    with pytest.raises(ConfigError, match=r"corpus\.limit_bytes"):
+        Corpus(limit_bytes=0)
+
+
+def test_a_file_cannot_be_held_out_of_itself() -> None:
+    with pytest.raises(ConfigError, match="trained on and held out"):
+        Corpus(text=("a.txt",), held_out_text=("a.txt",))
+
+
+def test_a_dollar_in_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cost$5.txt").write_text("a", encoding="utf-8")
+    monkeypatch.setenv("HERE", str(tmp_path))
+    assert resolve("cost$5.txt") == Path("cost$5.txt")
+    assert resolve("$HERE/cost.txt") == tmp_path / "cost.txt"
+    with pytest.raises(ConfigError, match="not set"):
+        resolve("$NOWHERE_AT_ALL/cost.txt")
+
+
+# ------------------------------------------------------------------------------ what is said
+def test_what_is_read_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    text_file(folder)
+    (folder / "page.html").write_text("<p>", encoding="utf-8")
+    (folder / "rows.jsonl").write_text('{"text": "the cat"}\n{"text": 3}\n', encoding="utf-8")
+    chosen = override(recipe(folder), ["corpus.on_bad=skip"])
+    said = told(chosen, tmp_path / "run")
+    assert any(line.startswith("read: 121 documents from 2 files") for line in said)
+    assert "note: 1 bad rows dropped" in said
+    assert any("page.html" in line and line.startswith("note: files of") for line in said)
+    found = json.loads((tmp_path / "run" / "data" / "provenance.json").read_text())
+    assert set(found["read"]["train"]["files"]) == {
+        str(folder / "rows.jsonl"),
+        str(folder / "text.txt"),
+    }
+    assert all(len(digest) == 64 for digest in found["read"]["train"]["files"].values())
+    assert not [line for line in told(chosen, tmp_path / "run") if "read:" in line]
+
+
+def test_rows_dropped_are_listed_by_part(tmp_path: Path) -> None:
+    text = text_file(tmp_path).read_text(encoding="utf-8").split("\n\n")
+    for name in ("train", "held"):
+        rows = [json.dumps({"text": each}) for each in text]
+        rows.insert(3, "{")
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    chosen = recipe(tmp_path / "train.jsonl")
+    corpus = replace(chosen.corpus, on_bad="skip", held_out_text=(str(tmp_path / "held.jsonl"),))
+    told(replace(chosen, corpus=corpus), tmp_path / "run")
+    for name, of in (("rejects.jsonl", "train"), ("held-out-rejects.jsonl", "held")):
+        (row,) = (tmp_path / "run" / name).read_text().splitlines()
+        assert json.loads(row)["file"].endswith(f"{of}.jsonl")
+
+
+def test_much_that_is_unknown_is_said(tmp_path: Path) -> None:
+    path = text_file(tmp_path)
+    prepared = told(recipe(path), tmp_path / "run")
+    assert not any("unknown to the tokenizer" in line for line in prepared)
+    other = tmp_path / "other.txt"
+    other.write_text("\n\n".join("данные 漢字 " * 9 for _ in range(40)), encoding="utf-8")
+    folder = override(recipe(other), [f"tokenizer.folder={tmp_path / 'run' / 'tokenizer'}"])
+    assert any("unknown to the tokenizer" in line for line in told(folder, tmp_path / "far"))
+
+
+# ------------------------------------------------------------------------------ how it is read
+def test_files_are_read_as_the_recipe_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "text.csv"
+    texts = text_file(tmp_path).read_text(encoding="utf-8").split("\n\n")
+    with path.open("w", encoding="latin-1", newline="") as file:
+        rows = csv.writer(file, delimiter=";")
+        rows.writerows([["n", "corps"], *([n, f"café {text}"] for n, text in enumerate(texts))])
+    reading = ["corpus.encoding=latin-1", "corpus.separator=;", "corpus.column=corps"]
+    chosen = override(recipe(path), [*reading, "training.budget.steps=2"])
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    assert run.read(tmp_path / "run" / "recipe.toml").corpus == chosen.corpus
+    # evaluate reads as the run does, and a message says how it is typed for each verb.
+    assert "café" in next(iter(Reader([path], chosen.corpus))).text
+    assert "this model" in use.evaluate_folder(tmp_path / "run", [str(path)])
+    few = ["--set", "training.budget.steps=1"]
+    plain = ["pretrain", "tiny", "--text", str(path), "--out", str(tmp_path / "no"), *few]
+    assert main(plain) == 65
+    assert "--set corpus.separator=…" in capsys.readouterr().err
+    assert main(["tokenizer", "--text", str(path), "--out", str(tmp_path / "tok")]) == 65
+    assert "--read separator=…" in capsys.readouterr().err
+    typed = ["--read", "encoding=latin-1", "--read", "separator=;", "--read", "column=corps"]
+    words = ["tokenizer", "--text", str(path), "--vocabulary", "200", *typed]
+    assert main([*words, "--out", str(tmp_path / "tok")]) == 0
+    with pytest.raises(ConfigError, match=r"corpus\.encoding"):
+        override(recipe(path), ["corpus.encoding=latin-0"])
+
+
+def test_a_setting_that_no_family_reads_is_refused(tmp_path: Path) -> None:
+    chosen = override(recipe(text_file(tmp_path)), ["model.settings.num_hidden_layer=7"])
+    with pytest.raises(ConfigError, match=r"(?s)num_hidden_layer.*num_hidden_layers"):
+        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+
+
+# ------------------------------------------------------------------------------ begun before
+def test_a_text_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
+    path, folder = text_file(tmp_path), tmp_path / "run"
+    chosen = recipe(path)
+    prepare(chosen, folder, quiet)
+    for made in ("held-out", "held-out-origin.json", "provenance.json"):  # as a kill leaves it
+        gone = folder / "data" / made
+        if gone.is_dir():
+            for each in gone.iterdir():
+                each.unlink()
+            gone.rmdir()
+        else:
+            gone.unlink()
+    prepare(chosen, folder, quiet)  # the control: the same text goes on
+    for each in (folder / "data" / "held-out").iterdir():
+        each.unlink()
+    (folder / "data" / "held-out").rmdir()
+    path.write_text("Before all.\n\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(IncompatibleError, match="changed while the run was prepared"):
+        prepare(chosen, folder, quiet)
+
+
+def test_a_folder_in_which_nothing_is_trained_is_begun_again(tmp_path: Path) -> None:
+    path, out = text_file(tmp_path), tmp_path / "run"
+    wrong = override(recipe(path, steps=2), ["rows.length=64"])  # of 32 positions
+    with pytest.raises(IncompatibleError, match="longer than the model has positions"):
+        run.pretrain(wrong, out, stream=io.StringIO())
+    assert (out / "data" / "train").is_dir()
+    made = (out / "data" / "train" / "tokens.bin").stat().st_mtime_ns
+    with pytest.raises(OutputError, match="holds something already"):
+        run.pretrain(override(wrong, ["tokenizer.vocabulary=90"]), out, stream=io.StringIO())
+    with Lock(out / "run.lock"), pytest.raises(StoppedError):
+        run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
+    run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
+    assert (out / "data" / "train" / "tokens.bin").stat().st_mtime_ns == made
+    assert run.read(out / "recipe.toml").rows.length == 16 and checkpoints.newest(out)
+    with pytest.raises(OutputError, match="holds something already"):
+        run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
+
+
+def test_a_folder_of_another_text_is_not_begun_again(tmp_path: Path) -> None:
+    path, out = text_file(tmp_path), tmp_path / "run"
+    wrong = override(recipe(path, steps=2), ["rows.length=64"])
+    with pytest.raises(IncompatibleError):
+        run.pretrain(wrong, out, stream=io.StringIO())
+    path.write_text(path.read_text(encoding="utf-8") + "\n\nMore.", encoding="utf-8")
+    with pytest.raises(OutputError, match="holds something already"):
+        run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
+
+
+def test_a_mistake_in_the_text_does_not_take_the_folder(tmp_path: Path) -> None:
+    path, out = tmp_path / "text.csv", tmp_path / "run"
+    texts = text_file(tmp_path).read_text(encoding="utf-8").split("\n\n")
+    path.write_text("body\n" + "\n".join(texts) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match="column"):
+        run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
+    named = override(recipe(path, steps=2), ["corpus.column=body"])
+    run.pretrain(named, out, stream=io.StringIO())
+    assert journal.read(out)
+
+
+def test_an_output_that_is_a_file(tmp_path: Path) -> None:
+    path = text_file(tmp_path)
+    with pytest.raises(OutputError, match="is a file"):
+        run.pretrain(recipe(path), path, stream=io.StringIO())
+
+
+def test_a_torn_record_of_the_text_is_named(tmp_path: Path) -> None:
+    chosen = recipe(text_file(tmp_path))
+    prepare(chosen, tmp_path / "run", quiet)
+    torn = tmp_path / "run" / "data" / "provenance.json"
+    torn.write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match=r"provenance\.json"):
+        prepare(chosen, tmp_path / "run", quiet)
+    torn.unlink()
+    prepare(chosen, tmp_path / "run", quiet)
+
+
+def test_microbatches_that_cannot_be_shared_are_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = recipe(text_file(tmp_path), microbatches=1)
+    monkeypatch.setattr(run.distribute, "join", lambda: run.distribute.Processes(0, 2))
+    with pytest.raises(ConfigError, match=r"--set training\.microbatches=2"):
+        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_recipe_of_an_editor_that_marks_the_byte_order(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + run.config.to_toml(find("tiny")).encode())
+    assert find(str(path)) == find("tiny")
+
+
+def test_a_path_of_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["pretrain", "tiny", "--text", "", "--out", str(tmp_path / "run")]) == 64
+    assert "a path of nothing" in capsys.readouterr().err
+    (tmp_path / "texts").mkdir()
+    os.symlink(tmp_path / "gone.txt", tmp_path / "texts" / "link.txt")
+    (tmp_path / "texts" / "a.txt").write_text("a", encoding="utf-8")
+    words = ["tokenizer", "--text", str(tmp_path / "texts"), "--out", str(tmp_path / "tok")]
+    assert main(words) == 64
+    assert "the symbolic link points to nothing" in capsys.readouterr().err
+
+
+def test_what_a_store_was_made_of_is_told_before_it_is_there(tmp_path: Path) -> None:
+    made = recipe(text_file(tmp_path))
+    prepare(made, tmp_path / "run", quiet)
+    tokenizer = Tokenizer.load(tmp_path / "run" / "tokenizer")
+    seen: list[bool] = []
+    store = tmp_path / "store"
+    reader = Reader([tmp_path / "text.txt"])
+    build_store(reader, tokenizer, store, read=lambda: seen.append(store.exists()))
+    assert seen == [False] and store.exists()
