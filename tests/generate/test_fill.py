@@ -127,6 +127,79 @@ def test_a_text_is_filled_the_same_in_any_batch(model: Transformer) -> None:
             )
 
 
+# ------------------------------------------------------------------------------ two stacks
+@pytest.fixture(scope="module")
+def pair() -> Transformer:
+    return model_of(small(family("bart"), "BartForConditionalGeneration"))
+
+
+def test_a_decoder_fills_what_its_encoder_read(pair: Transformer) -> None:
+    """It reads the text behind its start token and is read off where it would write the hole."""
+    (holes,) = fill(pair, Toy(), ["the [MASK] sat on the [MASK]"], top=12, start=2)
+    ids = torch.tensor([[1, 4, 3, 6, 7, 4, 3, 2]])
+    with torch.no_grad():
+        memory = pair.encode(ids)
+        hidden = pair.decode(torch.tensor([[2, 1, 4, 3, 6, 7, 4, 3]]), memory=memory)
+    assert [hole.position for hole in holes] == [2, 6]
+    (alone,) = fill(pair, Toy(), ["the [MASK] sat on the [MASK]"], top=12, alone=True)
+    for hole, other in zip(holes, alone, strict=True):
+        for states, found in ((hidden, hole), (memory, other)):
+            expected = pair.logits(states)[0, hole.position, :12].softmax(-1).sort(descending=True)
+            assert [c.id for c in found.candidates] == expected.indices.tolist()
+            assert [c.probability for c in found.candidates] == pytest.approx(
+                expected.values.tolist()
+            )
+        assert hole.candidates != other.candidates  # control: the two stacks do not say the same
+
+
+def test_two_stacks_fill_the_same_in_any_batch(pair: Transformer) -> None:
+    texts = ["the [MASK] sat", "[MASK]", "a dog ran on the mat on a [MASK] on the cat"] * 7
+    together = fill(pair, Toy(), texts, start=2)
+    for text, holes in zip(texts, together, strict=True):
+        (alone,) = fill(pair, Toy(), [text], start=2)
+        for ours, theirs in zip(holes, alone, strict=True):
+            assert [c.id for c in ours.candidates] == [c.id for c in theirs.candidates]
+            assert [c.probability for c in ours.candidates] == pytest.approx(
+                [c.probability for c in theirs.candidates], rel=1e-4
+            )
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe"])
+def test_two_stacks_fill_as_the_reference_library(kind: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    from maskwright.checkpoint import pretrained
+    from maskwright.tokenizer.train import TokenizerChoice, train
+
+    choice = TokenizerChoice(kind=kind, vocabulary=300, style="roberta")  # type: ignore[arg-type]
+    words = train(["the cat sat on the mat and the dog ran after the cat"] * 5, choice)
+    config = small(family("bart"), "BartForConditionalGeneration", vocab_size=words.vocabulary_size)
+    pretrained.save(model_of(config), words, tmp_path / "m")
+    loaded = pretrained.load(tmp_path / "m")
+    assert loaded.tokenizer is not None
+    pipeline = transformers.pipeline("fill-mask", model=str(tmp_path / "m"), top_k=4, device="cpu")
+    gap = "" if kind == "byte-bpe" else " "
+    for text in ("the cat sat<mask>", "<mask> sat", f"the dog{gap}<mask> the mat"):
+        (hole,) = fill(loaded.model, loaded.tokenizer, [text], top=4, start=words.end)[0]
+        theirs = pipeline(text)
+        assert [c.id for c in hole.candidates] == [answer["token"] for answer in theirs]
+        assert [c.probability for c in hole.candidates] == pytest.approx(
+            [answer["score"] for answer in theirs], rel=1e-4
+        )
+
+
+def test_refusals_of_two_stacks(pair: Transformer) -> None:
+    with pytest.raises(UsageError, match="what the decoder begins with"):
+        fill(pair, Toy(), ["the [MASK]"])
+    with pytest.raises(UsageError, match="33 tokens"):
+        fill(pair, Toy(), ["[MASK] " + "cat " * 30], start=2)
+    unmasked = Toy()
+    unmasked.mask = None
+    with pytest.raises(IncompatibleError, match=r"no mask token[\s\S]*maskwright generate"):
+        fill(pair, unmasked, ["[MASK]"], start=2)
+
+
+# ------------------------------------------------------------------------------ refusals
 def test_refusals(model: Transformer) -> None:
     with pytest.raises(UsageError, match=r"no hole(.|\n)*\[MASK\]"):
         fill(model, Toy(), ["the cat"])

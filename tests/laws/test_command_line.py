@@ -14,12 +14,12 @@ from maskwright import cli
 
 FROZEN = {
     "quickstart": {"--minutes", "--out"},
-    "tokenizer": {"--text", "--kind", "--vocabulary", "--lowercase", "--out"},
+    "tokenizer": {"--text", "--kind", "--vocabulary", "--lowercase", "--out", "--read"},
     "pretrain": {"recipe", "--text", "--set", "--out"},
     "adapt": {"model", "--text", "--minutes", "--set", "--out"},
     "resume": {"run", "--set"},
     "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
-    "evaluate": {"model", "--text", "--data", "--how", "--part", "--out"},
+    "evaluate": {"model", "--text", "--data", "--how", "--part", "--out", "--read"},
     "finetune": {
         "model", "--data", "--method", "--task", "--column", "--read", "--seeds", "--epochs",
         "--batch", "--rate", "--length", "--layer-decay", "--patience", "--long", "--pooling",

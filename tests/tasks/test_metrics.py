@@ -152,6 +152,31 @@ def test_resamples_by_counts_are_resamples_of_rows() -> None:
         assert (by_counts.low, by_counts.high) == pytest.approx((by_rows.low, by_rows.high))
 
 
+NUMBERS = st.lists(st.tuples(*[st.floats(-1e6, 1e6) | st.integers(0, 3)] * 2),
+                   min_size=2, max_size=12)  # fmt: skip
+
+
+@given(NUMBERS)
+def test_resamples_of_numbers_together_are_those_one_by_one(pairs: list[tuple[float, ...]]) -> None:
+    truth, predicted = np.array(pairs, np.float64).T
+    for metric in (metrics.pearson, metrics.spearman, metrics.squared_error):
+        together = metrics._drawn(metric, truth, predicted, 6)
+        one_by_one = metrics._drawn(partial(metric), truth, predicted, 6)
+        assert together == pytest.approx(one_by_one, nan_ok=True, rel=1e-6, abs=1e-6)
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32))
+def test_resamples_of_several_labels_together_are_those_one_by_one(
+    rows: int, labels: int, seed: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    truth, predicted = (draw.integers(0, 2, (rows, labels)) for _ in range(2))
+    for metric in (metrics.accuracy, metrics.macro_f1, metrics.micro_f1):
+        together = metrics._drawn(metric, truth, predicted, 6)
+        one_by_one = metrics._drawn(partial(metric), truth, predicted, 6)
+        assert together == pytest.approx(one_by_one)
+
+
 def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
     truth = np.arange(400) % 2
     predicted = np.where(np.arange(400) % 10 == 0, 1 - truth, truth)

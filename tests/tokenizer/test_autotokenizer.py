@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, get_args
 
@@ -70,6 +71,72 @@ def test_pairs_roles_and_masks(kind: str, style: str, tmp_path: Path) -> None:
     assert theirs.bos_token_id == ours.begin and theirs.eos_token_id == ours.end
     assert theirs.mask_token_id == ours.mask and theirs.pad_token_id == ours.pad
     assert theirs.decode(ids, skip_special_tokens=True) == ours.decode(ids)
+
+
+# As many spaces as there are belong to the mask, and none to the word before it.
+AROUND = {
+    "the cat {} on": ("the cat", " on"),
+    "the cat{} on": ("the cat", " on"),
+    "the cat  {}.": ("the cat", "."),
+    "the cat\n{} on": ("the cat", " on"),
+    "{} kalomi": ("", " kalomi"),
+    " {} kalomi": ("", " kalomi"),
+}
+
+
+@pytest.mark.parametrize("style", ["bert", "roberta"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "character"])
+def test_a_mask_takes_the_space_before_it(kind: str, style: str, tmp_path: Path) -> None:
+    ours = trained(kind, style)
+    theirs = read_by_transformers(ours, tmp_path / "t")
+    theirs.save_pretrained(tmp_path / "again")
+    assert ours.mask is not None
+    for reader in (theirs, transformers.AutoTokenizer.from_pretrained(tmp_path / "again")):
+        for text, (before, after) in AROUND.items():
+            found = reader(text.format(reader.mask_token), add_special_tokens=False)["input_ids"]
+            assert found == [*ours.encode(before), ours.mask, *ours.encode(after)], text
+        sign = reader.mask_token
+        two = reader(f"kalomi {sign} sat {sign} po", add_special_tokens=False)
+        parts = [ours.encode(part) for part in ("kalomi", " sat", " po")]
+        wanted = [*parts[0], ours.mask, *parts[1], ours.mask, *parts[2]]
+        assert two["input_ids"] == wanted
+
+
+@pytest.mark.parametrize("kind", ["byte-bpe", "unigram"])
+def test_without_taking_it_a_lone_space_stands_before_the_mask(kind: str, tmp_path: Path) -> None:
+    """Negative control: the files as they were written before."""
+    ours = trained(kind, "roberta")
+    ours.save(tmp_path / "t")
+    path = tmp_path / "t" / "tokenizer.json"
+    plain = json.loads(path.read_text())
+    takers = [row["content"] for row in plain["added_tokens"] if row["lstrip"]]
+    assert takers == ["<mask>"]
+    for row in plain["added_tokens"]:
+        row["lstrip"] = False
+    path.write_text(json.dumps(plain))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "t")
+    found = theirs("kalomi <mask> po", add_special_tokens=False)["input_ids"]
+    assert theirs.convert_ids_to_tokens(found)[-3] in ("Ġ", "▁")
+    assert found != [*ours.encode("kalomi"), ours.mask, *ours.encode(" po")]
+
+
+def test_the_spaces_of_the_character_kind_are_tokens_of_their_own(tmp_path: Path) -> None:
+    ours = trained("character", "roberta")
+    theirs = read_by_transformers(ours, tmp_path / "t")
+    found = theirs("kalomi <mask> po", add_special_tokens=False)["input_ids"]
+    assert found == [*ours.encode("kalomi "), ours.mask, *ours.encode(" po")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_string_of_the_mask_in_a_text_keeps_its_spaces(kind: str, tmp_path: Path) -> None:
+    ours = trained(kind, "roberta")
+    theirs = read_by_transformers(ours, tmp_path / "t")
+    texts = [f"kalomi{space}<mask> po" for space in ("", " ", "  ", "\n", " \n ")]
+    found = theirs(texts, split_special_tokens=True, add_special_tokens=False)["input_ids"]
+    for text, ids in zip(texts, found, strict=True):
+        assert ours.encode(text) == ids and ours.mask not in ids
+        if kind == "byte-bpe":
+            assert ours.decode(ids) == text
 
 
 def test_sentinels_have_the_last_ids_and_one_end_follows_each_text(tmp_path: Path) -> None:

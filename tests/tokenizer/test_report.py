@@ -38,7 +38,10 @@ def test_the_table() -> None:
 
 def test_nothing_to_report() -> None:
     made = report(trained("bpe"), [])
-    assert made.fertility != made.fertility and "nan" in made.render()
+    assert made.fertility != made.fertility and "nan" not in made.render()
+    assert made.render().splitlines()[-1].split() == ["all", "0", "bytes", "–", "–", "–"]
+    no_words = report(trained("character"), ["  "]).render().splitlines()[-1].split()
+    assert no_words == ["all", "2", "bytes", "–", "0.000%", "1.00"]
 
 
 def test_a_tokenizer_of_the_domain_makes_shorter_sequences() -> None:

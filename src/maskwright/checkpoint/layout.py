@@ -208,10 +208,22 @@ def _classes(config: TransformerConfig) -> int:
 
 
 def _ids(form: Layout, tokenizer: Tokenizer | None) -> dict[str, int | None]:
-    """Ids by the keys of config.json, explicit even where the vocabulary has no such token."""
+    """Ids by the keys of config.json, explicit even where the vocabulary has no such token.
+
+    What writes is trained with the separator where there is no end, and two stacks with the token
+    that opens a frame where there is no begin; their folders say so, or nobody could write with
+    them.
+    """
     roles = {"pad_token_id": "pad", "bos_token_id": "begin", "eos_token_id": "end"}
     roles |= {} if form.family is None else form.family.token_ids
-    return {key: getattr(tokenizer, role, None) for key, role in roles.items()}
+    spare = {} if form.config.decoder is None else {"end": "separator"}
+    spare |= {"begin": "classify"} if len(form.config.stacks) == 2 else {}
+
+    def id_of(role: str) -> int | None:
+        found: int | None = getattr(tokenizer, role, None)
+        return id_of(spare[role]) if found is None and role in spare else found
+
+    return {key: id_of(role) for key, role in roles.items()}
 
 
 def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:

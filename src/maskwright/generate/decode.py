@@ -329,6 +329,20 @@ def _names(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(contents, dtype=np.uint64), np.asarray(copies, dtype=np.uint64)
 
 
+def require_writer(config: TransformerConfig) -> None:
+    """Refuse a model that cannot write, whatever it is given to go on with.
+
+    Raises:
+        IncompatibleError: it is no decoder with a vocabulary head.
+    """
+    if config.decoder is None or config.vocabulary_head is None:
+        raise IncompatibleError(
+            "only a decoder with a vocabulary head writes on",
+            found="an encoder" if config.decoder is None else "no vocabulary head",
+            do="use fill-mask for a masked model",
+        )
+
+
 def check(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
@@ -337,12 +351,7 @@ def check(
 ) -> None:
     """Refuse what cannot be generated from; raises as `steps` says."""
     config = model.config
-    if config.decoder is None or config.vocabulary_head is None:
-        raise IncompatibleError(
-            "only a decoder with a vocabulary head writes on",
-            found="an encoder" if config.decoder is None else "no vocabulary head",
-            do="use fill-mask for a masked model",
-        )
+    require_writer(config)
     empty = next((i for i, prompt in enumerate(prompts) if len(prompt) == 0), None)
     if empty is not None:
         raise UsageError("a prompt without a token", where=f"prompt {empty}",

@@ -3,6 +3,10 @@
 Only here is the mask string of a tokenizer read as the mask token; everywhere else it is ordinary
 text. Every hole is judged with the others still open, so the probabilities of two holes are not
 those of a pair. The tokenizer is asked for through `Words`; this room knows no tokenizer by name.
+
+    one stack     the encoder reads the text                      read off at the hole
+    two stacks    it does, and the decoder the same text behind   read off where the decoder would
+                  its start token, as the reference library does  write what stands at the hole
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.nn import mask
@@ -56,7 +62,14 @@ class Hole:
 
 
 def fill(
-    model: Transformer, words: Words, texts: Sequence[str], *, top: int = 5, shift: int = 0
+    model: Transformer,
+    words: Words,
+    texts: Sequence[str],
+    *,
+    top: int = 5,
+    shift: int = 0,
+    start: int | None = None,
+    alone: bool = False,
 ) -> list[list[Hole]]:
     """The holes of each text, in order.
 
@@ -64,20 +77,34 @@ def fill(
         texts: each with the tokenizer's mask string at least once.
         top: how many candidates each hole gets.
         shift: how many places before a hole it is read off (1 for a model of the hybrid objective).
+        start: what the decoder of a model of two stacks begins with.
+        alone: the encoder of such a model fills the holes, since it alone was trained (`masked`).
 
     Raises:
         IncompatibleError: the model is no encoder with a vocabulary head, or the tokenizer has no
             mask token.
-        UsageError: a text without a hole, or longer than the model's positions, or no candidate.
+        UsageError: a text without a hole, or longer than the model's positions, or no candidate; of
+            two stacks it is not said what the decoder begins with.
     """
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
     if model.config.encoder is None or model.config.vocabulary_head is None or words.mask is None:
+        writes = model.config.decoder is not None and model.config.vocabulary_head is not None
+        masked = "use a model trained by the masked objective"
         raise IncompatibleError(
             "filling holes needs an encoder with a vocabulary head and a mask token",
             found="no mask token" if words.mask is None else "another kind of model",
-            do="use a model trained by the masked objective",
+            do=f"let this one write, with maskwright generate, or {masked}" if writes else masked,
         )
+    if model.config.decoder is not None and start is None and not alone:
+        raise UsageError(
+            "it is not said what the decoder begins with",
+            where="start",
+            wanted="the id of a token",
+            do="give the folder's decoder_start_token_id, or alone=True for the encoder's answer",
+        )
+    if model.config.decoder is None or alone:
+        start = None
     sign = words.tokens([words.mask])[0]
     pieces = [_pieces(words, sign, text) for text in texts]
     framed = [words.frame(_joined(piece, words.mask)) for piece in pieces]
@@ -89,7 +116,8 @@ def fill(
         found: list[list[Hole]] = []
         for first in range(0, len(texts), ROWS_AT_ONCE):
             rows = slice(first, first + ROWS_AT_ONCE)
-            found += _fill_rows(model, words, pieces[rows], framed[rows], top, shift)
+            scores = _scores(model, words, framed[rows], shift, start)
+            found += _holes(words, pieces[rows], *scores, top)
         return found
     finally:
         model.train(was_training)
@@ -115,41 +143,61 @@ def _joined(pieces: Sequence[Sequence[int]], sign: int) -> list[int]:
 
 
 def _require_room(model: Transformer, text: str, count: int) -> None:
-    assert model.config.encoder is not None
-    places = model.config.encoder.embeddings.positions
-    if places is not None and count > places.length:
+    tables = [stack.embeddings.positions for stack in model.config.stacks.values()]
+    longest = min((table.length for table in tables if table is not None), default=count)
+    if count > longest:
         raise UsageError("the text is longer than the model reads", where=text[:60],
-                         found=f"{count} tokens", wanted=f"at most {places.length}",
+                         found=f"{count} tokens", wanted=f"at most {longest}",
                          do="shorten the text around the hole")  # fmt: skip
 
 
 @torch.inference_mode()
-def _fill_rows(
+def _scores(
     model: Transformer,
     words: Words,
-    pieces: Sequence[Sequence[list[int]]],
     framed: Sequence[tuple[list[int], list[int]]],
-    top: int,
     shift: int,
-) -> list[list[Hole]]:
+    start: int | None,
+) -> tuple[list[int], list[int], Float[Tensor, "H V"]]:
+    """Row and place of every hole, and its scores; with a `start` they are the decoder's."""
     device = model.tokens.weight.device
     length = max(len(ids) for ids, _ in framed)
     tokens = torch.tensor([ids + [0] * (length - len(ids)) for ids, _ in framed])  # B, T
     segments = torch.tensor([segs + [0] * (length - len(segs)) for _, segs in framed])
     real = torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids, _ in framed])
     rows, places = ((tokens == words.mask) & (real == 1)).nonzero(as_tuple=True)
+    full, real = bool(real.all()), real.to(device)
     hidden = model.encode(
         tokens.to(device),
         segments=segments.to(device),
-        visible=None if bool(real.all()) else mask.visible_of(real.to(device)),
+        visible=None if full else mask.visible_of(real),
     )
-    scores = model.logits(hidden[rows, places - shift]).float()[
-        :, : words.vocabulary_size
-    ]  # holes, V
+    if start is not None:
+        # The decoder predicts at each place the token there, from those before and the source.
+        before = torch.cat([torch.full_like(tokens[:, :1], start), tokens[:, :-1]], dim=1)
+        hidden = model.decode(
+            before.to(device),
+            visible=None if full else mask.visible_of(real),
+            memory=hidden,
+            memory_visible=None if full else mask.real(real == 1),
+        )
+    scores = model.logits(hidden[rows, places - shift]).float()[:, : words.vocabulary_size]
+    return rows.tolist(), places.tolist(), scores
+
+
+def _holes(
+    words: Words,
+    pieces: Sequence[Sequence[list[int]]],
+    rows: Sequence[int],
+    places: Sequence[int],
+    scores: Float[Tensor, "H V"],
+    top: int,
+) -> list[list[Hole]]:
+    """The holes of each text with their `top` candidates."""
     best = scores.softmax(-1).topk(min(top, scores.shape[1]))
-    holes: list[list[Hole]] = [[] for _ in framed]
+    holes: list[list[Hole]] = [[] for _ in pieces]
     for row, place, chances, ids in zip(
-        rows.tolist(), places.tolist(), best.values.tolist(), best.indices.tolist(), strict=True
+        rows, places, best.values.tolist(), best.indices.tolist(), strict=True
     ):
         number = len(holes[row])
         texts = [_filled(words, pieces[row], number, token) for token in ids]

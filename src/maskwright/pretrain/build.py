@@ -53,6 +53,8 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
             point = member.point({**keys, **architectures})
         else:
             point = member.size(model.size, model.architecture, **keys)
+            keys = {**member.sizes[model.size], **keys}
+        member.require_known(model.settings, {**keys, **architectures}, "model.settings")
     else:
         point = model.config if isinstance(model, Point) else start.layout(model).config
     if point.tokens.vocabulary < tokenizer.vocabulary_size:

@@ -28,6 +28,7 @@ from maskwright.checkpoint import files, pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.nn.transformer import Transformer
+from maskwright.recipes.recipe import is_run
 from maskwright.strict_json import parse
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.average import Average
@@ -214,7 +215,7 @@ def model_folder(folder: Path) -> Path:
     fine-tuned.
 
     Raises:
-        CheckpointError: it is a run, and none of its checkpoints is valid.
+        CheckpointError: it is a run, and it has no checkpoint yet, or none that is valid.
         IncompatibleError: it was fine-tuned, and its model alone would be another one.
     """
     if (folder / TASK).is_file() and not (folder / pretrained.CONFIG).exists():
@@ -225,4 +226,10 @@ def model_folder(folder: Path) -> Path:
                 do=f"ask it with maskwright predict, or name {folder / MODEL} to go without",
             )  # fmt: skip
         return folder / MODEL
+    begun = any((folder / "checkpoints").glob("step-*")) or (folder / pretrained.CONFIG).exists()
+    if is_run(folder) and not begun:
+        raise CheckpointError(
+            "the run has no checkpoint yet", where=folder,
+            do=f"let it come to one: maskwright resume {folder}",
+        )  # fmt: skip
     return newest(folder) if (folder / "checkpoints").is_dir() else folder

@@ -17,6 +17,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.encoder_decoder import EncoderDecoder
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain.prepare import Prepared
+from maskwright.tokenizer.tokenizer import Tokenizer
 
 PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
 
@@ -43,7 +44,8 @@ def sample(
         first, after = _word(ids, tokenizer.starts_word)
         left, right = tokenizer.decode(ids[:first]), tokenizer.decode(ids[after:])
         prompt = f"{left}{glue}{sign}{glue}{right.removeprefix(glue)}"
-        found = fill(model, tokenizer, [prompt], top=5, shift=objective.shift)[0]
+        # Of two stacks this objective trains the encoder alone, and that is what is shown.
+        found = fill(model, tokenizer, [prompt], top=5, shift=objective.shift, alone=True)[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in found[0].candidates)
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
     if model.config.decoder is not None and model.config.encoder is None:
@@ -68,14 +70,29 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
     read = batch.tokens[0] if batch.documents is None else batch.tokens[batch.documents != 0]
     made = generate(
         objective.product,
-        [[int(batch.decoder_tokens[0, 0])]],
+        [_begun(batch.decoder_tokens[0].tolist(), opening(prepared.tokenizer))],
         SHOWN_TOKENS,
         _sampling(prepared, objective.product, 0.0),
         sources=[read.tolist()],
         end=objective.vocabulary.end,
     )[0]
-    decode = prepared.tokenizer.decode
-    return {"prompt": decode(read.tolist(), False), "text": decode(made, False)}
+    # The text is shown without its frame, but with the sentinels that say which gap is filled.
+    tokenizer = prepared.tokenizer
+    hidden = tokenizer.special_ids - {*tokenizer.sentinels}
+    text = tokenizer.decode([token for token in made if token not in hidden], False)
+    return {"prompt": tokenizer.decode(read.tolist(), False), "text": text}
+
+
+def opening(tokenizer: Tokenizer) -> list[int]:
+    """The special tokens before a text in its frame."""
+    return tokenizer.frame([])[0][: tokenizer.frame_margins()[0]]
+
+
+def _begun(decoded: list[int], first: list[int]) -> list[int]:
+    """What a decoder has before the first word: its start and, where its texts are framed, their
+    opening."""
+    count = 1 + len(first)
+    return decoded[:count] if decoded[1:count] == first else decoded[:1]
 
 
 def _sampling(prepared: Prepared, model: Transformer, temperature: float) -> Sampling:

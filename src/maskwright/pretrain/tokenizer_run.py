@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+from maskwright.corpus.read import DEFAULT
+from maskwright.corpus.reading import Reading
+from maskwright.errors import OutputError
 from maskwright.pretrain.prepare import Text
 from maskwright.recipes.recipe import Corpus
 from maskwright.tokenizer.report import report
@@ -13,17 +17,40 @@ from maskwright.tokenizer.train import TokenizerChoice, train
 
 
 def train_and_report(
-    texts: list[str], out: Path, *, kind: str, vocabulary: int, lowercase: bool
+    texts: list[str],
+    out: Path,
+    *,
+    kind: str,
+    vocabulary: int,
+    lowercase: bool,
+    reading: Reading = DEFAULT,
 ) -> Tokenizer:
     """Train on 98 % of the documents, report on all held-out ones, save to the new folder `out`.
+
+    Where nothing is held out of a very short text, the report is on what the tokenizer learned
+    from, and says so. Rows that `reading` skips are listed in a folder beside `out`.
 
     Raises:
         ConfigError: an unknown kind, or a vocabulary out of range.  OutputError: `out` is taken.
     """
     choice = TokenizerChoice(kind=kind, vocabulary=vocabulary, lowercase=lowercase)  # type: ignore[arg-type]
-    text = Text(Corpus(text=tuple(texts)), out)
+    if os.path.lexists(out):  # `save` would say so too, but only after the work
+        raise OutputError(
+            "something stands there already",
+            where=os.path.abspath(out),
+            do="choose another name, or remove it first",
+        )
+    # Not in `out`: the list is written while reading, and `save` makes the whole folder at once.
+    rejects = out.with_name(f"{out.name}-rejects")
+    text = Text(Corpus(text=tuple(texts), **vars(reading)), rejects)
     made = train(text.for_tokenizer(), choice)
+    for line in text.told("train"):
+        print(line, file=sys.stdout)
     made.save(out)
     print(f"tokenizer: {out}", file=sys.stdout)
-    print(report(made, text.held_out()).render(), file=sys.stdout)
+    measured = report(made, text.held_out())
+    if not measured.all.tokens:
+        print("too little text to hold some out: measured on what it learned from")
+        measured = report(made, text.for_tokenizer())
+    print(measured.render(), file=sys.stdout)
     return made

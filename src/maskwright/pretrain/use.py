@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from maskwright import catalogue
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.corpus.read import Reader, Reading
@@ -21,14 +22,18 @@ from maskwright.data.stream import Stream
 from maskwright.data.tokenize import build_store
 from maskwright.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.evaluate import likelihood
-from maskwright.generate.decode import Sampling, generate
+from maskwright.generate.decode import Sampling, generate, require_writer
 from maskwright.generate.fill import fill
 from maskwright.objectives import causal, masked
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
 from maskwright.pretrain.run import RECIPE
+from maskwright.pretrain.samples import opening
 from maskwright.recipes.recipe import is_run, read
 from maskwright.tokenizer.tokenizer import Tokenizer
+
+FRAMED = ("documents", "sentences")
+"""The kinds of rows of one text each in its frame."""
 
 
 def open_model(folder: Path) -> tuple[Pretrained, Tokenizer]:
@@ -51,7 +56,12 @@ def fill_mask(folder: Path, text: str, *, top: int = 5) -> str:
     loaded, tokenizer = open_model(folder)
     lines = []
     shift = build.shift(read(folder / RECIPE)) if is_run(folder) else 0
-    holes = fill(loaded.model, tokenizer, [text], top=top, shift=shift)[0]
+    start = None
+    if len(loaded.config.stacks) == 2 and tokenizer.mask is not None:
+        start = _decoder_start(folder, loaded, tokenizer)
+    holes = fill(
+        loaded.model, tokenizer, [text], top=top, shift=shift, start=start, alone=start is None
+    )[0]
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:
             lines.append(f"mask {number}")
@@ -72,10 +82,19 @@ def generate_text(
 ) -> str:
     """`prompt` and what the model writes after it; from two stacks, only what it makes of it."""
     loaded, tokenizer = open_model(folder)
+    require_writer(loaded.config)
     start, sources = tokenizer.encode(prompt), None
     reads = len(loaded.config.stacks) == 2
     if reads:
-        sources, start = [tokenizer.frame(start)[0]], _decoder_start(loaded)
+        sources, first = [tokenizer.frame(start)[0]], _decoder_start(folder, loaded, tokenizer)
+        if first is None:
+            raise IncompatibleError(
+                "this model's decoder was never taught to write",
+                where=folder / RECIPE,
+                found="an objective that trains the encoder alone",
+                do="use fill-mask",
+            )
+        start = [first, *(opening(tokenizer) if _writes_framed(folder) else [])]
     if not start:
         if tokenizer.begin is None:
             raise UsageError(
@@ -84,22 +103,33 @@ def generate_text(
                 do="give it a text to go on with",
             )
         start = [tokenizer.begin]
+    end = build.vocabulary(tokenizer).end
     sampling = Sampling(
         temperature=temperature,
         top_k=top_k or None,
         top_p=top_p,
         seed=seed,
-        forbidden=tuple(i for i in tokenizer.special_ids if i != tokenizer.end),
+        forbidden=tuple(i for i in tokenizer.special_ids if i != end),
     )
     whole = is_run(folder) and build.reads_whole(read(folder / RECIPE))
-    made = generate(
-        loaded.model, [start], tokens, sampling, sources=sources, end=tokenizer.end, whole=whole
-    )[0]
+    (made,) = generate(
+        loaded.model, [start], tokens, sampling, sources=sources, end=end, whole=whole
+    )
     return tokenizer.decode(made if reads else start + made)
 
 
-def _decoder_start(loaded: Pretrained) -> list[int]:
-    """What the decoder of a folder of two stacks begins with."""
+def _decoder_start(folder: Path, loaded: Pretrained, tokenizer: Tokenizer) -> int | None:
+    """What the decoder of a folder of two stacks begins with: in a run the token of its objective,
+    and None where that leaves the decoder as it was; elsewhere what config.json says."""
+    if is_run(folder):
+        chosen = read(folder / RECIPE).objective
+        options = catalogue.load("objectives", chosen.name).Options
+        if not hasattr(options, "start"):
+            return None
+        role = chosen.options.get("start", options.start)
+        known = build.vocabulary(tokenizer)
+        found: int | None = {"pad": known.pad, "begin": known.begin, "end": known.end}[role]
+        return found
     token = loaded.extra.get("decoder_start_token_id")
     if type(token) is not int or not 0 <= token < loaded.config.tokens.vocabulary:
         raise CheckpointError(
@@ -108,24 +138,44 @@ def _decoder_start(loaded: Pretrained) -> list[int]:
             found=repr(token),
             wanted="the id of a token",
         )
-    return [token]
+    return token
 
 
-def evaluate_folder(folder: Path, texts: list[str], *, rows: int = 4096) -> str:
+def _writes_framed(folder: Path) -> bool:
+    """Whether texts for the decoder had their frame in training, so that none began with a word.
+
+    A run knows; what comes from elsewhere was taught with its tokenizer's frame, by custom.
+    """
+    if not is_run(folder):
+        return True
+    recipe = read(folder / RECIPE)
+    return recipe.objective.name == "denoising" and build.row_kind(recipe) in FRAMED
+
+
+def evaluate_folder(
+    folder: Path, texts: list[str], *, rows: int = 4096, reading: Reading | None = None
+) -> str:
     """Language-model figures of a folder on text files, or on its run's held-out text.
 
     The measure is the model's own: masked accuracy for encoders, next-token loss and bits per
     byte for decoders; for what reads two stacks, one place ahead or another network's text, that
     of its run. Beside it stand the uniform and, for a run, the unigram lines of its
     training text.
+
+    Args:
+        reading: how the files are read; None: as the run reads its own.
     """
     loaded, tokenizer = open_model(folder)
-    data = folder / "data"
+    data, read_of = folder / "data", list[str]()
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
             built = Path(scratch) / "store"
             sentences = len(loaded.config.stacks) == 2
-            build_store(Reader(texts, Reading()), tokenizer, built, sentences=sentences)
+            if reading is None:
+                reading = read(folder / RECIPE).corpus if is_run(folder) else Reading()
+            reader = Reader(texts, reading)
+            build_store(reader, tokenizer, built, sentences=sentences)
+            read_of = [reader.counts.summary(), *map("note: {}".format, reader.counts.warnings)]
             store = TokenStore.open(built)
         elif (data / "held-out").is_dir():
             store = TokenStore.open(data / "held-out", tokenizer_fingerprint=tokenizer.fingerprint)
@@ -146,7 +196,7 @@ def evaluate_folder(folder: Path, texts: list[str], *, rows: int = 4096) -> str:
     said = render(figures, lines, own_counts=not train.is_dir())
     if objective.scorer is not objective.product:
         said += "\nof the network beside the model that fills its holes (the generator)"
-    return said
+    return "\n".join([*read_of, said])
 
 
 def render(figures: likelihood.Figures, lines: likelihood.Lines, *, own_counts: bool) -> str:

@@ -7,6 +7,7 @@ models are resampled alike and their difference has an interval of its own.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ SEED = 20_260_000
 RESAMPLES = 1000
 # With fewer resamples that have a value than this share, there is no interval.
 DEFINED = 0.5
+AT_ONCE = 1_000_000  # numbers of resamples that are looked at together
+TINY = 1e-300
 Values = NDArray[Any]
 Metric = Callable[[Values, Values], float]
 # (R, K) sums over rows of R resamples -> (R,) their figures
@@ -267,6 +270,10 @@ def of_counts(counts: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
 
 def _drawn(metric: Metric, truth: Values, predicted: Values, resamples: int) -> NDArray[np.float64]:
     """(resamples,) the metric of each resample."""
+    if truth.ndim > 1 and truth.shape[1] > 1 and metric in (accuracy, macro_f1, micro_f1):
+        return _drawn_of_labels(metric, truth, predicted, resamples)
+    if truth.ndim == 1 and metric in (pearson, spearman, squared_error):
+        return _drawn_of_numbers(metric, truth, predicted, resamples)
     if metric not in (accuracy, macro_f1, matthews) or truth.ndim > 1 or truth.dtype.kind != "i":
         places = _resampled(len(truth), resamples)
         return np.array([metric(truth[i], predicted[i]) for i in places])
@@ -278,6 +285,54 @@ def _drawn(metric: Metric, truth: Values, predicted: Values, resamples: int) -> 
         counts = np.bincount(pairs[i], minlength=width * width).reshape(1, width, width)
         found.append(of_counts(counts)[metric])
     return np.concatenate(found)
+
+
+def _drawn_of_labels(
+    metric: Metric, truth: Values, predicted: Values, resamples: int
+) -> NDArray[np.float64]:
+    """The same of several labels (N, C): from sums over the rows, which every resample weighs."""
+    rows, width = truth.shape
+    right, both = truth * predicted, truth + predicted
+    each = np.concatenate([right, both, (truth == predicted).all(1, keepdims=True)], axis=1)
+    each = each.astype(np.float64)
+    weights = (np.bincount(i, minlength=rows) for i in _resampled(rows, resamples))
+    sums = np.stack([weight @ each for weight in weights])  # (R, 2C + 1)
+    if metric is accuracy:
+        return np.asarray(sums[:, -1] / rows)
+    right, both = sums[:, :width], sums[:, width : 2 * width]
+    if metric is micro_f1:
+        return np.asarray(2 * right.sum(1) / np.maximum(1, both.sum(1)))
+    return np.asarray((2 * right / np.maximum(1, both)).mean(1))
+
+
+def _drawn_of_numbers(
+    metric: Metric, truth: Values, predicted: Values, resamples: int
+) -> NDArray[np.float64]:
+    """The same of numbers (N,), many resamples at a time."""
+    found = []
+    truth, predicted = truth.astype(np.float64), predicted.astype(np.float64)
+    every = _resampled(len(truth), resamples)
+    while some := list(itertools.islice(every, max(1, AT_ONCE // len(truth)))):
+        true, told = truth[np.stack(some)], predicted[np.stack(some)]  # (R, N)
+        if metric is squared_error:
+            found.append(np.square(true - told).mean(1))
+        elif metric is spearman:
+            found.append(_correlations(stats.rankdata(true, axis=1), stats.rankdata(told, axis=1)))
+        else:
+            found.append(_correlations(true, told))
+    return np.concatenate(found)
+
+
+def _correlations(true: Values, told: Values) -> NDArray[np.float64]:
+    """(R,) Pearson's correlation of the rows of two tables; none where one is constant."""
+    constant = (true == true[:, :1]).all(1) | (told == told[:, :1]).all(1)
+    sides = []
+    for side in (true, told):
+        apart = side - side.mean(1, keepdims=True)
+        sides.append(apart / np.maximum(TINY, np.abs(apart).max(1, keepdims=True)))
+    lengths = np.sqrt(np.square(sides[0]).sum(1) * np.square(sides[1]).sum(1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(constant, np.nan, (sides[0] * sides[1]).sum(1) / lengths)
 
 
 def _resampled(rows: int, resamples: int) -> Iterator[NDArray[np.int64]]:

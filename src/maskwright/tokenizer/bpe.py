@@ -16,8 +16,16 @@ from maskwright.tokenizer.merges import Merge, PairTable, Symbols
 END = "</w>"
 
 
-def train_bpe(words: Mapping[str, int], *, merges: int, min_frequency: int = 2) -> list[Merge]:
+def train_bpe(
+    words: Mapping[str, int],
+    parts: Mapping[str, int] | None = None,
+    *,
+    merges: int,
+    min_frequency: int = 2,
+) -> list[Merge]:
     """Learn up to `merges` new tokens from distinct `words` and their counts.
+
+    `parts` are counted too, but not closed by the marker: runs that do not reach the end of a word.
 
     Two merges may spell the same token (`a b`+`c`, `a`+`b c`); both are kept, since splitting a
     word needs them, and the token counts once.
@@ -26,10 +34,10 @@ def train_bpe(words: Mapping[str, int], *, merges: int, min_frequency: int = 2) 
         The merges in the order in which they have to be applied.
     """
     symbols = Symbols()
-    ordered = sorted(words)
+    rows = [((*word, END), words[word]) for word in sorted(words)]
+    rows += [(tuple(part), parts[part]) for part in sorted(parts)] if parts else []
     table = PairTable(
-        [[symbols.number(c) for c in word] + [symbols.number(END)] for word in ordered],
-        [words[word] for word in ordered],
+        [[symbols.number(c) for c in row] for row, _ in rows], [count for _, count in rows]
     )
     strings = symbols.strings
     heap: list[tuple[int, str, str, int, int]] = []

@@ -24,6 +24,7 @@ from typing import Any
 
 from maskwright.tokenizer.bpe import END
 from maskwright.tokenizer.merges import Merge
+from maskwright.tokenizer.roles import roles_by_table
 from maskwright.tokenizer.wordpiece import CONTINUATION
 from maskwright.tokenizer.words import SPACE
 
@@ -32,6 +33,7 @@ Plain = dict[str, Any]
 MARKS = r"\p{P}$+<=>^`|~"
 GPT2_DIGITS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 SPELL_END = (("<", "/"), ("</", "w"), ("</w", ">"))
+SPACE_IN_WORDS = ("byte-bpe", "unigram")  # the kinds whose words carry the space before them
 LONGEST_WORD = 100  # characters; a longer word is unknown to WordPiece
 
 
@@ -50,15 +52,21 @@ def document(
     single_digits: bool,
     frame: Plain | None,
 ) -> Plain:
-    """A whole `tokenizer.json`. The special tokens have the first ids, those of `last` the last."""
+    """A whole `tokenizer.json`. The special tokens have the first ids, those of `last` the last.
+
+    Where a word carries the space before it (`Ġ`, `▁`), the mask token stands for a word with its
+    space and so takes the space; else a lone `Ġ` would stand before it, which no training shows.
+    The characters' spaces are tokens of their own, and the other kinds' words carry none.
+    """
     size = len(model["vocab"])
+    mask = roles_by_table(specials).get("mask") if kind in SPACE_IN_WORDS else None
     normalizer, pre_tokenizer, decoder = _steps(kind, lowercase, single_digits)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            *(_added(i, token) for i, token in enumerate(specials)),
+            *(_added(i, token, token == mask) for i, token in enumerate(specials)),
             *(_added(i, token) for i, token in enumerate(last, size)),
         ],
         "normalizer": normalizer,
@@ -69,9 +77,9 @@ def document(
     }
 
 
-def _added(number: int, token: str) -> Plain:
+def _added(number: int, token: str, takes_space: bool = False) -> Plain:
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": number, "content": token, **plain, "special": True}
+    return {"id": number, "content": token, **plain, "lstrip": takes_space, "special": True}
 
 
 def _sequence(name: str, steps: Sequence[Plain]) -> Plain | None:

@@ -9,6 +9,7 @@ Figures of several tokenizers can be compared on the same documents only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -63,6 +64,11 @@ def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
+def _said(value: float, form: str) -> str:
+    """A figure in its form; a dash where there was nothing to measure."""
+    return "–" if math.isnan(value) else format(value, form)
+
+
 @dataclass(frozen=True)
 class TokenizerReport:
     """Figures over all documents and by source."""
@@ -100,8 +106,9 @@ class TokenizerReport:
         for name, figures in [*rows[:MOST_ROWS], ("all", self.all)]:
             name = name if len(name) <= 32 else f"…{name[-31:]}"
             lines.append(
-                f"{name:<32} {amount(figures.bytes):>10} {figures.fertility:>9.3f}"
-                f" {figures.unknown_rate:>8.3%} {figures.bytes_per_token:>11.2f}"
+                f"{name:<32} {amount(figures.bytes):>10} {_said(figures.fertility, '.3f'):>9}"
+                f" {_said(figures.unknown_rate, '.3%'):>8}"
+                f" {_said(figures.bytes_per_token, '.2f'):>11}"
             )
         if len(rows) > MOST_ROWS:
             lines.insert(-1, f"… and {len(rows) - MOST_ROWS:,} more sources")

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Protocol
+from zlib import crc32
 
 from maskwright.errors import DataError, UsageError
 
@@ -195,5 +196,15 @@ class WordCounts:
         while left > self._limit // 2:
             floor += 1
             left -= by_count[floor]
-        self.counts = Counter({w: n for w, n in self.counts.items() if n > floor})
+        # Where nearly all are met once, as the lines of a text without spaces are, nothing would be
+        # left without those at the floor; a hash says which of them fill the half.
+        ties = sorted((w for w, n in self.counts.items() if n == floor), key=hash_of)
+        kept = {w: n for w, n in self.counts.items() if n > floor}
+        kept |= dict.fromkeys(ties[: self._limit // 2 - left], floor)
+        self.counts = Counter(kept)
         self.forgotten_below = max(self.forgotten_below, floor + 1)
+
+
+def hash_of(word: str) -> tuple[int, str]:
+    """An order without meaning, the same in every process."""
+    return crc32(word.encode()), word

@@ -9,9 +9,10 @@ of the documents.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 import tokenizers
@@ -33,7 +34,9 @@ from maskwright.tokenizer.words import chunks, words_of
 
 __all__ = ["TokenizerChoice", "train"]
 
-MOST_CHARACTERS = 1000  # of an alphabet, and never more than half of the vocabulary
+# An alphabet has at most half of the vocabulary, so that the other half is left for longer pieces.
+SMALL_ALPHABET = 1000  # pieces; up to here every frequent character is taken
+COVERED = 0.9999  # share of the text; what a larger alphabet adds beyond it is noise
 
 
 def train(documents: Iterable[HasText | str], choice: TokenizerChoice) -> Tokenizer:
@@ -81,14 +84,12 @@ def _learn(sample: Iterable[str], choice: TokenizerChoice) -> dict[str, Any]:
     if choice.kind == "character":
         found = _characters(sample, choice)
         return pipeline.bpe_model(specials, found, [], unknown)
-    counts = _count(sample, choice)
+    words, parts, alphabet = _spelled(_count(sample, choice), choice)
     if choice.kind == "unigram":
-        words, _ = _within_alphabet(counts, choice)
         scores = train_unigram(words, tokens=choice.room)
         return pipeline.unigram_model(specials, scores, str(unknown))
-    words, alphabet = _within_alphabet(counts, choice)
     if choice.kind == "wordpiece":
-        first = _characters_as_pieces(alphabet, choice.single_digits)
+        first = sorted({piece for forms in alphabet.values() for piece in forms})
         merges = train_wordpiece(
             words, tokens=choice.room - len(first), min_frequency=choice.min_frequency
         )
@@ -97,19 +98,11 @@ def _learn(sample: Iterable[str], choice: TokenizerChoice) -> dict[str, Any]:
     letters = sorted({*alphabet, *"</w>"})
     merges = train_bpe(
         words,
+        parts,
         merges=choice.room - len(letters) - len(pipeline.SPELL_END),
         min_frequency=choice.floor,
     )
     return pipeline.marked_bpe_model(specials, letters, merges, unknown)
-
-
-def _characters_as_pieces(alphabet: Iterable[str], single_digits: bool) -> list[str]:
-    """Every character as the start of a word and within one; marks are always words of their own.
-
-    Both forms, so that no word of known characters is unknown because one stands in a new place.
-    """
-    pairs = [words_of(c + c, False, single_digits) for c in alphabet]
-    return sorted({piece for words in pairs for word in words for piece in spell(word)})
 
 
 # ------------------------------------------------------------------------------ counting
@@ -145,7 +138,7 @@ def _count(sample: Iterable[str], choice: TokenizerChoice) -> Counter[str]:
     spaced = choice.kind == "unigram"
     counted = WordCounts()
     for text in _normalised(sample, choice):
-        counted.add(chunks(text, spaced))
+        counted.add(_short_chunks(text, spaced, choice.single_digits))
     if not counted.counts:
         raise DataError("there are no words in the text", wanted="more than white space")
     words: Counter[str] = Counter()
@@ -155,47 +148,117 @@ def _count(sample: Iterable[str], choice: TokenizerChoice) -> Counter[str]:
     return words
 
 
+def _short_chunks(text: str, spaced: bool, single_digits: bool) -> Iterator[str]:
+    """The chunks of `text`; a long one, such as a line of Chinese, is cut into words at once.
+
+    Whole lines hardly ever come again, so counting them would fill the memory and count nothing.
+    """
+    for chunk in chunks(text, spaced):
+        if len(chunk) <= pipeline.LONGEST_WORD:
+            yield chunk
+        else:
+            yield from words_of(chunk, spaced, single_digits)
+
+
 def _characters(sample: Iterable[str], choice: TokenizerChoice) -> list[str]:
     """The distinct characters, sorted; the most frequent ones where there are too many."""
     counts: Counter[str] = Counter()
     for text in _normalised(sample, choice):
         counts.update(text)
-    return sorted(_frequent(counts, choice.room, 1))
+    return sorted(_by_frequency(counts)[: choice.room])
 
 
-def _frequent(counts: Counter[str], most: int, least: int) -> list[str]:
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [c for c, count in ordered[:most] if count >= least]
+def _by_frequency(counts: Counter[str]) -> list[str]:
+    return sorted(counts, key=lambda character: (-counts[character], character))
 
 
-def _within_alphabet(
+# ------------------------------------------------------------------------------ alphabets
+def _spelled(
     counts: Counter[str], choice: TokenizerChoice
-) -> tuple[dict[str, int], list[str]]:
-    """(words, characters): the words that can be spelled with the frequent characters.
+) -> tuple[Counter[str], Counter[str], dict[str, list[str]]]:
+    """(words, parts, alphabet): what there is to learn from, spelled with frequent characters.
 
-    A word with another character would be unknown anyway, or unknown in that place.
+    A word counts as what the kind will read in it. To WordPiece one strange character, or too many
+    characters, make the whole word unknown, so nothing is learned from it. The other kinds read on
+    after the unknown character, so the runs beside it are counted; `parts` are those that do not
+    reach the end of their word.
+    """
+    alphabet = _alphabet(counts, choice)
+    words: Counter[str] = Counter()
+    parts: Counter[str] = Counter()
+    for word, count in counts.items():
+        if len(word) <= pipeline.LONGEST_WORD and alphabet.keys() >= set(word):
+            words[word] += count
+        elif choice.kind != "wordpiece":
+            for run, ends in _runs(word, alphabet):
+                (words if ends or choice.kind == "unigram" else parts)[run] += count
+    if not words and not parts:
+        raise DataError(
+            "too little text: no word is spelled with characters that are frequent enough",
+            found=f"{len(counts):,} distinct words",
+            do="give more text or a larger vocabulary, or set min_frequency to 1",
+        )
+    # WordPiece would never use a character that stands in unknown words only.
+    used = set().union(*words, *parts)
+    return words, parts, {c: forms for c, forms in alphabet.items() if c in used}
+
+
+def _runs(word: str, alphabet: Container[str]) -> Iterator[tuple[str, bool]]:
+    """The runs of known characters in a word, long ones cut, and whether each ends the word."""
+    end = 0
+    for known, group in itertools.groupby(word, alphabet.__contains__):
+        run = "".join(group)
+        end += len(run)
+        if known:
+            starts = range(0, len(run), pipeline.LONGEST_WORD)
+            for start in starts:
+                last = start == starts[-1] and end == len(word)
+                yield run[start : start + pipeline.LONGEST_WORD], last
+
+
+def _alphabet(counts: Counter[str], choice: TokenizerChoice) -> dict[str, list[str]]:
+    """The characters that are spelled, the commonest first, and the pieces that each one needs.
+
+    Chinese, Japanese and Korean need thousands and get them. Any large text also holds thousands
+    of strange characters that are met a few times; they are no use to a vocabulary.
     """
     characters: Counter[str] = Counter()
     for word, count in counts.items():
         for character in word:
             characters[character] += count
-    most = min(MOST_CHARACTERS, choice.room // 2)
-    alphabet = set(_frequent(characters, most, choice.floor))
-    if choice.kind == "wordpiece":
-        # A character has two pieces here, at the start of a word and within.
-        alphabet = set(_frequent(characters, max(1, most // 2), choice.floor))
-    words = {
-        word: count
-        for word, count in counts.items()
-        if len(word) <= pipeline.LONGEST_WORD and alphabet.issuperset(word)
-    }
-    if not words:
-        raise DataError(
-            "too little text: no word is spelled with characters that are frequent enough",
-            found=f"{len(counts):,} distinct words",
-            do="give more text, or set min_frequency to 1",
-        )
-    return words, sorted({c for word in words for c in word})
+    total, most = characters.total(), choice.room // 2
+    forms_of = _forms_of(choice)
+    pieces = spelled = 0
+    alphabet: dict[str, list[str]] = {}
+    for character in _by_frequency(characters):
+        forms = forms_of(character)
+        pieces += len(forms)
+        enough = pieces > SMALL_ALPHABET and spelled >= COVERED * total
+        if characters[character] < choice.floor or pieces > most or enough:
+            break
+        alphabet[character] = forms
+        spelled += characters[character]
+    return alphabet
+
+
+def _forms_of(choice: TokenizerChoice) -> Callable[[str], list[str]]:
+    """What gives the pieces of a single character.
+
+    WordPiece's are two, as the start of a word and within one, so that no word of known characters
+    is unknown because one stands in a new place. Marks, and the ideographs that BERT's cleaning
+    sets apart, are always words of their own and have one.
+    """
+    if choice.kind != "wordpiece":
+        return lambda character: [character]
+    cleaner = _cleaner(choice)
+
+    def forms(character: str) -> list[str]:
+        twice = character * 2
+        if len(cleaner.normalize_str(twice).split()) > 1:
+            return [character]
+        return spell(words_of(twice, False, choice.single_digits)[0])
+
+    return forms
 
 
 # ------------------------------------------------------------------------------ byte-level

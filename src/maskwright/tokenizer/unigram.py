@@ -16,12 +16,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from maskwright.tokenizer.lattice import LONGEST_WORD, Array, Lattice
+from maskwright.tokenizer.sample import hash_of
 
 ROUND = 0.75  # share of the pieces that a round keeps
 SPARE = 1.1  # rounds stop this near to the wanted number
 SEEDS = 16  # seed pieces per wanted piece
 RARE = 0.5  # pieces expected less often than this are dropped
 MOST_WORDS = 300_000  # the most frequent words are enough, and bound the memory
+MOST_CHARACTERS = 4_000_000  # of those words; they are long where a text knows no spaces
 DIGITS = 6  # of a saved score
 
 
@@ -33,12 +35,7 @@ def train_unigram(words: Mapping[str, int], *, tokens: int) -> dict[str, float]:
     Returns:
         piece -> log-probability, the most probable first.
     """
-    frequent = sorted(words.items(), key=lambda item: (-item[1], item[0]))[:MOST_WORDS]
-    short: Counter[str] = Counter()
-    for word, count in frequent:
-        for start in range(0, len(word), LONGEST_WORD):
-            short[word[start : start + LONGEST_WORD]] += count
-    lattice = Lattice(short, max(SEEDS * tokens, 20_000))
+    lattice = Lattice(_short(words), max(SEEDS * tokens, 20_000))
     scores = np.log(lattice.seed_counts / lattice.seed_counts.sum())
     while True:
         for _ in range(2):
@@ -51,6 +48,29 @@ def train_unigram(words: Mapping[str, int], *, tokens: int) -> dict[str, float]:
     rows = zip(lattice.strings(), scores[chosen], strict=True)
     ordered = sorted(((p, round(float(s), DIGITS)) for p, s in rows), key=lambda r: (-r[1], r[0]))
     return dict(ordered)
+
+
+def _short(words: Mapping[str, int]) -> Counter[str]:
+    """The most frequent words, cut to what a lattice can hold, and the characters of the others.
+
+    Where most words are met once, as the clauses of a text without spaces are, those to be left out
+    are chosen by a hash: by their letters, all would begin alike.
+    """
+    ordered = sorted(words, key=lambda word: (-words[word], hash_of(word)))
+    short: Counter[str] = Counter()
+    others: Counter[str] = Counter()
+    size = 0
+    for number, word in enumerate(ordered):
+        size += len(word)
+        if number < MOST_WORDS and size <= MOST_CHARACTERS:
+            for start in range(0, len(word), LONGEST_WORD):
+                short[word[start : start + LONGEST_WORD]] += words[word]
+        else:
+            for character in word:
+                others[character] += words[word]
+    known = set().union(*short)
+    short.update({c: count for c, count in others.items() if c not in known})
+    return short
 
 
 def fit(lattice: Lattice, scores: Array) -> Array:

@@ -1,0 +1,210 @@
+"""Scripts of thousands of characters, and texts without spaces: all kinds learn from them."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from maskwright.errors import DataError
+from maskwright.tokenizer import train as training
+from maskwright.tokenizer import unigram
+from maskwright.tokenizer.bpe import train_bpe
+from maskwright.tokenizer.pipeline import LONGEST_WORD
+from maskwright.tokenizer.sample import WordCounts
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.words import chunks, words_of
+from tokenizer.odd_texts import odd_texts
+from tokenizer.toy_tokenizers import prose
+
+CHARACTERS = 1600
+VOCABULARY = 8000
+FIRST = {"ideographs": 0x4E00, "syllables": 0xAC00}  # BERT sets the former apart, not the latter
+LEARNING = ("bpe", "wordpiece", "unigram")
+every_kind = pytest.mark.parametrize("kind", LEARNING)
+both_scripts = pytest.mark.parametrize("script", FIRST)
+
+
+@functools.cache
+def lines(script: str, count: int = 4000, seed: int = 0) -> tuple[str, ...]:
+    """Lines of 40 characters without a space, their frequencies in the shape of natural text."""
+    generator = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, CHARACTERS + 1)
+    drawn = generator.choice(CHARACTERS, (count, 40), p=shares / shares.sum())
+    return tuple("".join(chr(FIRST[script] + c) for c in row) for row in drawn)
+
+
+def learned(kind: str, script: str, vocabulary: int = VOCABULARY) -> Tokenizer:
+    return train(lines(script), TokenizerChoice(kind=kind, vocabulary=vocabulary))  # type: ignore[arg-type]
+
+
+def unknown_rate(tokenizer: Tokenizer, script: str) -> float:
+    ids = np.concatenate(tokenizer.encode_batch(lines(script, 300, 1)))
+    return float((ids == tokenizer.unknown).mean())
+
+
+# ------------------------------------------------------------------------------ many characters
+@both_scripts
+@every_kind
+def test_thousands_of_characters_are_known(kind: str, script: str) -> None:
+    tokenizer = learned(kind, script)
+    assert unknown_rate(tokenizer, script) < 0.01
+    size = tokenizer.vocabulary_size
+    if script == "syllables" or kind == "unigram":
+        assert 0.9 * VOCABULARY < size <= VOCABULARY  # in the end no frequent pair is left
+    else:  # each is a word of its own, so there is nothing more to learn
+        forms = {"wordpiece": 1, "bpe": 2}[kind]
+        assert 0.98 * forms * CHARACTERS < size < forms * CHARACTERS + 20
+
+
+@both_scripts
+@every_kind
+def test_a_thousand_characters_would_not_do(
+    kind: str, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: the bound there was before, whatever the vocabulary."""
+    monkeypatch.setattr(training, "COVERED", 0)
+    assert unknown_rate(learned(kind, script), script) > 0.04
+
+
+@every_kind
+def test_the_order_of_many_characters_does_not_matter(kind: str) -> None:
+    texts, choice = lines("syllables"), TokenizerChoice(kind=kind, vocabulary=3000)  # type: ignore[arg-type]
+    assert train(texts, choice).files() == train(texts[::-1], choice).files()
+
+
+def test_ideographs_have_no_piece_within_a_word() -> None:
+    text = ["漢字 abc가나 漢字, 1"] * 3
+    pieces = set(train(text, TokenizerChoice(kind="wordpiece", vocabulary=200)).vocabulary)
+    assert {"漢", "가", "##가", "a", "##a", ","} <= pieces
+    assert not {"##漢", "##字", "##,"} & pieces
+
+
+@every_kind
+def test_half_of_a_vocabulary_is_left_for_longer_pieces(kind: str) -> None:
+    texts = [" ".join(line[n : n + 4] for n in range(0, 40, 4)) for line in lines("syllables")]
+    tokenizer = train(texts, TokenizerChoice(kind=kind, vocabulary=2000))  # type: ignore[arg-type]
+    assert tokenizer.vocabulary_size == 2000
+    single = [t for t in tokenizer.vocabulary[5:] if len(t.removeprefix("##")) == 1]
+    assert 900 < len(single) <= 1010
+    assert {chr(FIRST["syllables"] + c) for c in range(300)} <= set(single)
+
+
+@every_kind
+def test_strange_characters_do_not_crowd_out_the_pieces(kind: str) -> None:
+    """Three thousand that are met twice, in a text of which they are a tiny part."""
+    strange = [chr(0xAC00 + n) * 2 for n in range(3000)]
+    texts = [*prose(300), *strange]
+    usual = Counter(dict.fromkeys(strange, 1)) + Counter({"the": 100_000_000})
+    choice = TokenizerChoice(kind=kind, vocabulary=8000)  # type: ignore[arg-type]
+    assert len(training._alphabet(usual, choice)) <= 1000
+    assert len(training._alphabet(Counter(strange), choice)) > 1900  # here they are the text
+    known = training._alphabet(Counter(" ".join(texts).split()), choice)
+    assert set("".join(prose(300)).replace(" ", "")) - {"\n"} <= known.keys()
+
+
+# ------------------------------------------------------------------------------ strange characters
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_line_with_a_strange_character_still_teaches(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred characters are known here, so hardly a line is free of strange ones."""
+    assert learned(kind, "syllables", 210).vocabulary_size == 210
+    monkeypatch.setattr(training, "_runs", lambda *_: iter(()))  # negative control
+    with pytest.raises(DataError, match="too little text"):
+        learned(kind, "syllables", 210)
+
+
+def test_runs_of_known_characters() -> None:
+    def runs(word: str) -> list[tuple[str, bool]]:
+        return list(training._runs(word, set("abc")))
+
+    assert runs("abc") == [("abc", True)]
+    assert runs("abXc") == [("ab", False), ("c", True)]
+    assert runs("XabXXcX") == [("ab", False), ("c", False)]
+    assert runs("XX") == runs("") == []
+    size = LONGEST_WORD
+    assert runs("a" * (2 * size + 1)) == [("a" * size, False)] * 2 + [("a", True)]
+    assert runs("a" * size + "X" + "b" * size) == [("a" * size, False), ("b" * size, True)]
+    rng = random.Random(0)
+    for _ in range(200):
+        word = "".join(rng.choices("aabbccXY", k=rng.randint(0, 300)))
+        assert "".join(run for run, _ in runs(word)) == word.replace("X", "").replace("Y", "")
+        ends = [ends for _, ends in runs(word)]
+        assert not any(ends[:-1]) and any(ends) == word.endswith(("a", "b", "c"))
+
+
+def test_a_part_of_a_word_is_not_closed() -> None:
+    words, parts = {"ab": 3}, {"cd": 9, "ab": 4}
+    found = [(m.token, m.count) for m in train_bpe(words, parts, merges=9)]
+    assert found == [("cd", 9), ("ab", 7), ("ab</w>", 3)]
+    assert train_bpe(words, {}, merges=9) == train_bpe(words, merges=9)
+
+
+def test_what_is_unknown_as_a_whole_teaches_wordpiece_nothing() -> None:
+    choice = TokenizerChoice(kind="wordpiece", vocabulary=100)
+    counts = Counter({"ab": 5, "cdÿ": 1, "cd": 2, "e" * (LONGEST_WORD + 1): 9, "eé": 1})
+    words, parts, alphabet = training._spelled(counts, choice)
+    assert words == {"ab": 5, "cd": 2} and not parts and set(alphabet) == set("abcd")
+    long = "e" * LONGEST_WORD
+    words, parts, _ = training._spelled(counts, TokenizerChoice(kind="bpe", vocabulary=100))
+    assert words == {"ab": 5, "cd": 2, "e": 9} and parts == {"cd": 1, long: 9, "e": 1}
+    words, parts, _ = training._spelled(counts, TokenizerChoice(kind="unigram", vocabulary=100))
+    assert words == {"ab": 5, "cd": 3, long: 9, "e": 10} and not parts
+
+
+# ------------------------------------------------------------------------------ no spaces
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_words_of_any_length_are_learned_from(kind: str) -> None:
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefghijkl", k=5)) for _ in range(40)]
+    texts = ["".join(rng.choices(words, k=100)) for _ in range(100)]
+    tokenizer = train(texts, TokenizerChoice(kind=kind, vocabulary=400))  # type: ignore[arg-type]
+    assert tokenizer.vocabulary_size == 400
+    assert sum(map(len, tokenizer.encode_batch(texts))) < 130 * 100
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+@pytest.mark.parametrize("single_digits", [False, True])
+def test_long_chunks_are_cut_into_the_same_words(spaced: bool, single_digits: bool) -> None:
+    texts = [*odd_texts(300), *(text.replace(" ", "") for text in prose(50))]
+    shortened = 0
+    for text in texts:
+        whole = [w for c in chunks(text, spaced) for w in words_of(c, spaced, single_digits)]
+        short = list(training._short_chunks(text, spaced, single_digits))
+        assert [w for c in short for w in words_of(c, spaced, single_digits)] == whole
+        shortened += short != chunks(text, spaced)
+    assert shortened > 20
+
+
+def test_lines_that_never_come_again_are_not_all_forgotten() -> None:
+    counts = WordCounts(limit=100)
+    counts.add(["often", "often"])
+    counts.add(f"line {n}" for n in range(100))
+    assert len(counts.counts) == 50 and counts.counts["often"] == 2
+    assert counts.forgotten_below == 2
+    kept = [int(line.split()[1]) for line in counts.counts if line != "often"]
+    assert 30 < sum(kept) / len(kept) < 70  # neither the first nor the last of them
+    again = WordCounts(limit=100)
+    again.add(["often", *(f"line {n}" for n in reversed(range(100))), "often"])
+    assert again.counts == counts.counts
+
+
+def test_only_so_many_characters_are_held_and_none_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = dict.fromkeys(lines("ideographs", 500), 1) | {"often": 7}
+    everything = unigram._short(words)
+    assert sum(map(len, everything)) == 500 * 40 + 5
+    monkeypatch.setattr(unigram, "MOST_CHARACTERS", 4000)
+    some = unigram._short(words)
+    assert sum(len(word) for word in some if len(word) > 1) <= 4000
+    assert some["often"] == 7 and set("".join(some)) == set("".join(words))
+    begin = sorted(ord(word[0]) for word in some if len(word) == 24)
+    assert len(begin) > 50 and begin[-1] > FIRST["ideographs"] + CHARACTERS // 2
+    pieces = unigram.train_unigram(words, tokens=4000)
+    assert set("".join(words)) <= pieces.keys()

@@ -1,0 +1,75 @@
+"""`maskwright tokenizer`: refused before the work, and a report on what there is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.commit import verify
+from maskwright.corpus.reading import Reading
+from maskwright.errors import OutputError
+from maskwright.pretrain import tokenizer_run
+from maskwright.pretrain.tokenizer_run import train_and_report
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tokenizer.toy_tokenizers import prose, trained
+
+
+def run(texts: list[str], folder: Path, reading: Reading | None = None) -> Tokenizer:
+    path = folder / "text.jsonl"
+    rows = [json.dumps({"text": text}) for text in texts]
+    path.write_text("\n".join([*rows, "{broken"] if reading else rows) + "\n")
+    more = {} if reading is None else {"reading": reading}
+    return train_and_report(
+        [str(path)], folder / "out", kind="bpe", vocabulary=200, lowercase=False, **more
+    )
+
+
+@pytest.mark.parametrize("what", ["folder", "file", "link"])
+def test_a_place_that_is_taken_is_refused_before_the_work(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = Path("out")
+    {"folder": out.mkdir, "file": out.touch, "link": lambda: out.symlink_to("nowhere")}[what]()
+    with pytest.raises(OutputError) as at_the_end:
+        trained("bpe").save(out)
+    monkeypatch.setattr(tokenizer_run, "train", lambda *_: pytest.fail("it was trained"))
+    with pytest.raises(OutputError) as at_once:
+        run(["the cat sat"], Path())
+    assert str(at_once.value) == str(at_the_end.value)
+
+
+def test_a_free_place_is_trained_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control of the test before."""
+    monkeypatch.setattr(tokenizer_run, "train", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(["the cat sat"], tmp_path)
+
+
+@pytest.mark.parametrize("texts", [["aa aa aa"], [prose()[0] * 20], list(prose(300))])
+def test_the_report_has_figures(
+    texts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = run(texts, tmp_path)
+    said = capsys.readouterr().out
+    assert "nan" not in said and "–" not in said.splitlines()[-1]
+    assert "0 bytes" not in said and " 0% of them" not in said
+    assert Tokenizer.load(tmp_path / "out").fingerprint == made.fingerprint
+
+
+def test_nothing_held_out_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tokenizer_run.Text, "held_out", lambda self: iter(()))
+    run(["the cat sat on the mat"] * 3, tmp_path)
+    said = capsys.readouterr().out
+    assert "measured on what it learned from" in said and "nan" not in said
+
+
+def test_skipped_rows_are_listed_beside_the_folder(tmp_path: Path) -> None:
+    run(list(prose(300)), tmp_path, Reading(on_bad="skip"))
+    verify(tmp_path / "out")
+    listed = (tmp_path / "out-rejects" / "rejects.jsonl").read_text().splitlines()
+    assert len(listed) == 1
