@@ -240,7 +240,7 @@ def parser() -> Parser:
     made.add_argument("text", help="a text with the model's mask token in it, such as [MASK]")
     made.add_argument("--top", type=int, default=5, help="how many words to show (default 5)")
 
-    made = verb("generate", "let a causal model go on with a text", _generate)
+    made = verb("generate", "let a decoder go on with a text, or write one for it", _generate)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     made.add_argument("prompt", nargs="?", default="", help="how the text begins")
     made.add_argument("--tokens", type=int, default=100, help="how many tokens (default 100)")

@@ -241,7 +241,7 @@ def _next_steps(folder: RunFolder) -> str:
     causal, two_stacks = objective in ("causal", "prefix-lm"), objective in TWO_STACKS
     judges = objective in JUDGES
     steps = []
-    if folder.checkpoints and not two_stacks and not judges:
+    if folder.checkpoints and (objective == "denoising" or not two_stacks) and not judges:
         prompt = shlex.quote(_prompt(folder, causal))
         verb = "generate" if causal else "fill-mask"
         steps.append(("Ask it", f"maskwright {verb} {where} {prompt}"))
@@ -262,6 +262,7 @@ def _next_steps(folder: RunFolder) -> str:
 def _prompt(folder: RunFolder, causal: bool) -> str:
     """A short prompt of the run's own, or one that fits any text, with the run's mask in it."""
     prompts = [str(s.get("prompt") or "") for s in folder.samples]
-    short = next((p for p in prompts if 0 < len(p) <= 60), "")
+    framed = folder.run.get("objective") == "denoising"  # shown as the encoder reads it
+    short = "" if framed else next((p for p in prompts if 0 < len(p) <= 60), "")
     mask = MASK.search(" ".join(prompts))
     return short or ("It is" if causal else f"It is a {mask.group() if mask else '[MASK]'}.")
