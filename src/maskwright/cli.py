@@ -22,6 +22,11 @@ from maskwright.errors import MaskwrightError, UsageError, near
 
 ROOMS = ("families", "objectives", "adapters", "recipes")
 STDIN = Path("-")
+# How each verb that reads files is told how to.
+TYPED = {
+    **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),
+    **dict.fromkeys(("tokenizer", "evaluate", "finetune", "predict"), "--read "),
+}
 
 
 class Help(argparse.HelpFormatter):
@@ -360,11 +365,10 @@ def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
     from maskwright.corpus.reading import Reading
 
     said = f"{error.wanted} {error.do}"
-    verb = given[0] if given else ""
+    way = TYPED.get(given[0] if given else "")
     names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", said)]
-    if not names or "--" in said or error.kind != "E-DATA":
+    if way is None or not names or "--" in said or error.kind != "E-DATA":
         return ""
-    way = "--set corpus." if verb in ("pretrain", "adapt", "compare") else "--read "
     return f"\n  typed:  {', '.join(f'{way}{name}=…' for name in names)}"
 
 
