@@ -69,6 +69,11 @@ def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
     path = text_file(tmp_path, documents=400)
     train, held_out = parts(Corpus(text=(str(path),), held_out=0.1, limit_bytes=3000), tmp_path)
     assert 3000 <= sum(map(len, train + held_out)) < 3400
+    chosen = recipe(path)
+    for limit, cut in ((3000, True), (10**9, False)):
+        bound = replace(chosen, corpus=replace(chosen.corpus, limit_bytes=limit))
+        said = told(bound, tmp_path / f"run{limit}")
+        assert any(line.startswith("note: the text goes on behind") for line in said) is cut
     # A bound on the embedded corpus is none on one's own files, unless it is asked for.
     assert run.with_text(find("tiny"), [str(path)]).corpus.limit_bytes is None
     asked = override(find("tiny"), [f"corpus.text={json.dumps([str(path)])}"])

@@ -193,6 +193,7 @@ class Text:
         self._embedded: list[Document] | None = None
         self._reader: Reader | None = None
         self._split: tuple[int, int] | None = None
+        self._cut = False
 
     def for_tokenizer(self) -> Iterator[Document]:
         """What the tokenizer may learn from: everything that is not held out."""
@@ -234,6 +235,8 @@ class Text:
             return
         yield f"read: {self._reader.counts.summary()}"
         yield from (f"note: {warning}" for warning in self._reader.counts.warnings)
+        if self._cut:
+            yield f"note: the text goes on behind corpus.limit_bytes={self.corpus.limit_bytes}"
         if self._split is not None and self._split[0] < FEW:
             what = "its end" if self._split[0] == 1 else "one"
             yield f"note: {self._split[0]} documents; {what} is held out"
@@ -246,7 +249,17 @@ class Text:
             return iter(self._embedded)
         rejects = self._folder / f"{prefix}rejects.jsonl"
         self._reader = Reader(paths, self.corpus, rejects=rejects)
-        return iter(self._reader) if limit is None else _within(self._reader, limit)
+        return iter(self._reader) if limit is None else self._within(self._reader, limit)
+
+    def _within(self, documents: Iterable[Document], limit: int) -> Iterator[Document]:
+        """Those that begin within `limit` bytes of text."""
+        read = 0
+        for each in documents:
+            self._cut = read >= limit
+            if self._cut:
+                return
+            read += len(each.text.encode())
+            yield each
 
     def _share(self, *, held_out: bool) -> Iterator[Document]:
         count, chosen = self._few()
@@ -291,16 +304,6 @@ class Text:
         yield Document(
             text=text[slice(*limits)], source=self.where, id=f"{self.where}:{limits[0]}-{limits[1]}"
         )
-
-
-def _within(documents: Iterable[Document], limit: int) -> Iterator[Document]:
-    """Those that begin within `limit` bytes of text."""
-    read = 0
-    for each in documents:
-        if read >= limit:
-            return
-        read += len(each.text.encode())
-        yield each
 
 
 def _halves(whole: Document, share: float) -> tuple[Document, Document]:
