@@ -27,7 +27,7 @@ from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import further, run, use
 from maskwright.recipes import bert_mini
-from maskwright.recipes.recipe import Checkpoints, Evaluation, Recipe
+from maskwright.recipes.recipe import Checkpoints, Evaluation, Recipe, with_text
 from maskwright.tasks import splits
 from maskwright.tasks.examples import Examples
 from maskwright.tasks.prepare import prepare
@@ -72,7 +72,7 @@ def trained(recipe: Recipe, texts: list[Path], tokens: float, seed: int, out: Pa
         if (out / "recipe.toml").is_file():
             run.resume(out, stream=said)
         else:
-            run.pretrain(run.with_text(recipe, [str(path) for path in texts]), out, stream=said)
+            run.pretrain(with_text(recipe, [str(path) for path in texts]), out, stream=said)
         (out / "done").touch()
     return out
 

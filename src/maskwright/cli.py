@@ -435,14 +435,13 @@ def _tokenizer(a: argparse.Namespace) -> None:
 
 
 def _pretrain(a: argparse.Namespace) -> None:
-    from maskwright.recipes.recipe import find, override
+    from maskwright.recipes.recipe import find, override, with_text
 
-    recipe = override(find(a.recipe), a.settings)
+    recipe = find(a.recipe)
+    recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
     _texts(a.text)
     from maskwright.pretrain import run
 
-    if a.text:
-        recipe = override(run.with_text(find(a.recipe), a.text), a.settings)
     out = a.out or next_run(recipe.name)
     checkpoint = run.pretrain(recipe, out)
     print(f"model: {checkpoint}")
@@ -473,18 +472,15 @@ def _resume(a: argparse.Namespace) -> None:
 
 
 def _compare(a: argparse.Namespace) -> None:
-    from maskwright.recipes.recipe import find, override
+    from maskwright.recipes.recipe import find, override, with_text
 
-    recipes = [override(find(name), a.settings) for name in a.recipes]
+    begun = [find(name) for name in a.recipes]
+    recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in begun]
     _texts(a.text)
     if a.data is not None:
         existing(a.data, "data")
-    from maskwright.pretrain import run
     from maskwright.pretrain.compare import compare
 
-    if a.text:
-        begun = [run.with_text(find(name), a.text) for name in a.recipes]
-        recipes = [override(recipe, a.settings) for recipe in begun]
     out = a.out or next_run("comparison")
     compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)
 

@@ -164,30 +164,6 @@ def test_two_stacks_fill_the_same_in_any_batch(pair: Transformer) -> None:
             )
 
 
-@pytest.mark.interop
-@pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe"])
-def test_two_stacks_fill_as_the_reference_library(kind: str, tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    from maskwright.checkpoint import pretrained
-    from maskwright.tokenizer.train import TokenizerChoice, train
-
-    choice = TokenizerChoice(kind=kind, vocabulary=300, style="roberta")  # type: ignore[arg-type]
-    words = train(["the cat sat on the mat and the dog ran after the cat"] * 5, choice)
-    config = small(family("bart"), "BartForConditionalGeneration", vocab_size=words.vocabulary_size)
-    pretrained.save(model_of(config), words, tmp_path / "m")
-    loaded = pretrained.load(tmp_path / "m")
-    assert loaded.tokenizer is not None
-    pipeline = transformers.pipeline("fill-mask", model=str(tmp_path / "m"), top_k=4, device="cpu")
-    gap = "" if kind == "byte-bpe" else " "
-    for text in ("the cat sat<mask>", "<mask> sat", f"the dog{gap}<mask> the mat"):
-        (hole,) = fill(loaded.model, loaded.tokenizer, [text], top=4, start=words.end)[0]
-        theirs = pipeline(text)
-        assert [c.id for c in hole.candidates] == [answer["token"] for answer in theirs]
-        assert [c.probability for c in hole.candidates] == pytest.approx(
-            [answer["score"] for answer in theirs], rel=1e-4
-        )
-
-
 def test_refusals_of_two_stacks(pair: Transformer) -> None:
     with pytest.raises(UsageError, match="what the decoder begins with"):
         fill(pair, Toy(), ["the [MASK]"])

@@ -88,18 +88,33 @@ def test_filters_are_theirs(temperature: float, top_k: int | None, top_p: float 
     assert torch.equal(ours > 0, filtered > float("-inf"))
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe", "character"])
-def test_filled_masks_are_theirs(kind: str, tmp_path: Path) -> None:
-    choice = TokenizerChoice(kind=kind, vocabulary=300, style="bert")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("model_type", "architecture", "style", "kind"),
+    [
+        *(
+            ("bert", "BertForMaskedLM", "bert", kind)
+            for kind in ("wordpiece", "byte-bpe", "character")
+        ),
+        *(
+            ("bart", "BartForConditionalGeneration", "roberta", k)
+            for k in ("wordpiece", "byte-bpe")
+        ),
+    ],
+)
+def test_filled_masks_are_theirs(
+    model_type: str, architecture: str, style: str, kind: str, tmp_path: Path
+) -> None:
+    choice = TokenizerChoice(kind=kind, vocabulary=300, style=style)  # type: ignore[arg-type]
     words = train(TEXT, choice)
-    config = small(family("bert"), "BertForMaskedLM", vocab_size=words.vocabulary_size)
+    config = small(family(model_type), architecture, vocab_size=words.vocabulary_size)
     pretrained.save(model_of(config), words, tmp_path / "m")
     loaded = pretrained.load(tmp_path / "m")
-    assert loaded.tokenizer is not None
+    assert loaded.tokenizer is not None and words.mask is not None
     pipeline = transformers.pipeline("fill-mask", model=str(tmp_path / "m"), top_k=4, device="cpu")
-    gap = "" if kind == "byte-bpe" else " "
-    for text in ("the cat sat[MASK]", "[MASK] sat", f"the dog{gap}[MASK] the mat"):
-        (holes,) = fill(loaded.model, loaded.tokenizer, [text], top=4)
+    gap, (sign,) = "" if kind == "byte-bpe" else " ", words.tokens([words.mask])
+    start = words.end if len(config.stacks) == 2 else None
+    for text in (f"the cat sat{sign}", f"{sign} sat", f"the dog{gap}{sign} the mat"):
+        (holes,) = fill(loaded.model, loaded.tokenizer, [text], top=4, start=start)
         theirs = pipeline(text)
         assert [c.id for c in holes[0].candidates] == [answer["token"] for answer in theirs]
         assert [c.probability for c in holes[0].candidates] == pytest.approx(

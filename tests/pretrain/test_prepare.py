@@ -19,7 +19,7 @@ from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, journal, run, use
 from maskwright.pretrain.prepare import Text, prepare, resolve
 from maskwright.pretrain.run import quiet
-from maskwright.recipes.recipe import Corpus, Recipe, find, override
+from maskwright.recipes.recipe import Corpus, Recipe, find, override, with_text
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tinyrun import SENTENCE, recipe, text_file
 
@@ -75,9 +75,9 @@ def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
         said = told(bound, tmp_path / f"run{limit}")
         assert any(line.startswith("note: the text goes on behind") for line in said) is cut
     # A bound on the embedded corpus is none on one's own files, unless it is asked for.
-    assert run.with_text(find("tiny"), [str(path)]).corpus.limit_bytes is None
+    assert with_text(find("tiny"), [str(path)]).corpus.limit_bytes is None
     asked = override(find("tiny"), [f"corpus.text={json.dumps([str(path)])}"])
-    assert run.with_text(asked, [str(path)]).corpus.limit_bytes == 1_000_000
+    assert with_text(asked, [str(path)]).corpus.limit_bytes == 1_000_000
     with pytest.raises(ConfigError, match=r"corpus\.limit_bytes"):
         Corpus(limit_bytes=0)
 

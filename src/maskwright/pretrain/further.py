@@ -102,7 +102,7 @@ def adapt(
         MaskwrightError: as `recipe_of` and `run.pretrain`.
     """
     processes = distribute.join()
-    recipe = recipes.override(run.with_text(recipe_of(folder, minutes), texts), list(settings))
+    recipe = recipes.override(recipes.with_text(recipe_of(folder, minutes), texts), list(settings))
     before = checkpoints.model_folder(folder)  # the newest, whatever is written there meanwhile
     last = run.pretrain(recipe, out, stream=stream)
     if not processes.first:

@@ -10,13 +10,12 @@ the least draw is, and of a single document its end.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from maskwright.corpus.read import Reader
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError, IncompatibleError
+from maskwright.manifest import hash_file
 from maskwright.pretrain.build import needs_sentences
 from maskwright.recipes.recipe import Corpus, Recipe, TokenizerFolder
 from maskwright.report import document
@@ -40,7 +40,7 @@ from maskwright.tokenizer.train import train as train_tokenizer
 Say = Callable[[str], None]
 # The split is the same for every seed: what is held out must not depend on the run.
 SPLIT_SEED = 0
-FEW = 256  # of so many documents a share of none is looked for
+LOOKED_THROUGH = 256  # documents at a time, for the first that is held out
 LOOKED_AT = 1_000_000  # tokens
 MUCH_UNKNOWN = 0.01
 
@@ -122,11 +122,7 @@ def text_changed(folder: Path) -> bool:
     """Whether a file that a store in `folder` was made of is no longer what it was."""
     for part in ("train", "held-out"):
         for name, digest in _origin(folder, part).get("files", {}).items():
-            try:
-                with open(name, "rb") as file:
-                    if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                        return True
-            except OSError:
+            if not Path(name).is_file() or hash_file(Path(name)) != digest:
                 return True
     return False
 
@@ -192,8 +188,8 @@ class Text:
         self._folder = folder
         self._embedded: list[Document] | None = None
         self._reader: Reader | None = None
-        self._split: tuple[int, int] | None = None
         self._cut = False
+        self._divided = ""
 
     def for_tokenizer(self) -> Iterator[Document]:
         """What the tokenizer may learn from: everything that is not held out."""
@@ -237,9 +233,8 @@ class Text:
         yield from (f"note: {warning}" for warning in self._reader.counts.warnings)
         if self._cut:
             yield f"note: the text goes on behind corpus.limit_bytes={self.corpus.limit_bytes}"
-        if self._split is not None and self._split[0] < FEW:
-            what = "its end" if self._split[0] == 1 else "one"
-            yield f"note: {self._split[0]} documents; {what} is held out"
+        if self._divided:
+            yield f"note: {self._divided}"
 
     def _documents(self, paths: list[Path], prefix: str = "") -> Iterator[Document]:
         limit = self.corpus.limit_bytes
@@ -262,7 +257,7 @@ class Text:
             yield each
 
     def _share(self, *, held_out: bool) -> Iterator[Document]:
-        count, chosen = self._few()
+        count, chosen = self._few or (0, -1)
         if count == 1:
             yield from (_halves(d, self.corpus.held_out)[held_out]
                         for d in self._documents(self.paths))  # fmt: skip
@@ -273,19 +268,18 @@ class Text:
                 out[chosen - start] = True
             yield from (d for d, o in zip(block, out, strict=True) if bool(o) is held_out)
 
-    def _few(self) -> tuple[int, int]:
-        """How many documents there are and which is held out, where the share of them is none; else
-        a count without meaning and -1."""
-        if self._split is None:
-            count = 0
-            for start, block in _blocks(self._documents(self.paths), FEW):
-                count = start + len(block)
-                if (self._draws(start, len(block)) < self.corpus.held_out).any():
-                    self._split = (FEW, -1)
-                    break
-            else:
-                self._split = (count, int(self._draws(0, count).argmin()) if count else -1)
-        return self._split
+    @cached_property
+    def _few(self) -> tuple[int, int] | None:
+        """How many documents there are and which of them is held out, where the share is none."""
+        count = 0
+        for start, block in _blocks(self._documents(self.paths), LOOKED_THROUGH):
+            count = start + len(block)
+            if (self._draws(start, len(block)) < self.corpus.held_out).any():
+                return None
+        if not count:
+            return None
+        self._divided = f"{count:,} documents; {'its end' if count == 1 else 'one'} is held out"
+        return count, int(self._draws(0, count).argmin())
 
     def _draws(self, start: int, count: int) -> NDArray[np.float64]:
         keys = randomness.key("split", SPLIT_SEED, np.arange(start, start + count))

@@ -21,7 +21,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -404,9 +403,3 @@ def said(stream: TextIO | None) -> Callable[[str], None]:
 
 def quiet(text: str) -> None:
     """Say nothing."""
-
-
-def with_text(recipe: Recipe, paths: list[str]) -> Recipe:
-    """`recipe` on the user's own files; a bound on the embedded corpus is none on them."""
-    limit = recipe.corpus.limit_bytes if recipe.corpus.text else None
-    return replace(recipe, corpus=replace(recipe.corpus, text=tuple(paths), limit_bytes=limit))

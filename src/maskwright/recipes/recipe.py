@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -341,6 +341,12 @@ def read(path: Path) -> Recipe:
         return config.from_plain(Recipe, plain)
     except ConfigError as error:
         raise error.under(f"{path}, ") from None
+
+
+def with_text(recipe: Recipe, paths: list[str]) -> Recipe:
+    """`recipe` on the user's own files; a bound on the embedded corpus is none on them."""
+    limit = recipe.corpus.limit_bytes if recipe.corpus.text else None
+    return replace(recipe, corpus=replace(recipe.corpus, text=tuple(paths), limit_bytes=limit))
 
 
 def override(recipe: Recipe, settings: list[str]) -> Recipe:
