@@ -52,6 +52,8 @@ def test_seeds_by_hand() -> None:
     assert (spread.mean, spread.deviation) == (2.0, 1.0)
     assert (spread.low, spread.high) == pytest.approx((2 - half, 2 + half))
     assert math.isnan(intervals.over_seeds([1.0]).deviation)
+    undefined = intervals.over_seeds([0.5, math.nan, 0.25])  # a correlation of answers all alike
+    assert math.isnan(undefined.mean) and math.isnan(undefined.deviation) and undefined.count == 3
 
 
 @pytest.mark.parametrize("counts", [(2, 2), (3, 3), (5, 3)])

@@ -6,8 +6,10 @@ import csv
 import datetime
 import io
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +24,16 @@ from maskwright.errors import (
     IncompatibleError,
     MaskwrightError,
     OutputError,
+    StoppedError,
     UsageError,
 )
 from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.hashes import hashes
+from maskwright.finetune.learner import Learner
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import _model, piped, predict_file, write_predictions
+from maskwright.finetune.tune import Settings
+from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, run
 from maskwright.recipes import gpt2_mini
 from maskwright.recipes.recipe import FamilyModel
@@ -546,3 +552,87 @@ def test_a_curve(model: Path, tmp_path: Path) -> None:
         finetune_file(model, table(tmp_path / "pairs.csv", "pair-classification"), out, curve=[20],
                       stream=said)  # fmt: skip
     assert main(["finetune", str(model), "--data", str(data), "--curve", "5,few"]) == 64
+
+
+# ---------------------------------------------------------------------- stopped and begun again
+BRIEFLY = {"seeds": 3, "epochs": 2, "batch": 16, "rate": 1e-2, "least_steps": 0}
+
+
+@pytest.fixture(scope="module")
+def stopped(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
+    """(file, what was begun, what was said): stopped in the second of three seeds."""
+    folder, said = tmp_path_factory.mktemp("stopped"), io.StringIO()
+    data = table(folder / "data.csv", "classification", 60)
+    whole = Learner._tuned
+
+    def stop(
+        self: Learner, model: Any, method: Any, parts: Any, settings: Settings, *rest: Any
+    ) -> Any:
+        if settings.seed == 1:
+            raise KeyboardInterrupt
+        return whole(self, model, method, parts, settings, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "_tuned", stop)
+        with pytest.raises(KeyboardInterrupt):
+            finetune_file(model, data, folder / "out", **BRIEFLY, stream=said)
+    return data, folder / "out", said.getvalue()
+
+
+def test_a_stop_keeps_the_finished_seeds(
+    model: Path, stopped: tuple[Path, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out, said = stopped
+    assert "finished seeds are kept (1)" in said and (out / "unfinished" / "seed-0").is_dir()
+    again = Path(shutil.copytree(out, tmp_path / "again"))
+    seeds, whole = [], Learner._tuned
+
+    def note(
+        self: Learner, model: Any, method: Any, parts: Any, settings: Settings, *rest: Any
+    ) -> Any:
+        seeds.append(settings.seed)
+        return whole(self, model, method, parts, settings, *rest)
+
+    monkeypatch.setattr(Learner, "_tuned", note)
+    finetune_file(model, data, again, **BRIEFLY, stream=io.StringIO())
+    assert seeds == [1, 2] and not (again / "unfinished").exists()
+    finetune_file(model, data, tmp_path / "whole", **BRIEFLY, stream=io.StringIO())
+    assert seeds[2:] == [0, 1, 2]
+    for name in ("model/model.safetensors", "model/config.json", "task.json"):
+        assert (again / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    ours, theirs = (json.loads((folder / "results.json").read_text())
+                    for folder in (again, tmp_path / "whole"))  # fmt: skip
+    for each in (*ours["seeds"], *theirs["seeds"]):
+        each.pop("seconds")
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"epochs": 1}, "settings"), ({"pooling": "mean"}, "task"), ({"method": "probe"}, "settings")],
+)
+def test_the_seeds_of_another_fine_tuning_are_not_taken_up(
+    model: Path, stopped: tuple[Path, Path, str], change: dict[str, Any], named: str
+) -> None:
+    data, out, _ = stopped
+    with pytest.raises(UsageError, match="of another kind") as refused:
+        finetune_file(model, data, out, **{**BRIEFLY, **change}, stream=io.StringIO())
+    assert f"another {named}" in str(refused.value.found) and (out / "unfinished/seed-0").is_dir()
+
+
+def test_other_rows_are_another_fine_tuning(
+    model: Path, stopped: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    _, out, _ = stopped
+    other = table(tmp_path / "data.csv", "classification", 61)
+    with pytest.raises(UsageError, match="of another kind") as refused:
+        finetune_file(model, other, out, **BRIEFLY, stream=io.StringIO())
+    assert "another data" in str(refused.value.found)
+
+
+def test_two_do_not_learn_into_one_folder(
+    model: Path, stopped: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    data, _, _ = stopped
+    with Lock(tmp_path / "out" / "run.lock"), pytest.raises(StoppedError):
+        finetune_file(model, data, tmp_path / "out", **BRIEFLY, stream=io.StringIO())

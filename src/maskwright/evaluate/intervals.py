@@ -63,10 +63,10 @@ class Spread:
 
 
 def over_seeds(values: Sequence[float], level: float = LEVEL) -> Spread:
-    """How a figure spreads over the seeds it was measured with."""
+    """How a figure spreads over the seeds it was measured with; NaN where one of it is NaN."""
     middle, count = statistics.fmean(values), len(values)
-    if count == 1:
-        return Spread(middle, math.nan, math.nan, math.nan, 1)
+    if count == 1 or not math.isfinite(middle):
+        return Spread(middle, math.nan, math.nan, math.nan, count)
     deviation = statistics.stdev(values)
     half = float(stats.t.ppf((1 + level) / 2, count - 1)) * deviation / math.sqrt(count)
     return Spread(middle, deviation, middle - half, middle + half, count)

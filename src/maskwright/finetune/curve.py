@@ -15,7 +15,6 @@ is lost on new texts grow with the first (McAllester 1999; Dziugaite & Roy 2017)
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from typing import Any, TextIO
 from maskwright import commit, config
 from maskwright.errors import UsageError
 from maskwright.evaluate import intervals
-from maskwright.finetune.hashes import hashes
+from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kind import Kind, Long, kind_of
 from maskwright.finetune.learner import Learner, asker
 from maskwright.finetune.method import FULL, Method
@@ -129,7 +128,7 @@ def measure_curve(
         "model": folder.name,
         "weights": hashes(checkpoints.model_folder(folder)),
         "asked": last,
-        "data": _hash(data),
+        "data": hash_rows(data),
         "settled": dict(kind.settled),
     }
     known = _known(out / LINES, about)
@@ -170,18 +169,6 @@ def measure_curve(
     say("\n".join(verdicts(curve)))
     say(f"report: {document.write(out / PAGE, render(curve, about))}")
     return curve
-
-
-def _hash(data: labelled.Examples) -> str:
-    """Of all rows with their labels."""
-    found = hashlib.sha256()
-    for part, rows in sorted(data.parts.items()):
-        for row in rows:
-            label = labelled.label_of(row)
-            told = sorted(label) if isinstance(label, frozenset) else label
-            said = [part, labelled.whole_text(row), repr(told)]
-            found.update(json.dumps(said).encode())
-    return found.hexdigest()
 
 
 def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:

@@ -1,9 +1,12 @@
-"""What a model or a file of data was, by its bytes."""
+"""What a model, a file of data or labelled rows were, by their bytes."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
+
+from maskwright.tasks import examples as labelled
 
 
 def hashes(path: Path) -> dict[str, str]:
@@ -18,3 +21,15 @@ def hashes(path: Path) -> dict[str, str]:
             name = each.name if each == path else str(each.relative_to(path))
             found[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
+
+
+def hash_rows(data: labelled.Examples) -> str:
+    """SHA-256 of all rows with their labels, in hex."""
+    found = hashlib.sha256()
+    for part, rows in sorted(data.parts.items()):
+        for row in rows:
+            label = labelled.label_of(row)
+            told = sorted(label) if isinstance(label, frozenset) else label
+            said = [part, labelled.whole_text(row), repr(told)]
+            found.update(json.dumps(said).encode())
+    return found.hexdigest()

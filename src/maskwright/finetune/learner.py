@@ -16,6 +16,7 @@ from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.families.family import family as family_named
 from maskwright.finetune.examples import Reading
+from maskwright.finetune.kept import Kept
 from maskwright.finetune.kind import (
     HIERARCHICAL,
     LONG,
@@ -135,6 +136,7 @@ class Learner:
         *,
         scratch: bool = False,
         name: str = "",
+        kept: Kept | None = None,
     ) -> Seed:
         """Learn the training part by one seed, choose on the validation part, answer the `last`.
 
@@ -142,6 +144,7 @@ class Learner:
             watch: shows how it goes.
             scratch: begin with weights that are drawn, as if there had been no pretraining.
             name: what is shown of it; else its seed.
+            kept: takes what the seed comes to; or has it, and nothing is trained.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
         if scratch:
@@ -153,9 +156,15 @@ class Learner:
         begun = _body(model)
         if not settings.seed:
             say(f"model: {self.path}: {loaded}\nmethod: {method.name}; {share}")
-        steps = steps_of(settings, len(parts[TRAIN].examples))
-        with watch(name or f"seed {settings.seed}", steps) as hook:
-            tuned = self._tuned(model, method, parts, settings, say, hook)
+        tuned = kept.restore(settings.seed, model) if kept else None
+        if tuned is not None:
+            say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")
+        else:
+            steps = steps_of(settings, len(parts[TRAIN].examples))
+            with watch(name or f"seed {settings.seed}", steps) as hook:
+                tuned = self._tuned(model, method, parts, settings, say, hook)
+            if kept:
+                kept.keep(settings.seed, tuned)
         ask = asker(tuned.model, self.kind, self.frame, self.reading)
         settled = self.kind.settle(parts[VALIDATION], ask(parts[VALIDATION]))
         ask = asker(tuned.model, settled, self.frame, self.reading)

@@ -9,18 +9,18 @@
       report.html    the same to look at, with the figures of each class and the worst mistakes
 
 Each seed draws another head and another order. Epoch and seed are chosen on validation data; the
-test part is asked once, at the end. Everything is said beside what needs no pretraining, such as
-the commonest label. What a task asks of the model is a `Kind` (kind.py, kinds/).
+test part is asked once, at the end. A stop costs one seed at most (kept.py). Everything is said
+beside what needs no pretraining, such as the commonest label. What a task asks of the model is a
+`Kind` (kind.py, kinds/).
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, TextIO
 
 from maskwright import commit
@@ -28,10 +28,14 @@ from maskwright.adapters import folder as folder_of_adapters
 from maskwright.adapters.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
+from maskwright.config import fingerprint
 from maskwright.errors import UsageError
+from maskwright.evaluate import intervals
 from maskwright.finetune import page
 from maskwright.finetune.card import card
-from maskwright.finetune.kind import Kind, Long, kind_of
+from maskwright.finetune.hashes import hash_rows, hashes
+from maskwright.finetune.kept import Kept
+from maskwright.finetune.kind import Asked, Kind, Long, kind_of
 from maskwright.finetune.learner import Learner, Seed, usual_rate
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
@@ -39,7 +43,7 @@ from maskwright.finetune.tune import Settings, passes_of
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.checkpoints import MODEL, TASK
-from maskwright.pretrain.run import said
+from maskwright.pretrain.run import LOCK, said
 from maskwright.report import document, tables
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
@@ -107,17 +111,12 @@ def finetune(
         say(f"each epoch is {passes} passes over the {len(data.parts[TRAIN]):,} rows, for "
             f"at least {settings.least_steps} steps in all")  # fmt: skip
     last = TEST if TEST in parts else VALIDATION
-    found = []
-    watch = watching(stream)
-    for seed in range(seeds):
-        found.append(learner.learn(parts, method, replace(settings, seed=seed), last, say, watch))
-    best = max(found, key=lambda one: (one.validation, -one.seed))
-    shown = _table(data, last, found, best)
-    say("\n" + tables.for_terminal(shown))
-    if best.adapter is not None:
-        folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(learner.path))
-    attached = _left_beside(best.adapter)
-    problem_type = PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None
+    kept = Kept(out, {
+        "model": fingerprint(hashes(learner.path)),
+        "data": hash_rows(data),
+        "task": [kind.task, kind.labels, kind.settled],
+        "settings": fingerprint([settings, method, learner.frame.length, long]),
+    })  # fmt: skip
     facts = {
         "method": method.name,
         "layer decay": method.layer_decay,
@@ -129,13 +128,51 @@ def finetune(
         **({"prompt": kind.settled["prompt"]} if "prompt" in kind.settled else {}),
         "longest text": f"{learner.frame.length} tokens, {long}",
         "seeds tried": seeds,
-        "chosen": f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part",
     }
+    with commit.Lock(out / LOCK):
+        kept.require_same()
+        found: list[Seed] = []
+        watch = watching(stream)
+        try:
+            for seed in range(seeds):
+                chosen = replace(settings, seed=seed)
+                found.append(learner.learn(parts, method, chosen, last, say, watch, kept=kept))
+        except KeyboardInterrupt:
+            say(f"stopped; finished seeds are kept ({len(found)}): the same command goes on")
+            raise
+        _write(out, learner, data, parts, method, found, facts, origin or {}, say)
+        kept.finish()
+    say(f"model: {out / MODEL}\nnext: maskwright predict {out} FILE")
+    return out / MODEL
+
+
+def _write(
+    out: Path,
+    learner: Learner,
+    data: labelled.Examples,
+    parts: Mapping[str, Asked],
+    method: Method,
+    found: Sequence[Seed],
+    facts: Mapping[str, Any],
+    origin: Mapping[str, str],
+    say: Callable[[str], None],
+) -> None:
+    """Say what the seeds came to, and write the best of them with all that belongs to it."""
+    kind, last = learner.kind, TEST if TEST in parts else VALIDATION
+    best = max(found, key=lambda one: (one.validation, -one.seed))
+    shown = _table(data, last, found, best)
+    say("\n" + tables.for_terminal(shown))
+    if best.adapter is not None:
+        folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(learner.path))
+    attached = _left_beside(best.adapter)
+    facts = {
+        **facts, "chosen": f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part",
+    }  # fmt: skip
     readme = card(
         kind=kind,
         name=out.resolve().name,
         base=checkpoints.called(learner.path),
-        data=origin or {},
+        data=origin,
         rows={part: len(each) for part, each in data.parts.items()},
         cut={part: asked.cut for part, asked in parts.items()},
         settings=facts,
@@ -144,6 +181,7 @@ def finetune(
         table=shown,
         loads=_loads(out, kind, learner.family is not None, attached),
     )
+    problem_type = PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None
     about = About(
         family=learner.family, labels=kind.labels, problem_type=problem_type, readme=readme
     )
@@ -155,7 +193,7 @@ def finetune(
         "kind": kind.task,
         "columns": {role: list(data.task.columns.roles[role]) for role in kind.roles},
         "length": learner.frame.length,
-        "long": long,
+        "long": learner.frame.long,
         "labels": list(kind.labels),
         "settled": dict(best.kind.settled),
         "attached": attached,
@@ -185,11 +223,9 @@ def finetune(
         rows=parts[last].rows,
         answers=best.answers,
         mistakes=best.kind.mistakes(parts[last], best.told),
-        facts={"model": checkpoints.called(learner.path), **facts, "data": dict(origin or {})},
+        facts={"model": checkpoints.called(learner.path), **facts, "data": dict(origin)},
     )
     say(f"report: {document.write(out / PAGE, shown_page)}")
-    say(f"model: {out / MODEL}\nnext: maskwright predict {out} FILE")
-    return out / MODEL
 
 
 def _loads(out: Path, kind: Kind, plain: bool, attached: bool) -> list[str]:
@@ -226,8 +262,8 @@ def _table(data: labelled.Examples, asked: str, found: Sequence[Seed], best: See
         rows.append([name, *map(_interval, kind.estimated(truth, answers).values())])
     if len(found) > 1:
         each = [kind.measured(truth, one.answers) for one in found]
-        spread = [(mean(v), stdev(v)) for v in ([e[m] for e in each] for m in kind.measures)]
-        rows.insert(1, [f"all {len(found)} seeds", *(f"{m:.4f} ± {s:.4f}" for m, s in spread)])
+        spreads = (intervals.over_seeds([e[m] for e in each]) for m in kind.measures)
+        rows.insert(1, [f"all {len(found)} seeds", *map(_spread, spreads)])
     return {
         "title": f"{kind.task} on the {asked} part, {len(truth):,} examples",
         "own_first": True,
@@ -241,6 +277,13 @@ def _table(data: labelled.Examples, asked: str, found: Sequence[Seed], best: See
 
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+def _spread(spread: intervals.Spread) -> str:
+    """Mean and deviation; a dash where one seed's figure is not defined."""
+    if not math.isfinite(spread.mean):
+        return "–"
+    return f"{spread.mean:.4f} ± {spread.deviation:.4f}"
 
 
 def _interval(estimate: metrics.Estimate) -> str:

@@ -1,0 +1,111 @@
+"""Finished seeds of a fine-tuning that is not finished, so that a stop costs one seed at most.
+
+    out/unfinished/seed-N/
+      tuned.json           what training came to: figures, losses, the epoch chosen, seconds
+      weights.safetensors  what was trained, float32
+      MANIFEST.json        last; names the model, the data and the settings it was made from
+
+The same command takes them up again and ends with the same files; when it has ended they go.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright import commit
+from maskwright.checkpoint import files
+from maskwright.config import canonical_json
+from maskwright.errors import CheckpointError, UsageError
+from maskwright.finetune.tune import Tuned
+from maskwright.nn.transformer import Transformer
+from maskwright.strict_json import parse_object
+
+FOLDER, FACTS, WEIGHTS = "unfinished", "tuned.json", "weights.safetensors"
+LARGEST = 1 << 20  # bytes of the facts
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The finished seeds of a fine-tuning into `out`; `about` says of which one, in plain JSON."""
+
+    out: Path
+    about: Mapping[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        return self.out / FOLDER
+
+    def require_same(self) -> None:
+        """Refuse to go on with the seeds of another fine-tuning; call it under the lock.
+
+        Raises:
+            UsageError: naming what differs.
+            CheckpointError: a seed's folder is damaged.
+        """
+        commit.sweep(self.folder)
+        wanted = json.loads(canonical_json(dict(self.about)))
+        for each in sorted(self.folder.glob("seed-*")):
+            found = commit.verify(each).about
+            if apart := sorted(n for n in wanted.keys() | found.keys()
+                               if wanted.get(n) != found.get(n)):  # fmt: skip
+                raise UsageError(
+                    "an unfinished fine-tuning of another kind is there", where=each,
+                    found=f"made with another {', '.join(apart)}",
+                    wanted="what this command would make",
+                    do="repeat the earlier command, choose another --out, or remove the folder",
+                )  # fmt: skip
+
+    def keep(self, seed: int, tuned: Tuned) -> None:
+        """Save what `seed` came to.
+
+        Raises:
+            OutputError, StoppedError, StorageError: as of `commit`.
+        """
+        weights = {n: p.detach().cpu().contiguous()
+                   for n, p in tuned.model.named_parameters() if p.requires_grad}  # fmt: skip
+        facts = {
+            "figures": [value if math.isfinite(value) else None for value in tuned.figures],
+            "losses": tuned.losses, "epoch": tuned.epoch, "seconds": tuned.seconds,
+        }  # fmt: skip
+
+        def write(staging: commit.Staging) -> None:
+            staging.write_json(FACTS, facts)
+            staging.write_bytes(WEIGHTS, files.chunks(weights))
+
+        commit.commit(self._of(seed), write, about=dict(self.about),
+                      expected_bytes=files.num_bytes(weights))  # fmt: skip
+
+    def restore(self, seed: int, model: Transformer) -> Tuned | None:
+        """`model`, as it was built for this seed, with what the seed came to; None: not finished.
+
+        Raises:
+            CheckpointError: the files are damaged.
+        """
+        folder = self._of(seed)
+        if not folder.is_dir():
+            return None
+        weights = files.open_file(folder / WEIGHTS)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.requires_grad:
+                    parameter.copy_(weights.read(name))
+        facts = parse_object((folder / FACTS).read_bytes(), folder / FACTS,
+                             error=CheckpointError, largest=LARGEST)  # fmt: skip
+        figures = [-math.inf if value is None else value for value in facts["figures"]]
+        return Tuned(model.float().eval(), figures, facts["losses"], facts["epoch"],
+                     facts["seconds"])  # fmt: skip
+
+    def finish(self) -> None:
+        """Remove them all: the whole is finished."""
+        if self.folder.is_dir():
+            commit.remove_folder(self.folder)
+
+    def _of(self, seed: int) -> Path:
+        return self.folder / f"seed-{seed}"
