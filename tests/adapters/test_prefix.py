@@ -159,9 +159,12 @@ def test_a_prompt_of_tokens_is_the_tokens_in_front(name: str) -> None:
         found = run(TOKENS, visible=real(keep), **facts)
         counted = run(TOKENS, visible=real(keep), positions=torch.arange(12)[None], **facts)
         documents = run(TOKENS, visible=same_document(keep.long()), **facts)
+        some = run(TOKENS, visible=real(keep), at=torch.tensor([17, 3, 11]), **facts)
     torch.testing.assert_close(found[keep], wanted[keep], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(counted[keep], wanted[keep], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(documents[keep], wanted[keep], rtol=1e-5, atol=1e-5)
+    chosen = wanted.flatten(0, 1)[torch.tensor([17, 3, 11])]
+    torch.testing.assert_close(some, chosen, rtol=1e-5, atol=1e-5)
     assert not torch.allclose(without[keep], wanted[keep], atol=1e-2)  # the control
 
 

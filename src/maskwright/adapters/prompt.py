@@ -91,11 +91,16 @@ class Soft(Branch):
             facts = {**facts, "prefix": prefix + count}
         if visible is not None:
             facts = {**facts, "visible": _shifted(visible, count)}
+        if facts.get("at") is not None:
+            row = facts["at"] // vectors.shape[1]
+            facts = {**facts, "at": facts["at"] + (row + 1) * count}
         return (torch.cat([front, vectors], 1),), facts
 
     def _left_out(
         self, stack: nn.Module, inputs: tuple[Any, ...], facts: dict[str, Any], out: Tensor
     ) -> Tensor:
+        if facts.get("at") is not None:
+            return out
         trace = facts.get("trace")
         if trace is not None:
             trace.hidden[:] = [hidden[:, len(self.vectors) :] for hidden in trace.hidden]

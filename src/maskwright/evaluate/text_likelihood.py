@@ -171,9 +171,9 @@ def _masked(*, next_token: bool, within_word: bool) -> Method:
                 hidden_ones = same & (each >= place[:, None])
             inputs = framed[row]
             inputs[:, first : first + length][hidden_ones] = tokenizer.mask
-            hidden = network.encode(_tensor(network, inputs))  # copies, T, D
-            asked = torch.from_numpy(first + place - next_token).to(hidden.device)
-            states = hidden[torch.arange(len(row), device=hidden.device), asked]
+            tokens = _tensor(network, inputs)  # copies, T
+            asked = np.arange(len(row)) * tokens.shape[1] + first + place - next_token
+            states = network.encode(tokens, at=torch.from_numpy(asked).to(tokens.device))
             np.add.at(totals, row, _log_probabilities(network, states, texts[row, place]))
         return totals
 

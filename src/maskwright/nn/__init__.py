@@ -7,7 +7,7 @@ Letters for the axes of tensors, the same in every file of `nn/` and `objectives
 
     B  rows of a batch           D  width of the model         N  positions that have a target
     T  positions in a row        E  width of the token table   R  rows that are pooled
-    Q  queries (T of them)       F  inner width of a block     S  memory: positions of the encoder
+    Q  queries (T, or fewer)     F  inner width of a block     S  memory: positions of the encoder
     K  keys                      H  heads                      V  vocabulary
     L  labels of a head          W  width of a head
 """

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.nn.cache import KVCache
@@ -55,14 +55,16 @@ class Sight:
 
     Attributes:
         drawing: the mask at the sizes of this forward.
-        distance: a learned bias (1, H, Q, K) by distance, shared by the layers of a stack.
-        rotary: cosines and signed sines of the queries' and keys' positions.
+        distance: a learned bias by distance, shared by the layers of a stack.
+        rotary: cosines and signed sines of the queries' positions.
+        key_rotary: of the keys' positions, where they are not those of the queries.
         weights: where attention weights (B, H, Q, K) are appended, layer by layer, if wanted.
     """
 
     drawing: Drawing
-    distance: Float[Tensor, "1 H Q K"] | None = None
+    distance: Float[Tensor, "#B H Q K"] | None = None
     rotary: tuple[Tensor, Tensor] | None = None
+    key_rotary: tuple[Tensor, Tensor] | None = None
     weights: list[Tensor] | None = None
     _joined: dict[torch.dtype, Tensor | None] = field(default_factory=dict)
     _behind: dict[int, Sight] = field(default_factory=dict)
@@ -83,8 +85,20 @@ class Sight:
         if count not in self._behind:
             distance = None if self.distance is None else F.pad(self.distance, (count, 0))
             drawing = self.drawing.behind(count)
-            self._behind[count] = Sight(drawing, distance, self.rotary, self.weights)
+            self._behind[count] = Sight(drawing, distance, weights=self.weights)
         return self._behind[count]
+
+    def of_queries(self, places: Int[Tensor, "B Q"]) -> Sight:
+        """What the queries at `places` of each row see, and no others."""
+        distance, rotary = self.distance, self.rotary
+        if distance is not None:
+            distance = distance[0][:, places].transpose(0, 1).contiguous()  # B, H, Q, K
+        if rotary is not None:
+            row = torch.arange(len(places), device=places.device)[:, None]
+            cosine, sine = (t.expand(len(places), -1, -1, -1)[row, 0, places][:, None]
+                            for t in rotary)  # fmt: skip
+            rotary = (cosine, sine)
+        return Sight(self.drawing.of_queries(places), distance, rotary, self.rotary, self.weights)
 
 
 # (keys, values, sight, layer) -> the same with more keys and values in front, and who sees them.
@@ -175,16 +189,16 @@ class Attention(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "B T D"],
+        x: Float[Tensor, "B Q D"],
         sight: Sight,
         *,
         memory: Float[Tensor, "B S D"] | None = None,
         cache: KVCache | None = None,
         layer: int = 0,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B Q D"]:
         """
         Args:
-            memory: what is read instead of `x` (cross-attention).
+            memory: what is read instead of `x`: a memory, or all positions where `x` is some.
             cache: keys and values of earlier positions; `layer` names this layer's place there.
         """
         query = self._heads(self.query(x))
@@ -194,7 +208,7 @@ class Attention(nn.Module):
             key, value = self._heads(self.key(x)), self._heads(self.value(x))
         if sight.rotary is not None:
             query = rotate(query, sight.rotary)
-            key = rotate(key, sight.rotary)
+            key = rotate(key, sight.key_rotary or sight.rotary)
         if memory is None and cache is not None:
             key, value = cache.extend(layer, key, value)
         if self.before is not None:

@@ -17,6 +17,7 @@ from maskwright.nn.config import Block as BlockConfig
 from maskwright.nn.dropout import add_dropped
 from maskwright.nn.feed_forward import FeedForward
 from maskwright.nn.norm import Norm
+from maskwright.nn.selection import Selection
 
 
 class Block(nn.Module):
@@ -42,10 +43,26 @@ class Block(nn.Module):
         memory_sight: Sight | None = None,
         cache: KVCache | None = None,
         layer: int = 0,
-    ) -> Float[Tensor, "B T D"]:
-        x = self._branch(
-            x, self.attention_norm, lambda h: self.attention(h, sight, cache=cache, layer=layer)
-        )
+        selection: Selection | None = None,
+    ) -> Float[Tensor, "B Q D"]:
+        """
+        Args:
+            selection: where the layer's states are wanted; None: at all positions (Q = T).
+        """
+        if selection is None:
+            x = self._branch(
+                x, self.attention_norm, lambda h: self.attention(h, sight, cache=cache, layer=layer)
+            )
+        else:
+            take, some = selection.take, sight.of_queries(selection.places)
+            x = self._branch(
+                x,
+                self.attention_norm,
+                lambda h: self.attention(take(h), some, memory=h, layer=layer),
+                beside=take,
+            )
+            if memory_sight is not None:
+                memory_sight = memory_sight.of_queries(selection.places)
         if memory is not None and memory_sight is not None:
             x = self._branch(
                 x,
@@ -56,9 +73,16 @@ class Block(nn.Module):
             )
         return self._branch(x, self.feed_forward_norm, self.feed_forward)
 
-    def _branch(self, x: Tensor, norm: Norm | None, f: Callable[[Tensor], Tensor]) -> Tensor:
+    def _branch(
+        self,
+        x: Tensor,
+        norm: Norm | None,
+        f: Callable[[Tensor], Tensor],
+        beside: Callable[[Tensor], Tensor] = lambda x: x,
+    ) -> Tensor:
+        """`beside` is what the residual is of `x`."""
         before = norm if self.config.placement == "pre" else None
         after = norm if self.config.placement == "post" else None
         out = f(x if before is None else before(x))
-        x = add_dropped(x, out, self.config.dropout, self.training)
+        x = add_dropped(beside(x), out, self.config.dropout, self.training)
         return x if after is None else after(x)

@@ -2,7 +2,8 @@
 
 A multiplication and its addition are two operations. Only matrix products are counted, which is all
 that matters beyond tiny models; a layer that is used twice (`weights_of`) is counted twice.
-Attention is counted dense, as it is computed, whatever its mask hides.
+Attention is counted dense, as it is computed, whatever its mask hides; the last layer as if it were
+computed at every position, though where few states are read it is not (`selection`).
 """
 
 from __future__ import annotations

@@ -91,6 +91,16 @@ class AttentionMask:
             self.rows,
         )
 
+    def of_queries(self, places: Int[Tensor, "B Q"]) -> AttentionMask:
+        """The same of some queries of each row: query `i` is the one at `places[row, i]`."""
+        if self.form == "all":
+            return self
+        return AttentionMask(
+            lambda row, query, key: self.rule(row, places[row, query], key),
+            f"({self.name} of some queries)",
+            len(places),
+        )
+
     # -------------------------------------------------------------------------------- renderings
     def draw(
         self,
@@ -164,6 +174,10 @@ class Drawing:
         """With `count` keys in front that every query sees."""
         keys = self.keys + count
         return Drawing(self.mask.behind(count), self.queries, keys, self.start, self.device)
+
+    def of_queries(self, places: Int[Tensor, "B Q"]) -> Drawing:
+        """Of the queries at `places`, which count from the beginning of the keys."""
+        return Drawing(self.mask.of_queries(places), places.shape[1], self.keys, 0, self.device)
 
     @cached_property
     def dense(self) -> Bool[Tensor, "B Q K"]:

@@ -26,6 +26,7 @@ from maskwright.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.nn.mask import prefix as prefix_of
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table
+from maskwright.nn.selection import Selection
 
 
 @dataclass
@@ -82,7 +83,9 @@ class Stack(nn.Module):
         memory_visible: AttentionMask | None = None,
         cache: KVCache | None = None,
         trace: Trace | None = None,
-    ) -> Float[Tensor, "B T D"]:
+        at: Int[Tensor, " N"] | None = None,
+    ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
+        """Hidden states of all positions, or with `at` of these flat ones (b*T + t) alone."""
         start = 0 if cache is None else cache.length
         x = self.embeddings(vectors, positions, segments, start)
         count = x.shape[1]
@@ -92,6 +95,10 @@ class Stack(nn.Module):
             facts = bidirectional if memory_visible is None else memory_visible
             drawing = facts.draw(count, memory.shape[1], start=start, device=x.device)
             memory_sight = Sight(drawing, weights=None if trace is None else trace.cross_weights)
+        selection = None
+        if at is not None and trace is None and cache is None:
+            selection = Selection.of(at, len(x), count)
+        last = len(self.config.weights_of) - 1
         for layer, source in enumerate(self.config.weights_of):
             attention = self.config.blocks[layer].attention
             kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
@@ -100,7 +107,13 @@ class Stack(nn.Module):
             if trace is not None:
                 trace.hidden.append(x)
             x = self.blocks[str(source)](
-                x, sights[kind], memory=memory, memory_sight=memory_sight, cache=cache, layer=layer
+                x,
+                sights[kind],
+                memory=memory,
+                memory_sight=memory_sight,
+                cache=cache,
+                layer=layer,
+                selection=selection if layer == last else None,
             )
         if cache is not None:
             cache.advance(count)
@@ -108,7 +121,9 @@ class Stack(nn.Module):
         x = dropout(x, self.config.final_dropout, self.training)
         if trace is not None:
             trace.hidden.append(x)
-        return x
+        if selection is not None:
+            return selection.pick(x)
+        return x if at is None else x.reshape(-1, x.shape[-1]).index_select(0, at)
 
     def _sight(
         self,

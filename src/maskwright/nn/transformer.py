@@ -55,7 +55,8 @@ class Transformer(nn.Module):
         visible: AttentionMask | None = None,
         prefix: Int[Tensor, " B"] | None = None,
         trace: Trace | None = None,
-    ) -> Float[Tensor, "B T D"]:
+        at: Int[Tensor, " N"] | None = None,
+    ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
         """Hidden states of the encoder.
 
         Args:
@@ -65,6 +66,8 @@ class Transformer(nn.Module):
             visible: the batch's facts, joined with each layer's pattern; None: all is real.
             prefix: how many of each row's first positions a layer shows beside its pattern.
             trace: filled with hidden states and attention weights, when given.
+            at: flat positions (b*T + t) whose states alone are wanted, in this order (N, D); the
+                last layer is not computed elsewhere. None: all of them (B, T, D).
 
         Raises:
             ConfigError: the model has no encoder.
@@ -79,6 +82,7 @@ class Transformer(nn.Module):
             visible=visible,
             prefix=prefix,
             trace=trace,
+            at=at,
         )
 
     def decode(
@@ -93,7 +97,8 @@ class Transformer(nn.Module):
         memory_visible: AttentionMask | None = None,
         cache: KVCache | None = None,
         trace: Trace | None = None,
-    ) -> Float[Tensor, "B T D"]:
+        at: Int[Tensor, " N"] | None = None,
+    ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
         """Hidden states of the decoder; as `encode`, and:
 
         Args:
@@ -121,6 +126,7 @@ class Transformer(nn.Module):
             memory_visible=memory_visible,
             cache=cache,
             trace=trace,
+            at=at,
         )
 
     def _vectors(self, tokens: Tensor) -> Tensor:

@@ -22,8 +22,7 @@ from maskwright.objectives.objective import (
     Objective,
     Part,
     Vocabulary,
-    at_targets,
-    encode,
+    encode_targets,
     facts,
     refuse_leak,
 )
@@ -69,14 +68,14 @@ class Causal(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
-        states = self.product.head_hidden(at_targets(encode(self.product, batch), batch))
+        states = self.product.head_hidden(encode_targets(self.product, batch))
         total, _ = vocabulary_loss(
             states, self.product.head_weight, self.product.head_bias, batch.targets
         )
         return Loss({"causal": Part(total)})
 
     def target_states(self, batch: Batch) -> Tensor:
-        return at_targets(encode(self.product, batch), batch)
+        return encode_targets(self.product, batch)
 
 
 def next_tokens(rows: Rows, wanted: np.ndarray) -> Batch:

@@ -29,8 +29,7 @@ from maskwright.objectives.objective import (
     Objective,
     Part,
     Vocabulary,
-    at_targets,
-    encode,
+    encode_targets,
 )
 from maskwright.objectives.vocabulary_loss import vocabulary_loss
 from maskwright.randomness import key, uniforms
@@ -124,7 +123,7 @@ class Hybrid(Objective):
         return Loss(parts)
 
     def target_states(self, batch: Batch) -> Tensor:
-        return at_targets(encode(self.product, batch), batch)
+        return encode_targets(self.product, batch)
 
 
 def _is_causal(batch: Batch) -> Tensor:

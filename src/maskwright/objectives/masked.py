@@ -24,8 +24,7 @@ from maskwright.objectives.objective import (
     Objective,
     Part,
     Vocabulary,
-    at_targets,
-    encode,
+    encode_targets,
     facts,
 )
 from maskwright.objectives.vocabulary_loss import vocabulary_loss
@@ -172,20 +171,20 @@ class Masked(Objective):
         assert batch.targets is not None
         return {"masked": batch.targets.numel()}
 
-    def read(self, hidden: Tensor, batch: Batch) -> Part:
-        """The masked part of a loss, from hidden states (B, T, D)."""
+    def read(self, states: Tensor, batch: Batch) -> Part:
+        """The masked part of a loss, from hidden states (N, D) at the targets."""
         assert batch.targets is not None
-        states = self.product.head_hidden(at_targets(hidden, batch))
+        read = self.product.head_hidden(states)
         total, _ = vocabulary_loss(
-            states, self.product.head_weight, self.product.head_bias, batch.targets
+            read, self.product.head_weight, self.product.head_bias, batch.targets
         )
         return Part(total)
 
     def forward(self, batch: Batch) -> Loss:
-        return Loss({"masked": self.read(encode(self.product, batch), batch)})
+        return Loss({"masked": self.read(self.target_states(batch), batch)})
 
     def target_states(self, batch: Batch) -> Tensor:
-        return at_targets(encode(self.product, batch), batch)
+        return encode_targets(self.product, batch)
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Masked:

@@ -140,14 +140,25 @@ def facts(rows: Rows) -> dict[str, Any]:
     }
 
 
-def encode(model: Transformer, batch: Batch) -> Tensor:
-    """Hidden states (B, T, D) of the model's only stack, each document blind to the others."""
+def encode(model: Transformer, batch: Batch, at: Tensor | None = None) -> Tensor:
+    """Hidden states (B, T, D) of the model's only stack, each document blind to the others; with
+    `at` those (N, D) of these flat positions alone."""
     run = model.encode if model.config.encoder is not None else model.decode
     visible = masks.visible_of(batch.documents)
     if batch.prefix is not None:
         order = masks.causal | masks.prefix(batch.prefix)
         visible = order if visible is None else order & visible
-    return run(batch.tokens, positions=batch.positions, segments=batch.segments, visible=visible)
+    return run(
+        batch.tokens, positions=batch.positions, segments=batch.segments, visible=visible, at=at
+    )
+
+
+def encode_targets(model: Transformer, batch: Batch) -> Tensor:
+    """Hidden states (N, D) of the model's only stack where the batch has a target; its last layer
+    is computed nowhere else."""
+    if batch.index is None:
+        return at_targets(encode(model, batch), batch)
+    return encode(model, batch, batch.index)
 
 
 def at_targets(hidden: Tensor, batch: Batch) -> Tensor:

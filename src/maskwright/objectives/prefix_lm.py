@@ -25,7 +25,7 @@ from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn import mask as masks
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.causal import next_tokens
-from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, at_targets
+from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary
 from maskwright.objectives.vocabulary_loss import vocabulary_loss
 from maskwright.randomness import key, uniforms
 
@@ -94,13 +94,13 @@ class PrefixLM(Objective):
         seen = masks.causal | masks.prefix(batch.prefix)
         facts = masks.visible_of(batch.documents)
         run = self.product.encode if self.product.config.encoder else self.product.decode
-        hidden = run(
+        return run(
             batch.tokens,
             positions=batch.positions,
             visible=seen if facts is None else seen & facts,
             prefix=batch.prefix,
+            at=batch.index,
         )
-        return at_targets(hidden, batch)
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> PrefixLM:

@@ -37,8 +37,8 @@ from maskwright.objectives.objective import (
     Objective,
     Part,
     Vocabulary,
-    at_targets,
     encode,
+    encode_targets,
 )
 from maskwright.objectives.vocabulary_loss import vocabulary_sample
 from maskwright.randomness import key, uniforms
@@ -129,7 +129,7 @@ class ReplacedToken(Objective):
         assert batch.index is not None and batch.targets is not None
         assert batch.uniforms is not None
         network = self.generator
-        states = network.head_hidden(at_targets(encode(network, batch), batch))
+        states = network.head_hidden(encode_targets(network, batch))
         total, _, drawn = vocabulary_sample(
             states, network.head_weight, network.head_bias, batch.targets, batch.uniforms
         )

@@ -70,33 +70,29 @@ class SentencePair(Objective):
         return {**counts, "pair": batch.labels.numel()}
 
     def forward(self, batch: Batch) -> Loss:
-        hidden = encode(self.product, batch)
-        parts = {} if self.masked is None else {"masked": self.masked.read(hidden, batch)}
-        assert batch.labels is not None
-        scores = self.pair_scores(hidden, batch)
+        assert batch.labels is not None and batch.pooled is not None
+        at = batch.pooled if batch.index is None else torch.cat([batch.index, batch.pooled])
+        states = encode(self.product, batch, at)
+        masked, first = states.tensor_split([len(at) - len(batch.pooled)])
+        parts = {} if self.masked is None else {"masked": self.masked.read(masked, batch)}
+        scores = self.judge(first)
         parts["pair"] = Part(
             functional.cross_entropy(scores.float(), batch.labels, reduction="sum")
         )
         return Loss(parts)
 
-    def pair_scores(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """(R, 2): column 0 says "B follows A", as in the reference library."""
-        return self._judged(self._first(hidden, batch))
-
-    def _first(self, hidden: Tensor, batch: Batch) -> Tensor:
-        assert batch.pooled is not None
-        return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
-
-    def _judged(self, first: Tensor) -> Tensor:
+    def judge(self, first: Tensor) -> Tensor:
+        """(R, 2) from the states of first positions: column 0 says "B follows A", as in the
+        reference library."""
         return self.product.head(self.head, first)
 
     def target_states(self, batch: Batch) -> Tensor:
         if self.masked is not None:
             return self.masked.target_states(batch)
-        return self._first(encode(self.product, batch), batch)
+        return encode(self.product, batch, batch.pooled)
 
     def target_scores(self, states: Tensor) -> Tensor:
-        return super().target_scores(states) if self.masked else self._judged(states)
+        return super().target_scores(states) if self.masked else self.judge(states)
 
     def targets(self, batch: Batch) -> Tensor:
         if self.masked is not None:

@@ -102,16 +102,19 @@ class SpanBoundary(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
-        hidden = encode(self.product, batch)
+        assert batch.index is not None
         chosen, left, right, place = pairs(batch, self.options.max_pair_targets)
-        flat = hidden.reshape(-1, hidden.shape[-1])
-        states = self.boundary(flat.index_select(0, left), flat.index_select(0, right), place)
+        # Each position once: the tokens of a span have the same boundaries.
+        at, which = torch.cat([batch.index, left, right]).unique(return_inverse=True)
+        masked, *ends = which.tensor_split([len(batch.index), len(batch.index) + len(left)])
+        hidden = encode(self.product, batch, at)
+        states = self.boundary(*(hidden.index_select(0, end) for end in ends), place)
         total, _ = vocabulary_loss(
             states, self.product.head_weight, self.boundary.bias, batch.targets[chosen]
         )
         return Loss(
             {
-                "masked": self.masked.read(hidden, batch),
+                "masked": self.masked.read(hidden.index_select(0, masked), batch),
                 "boundary": Part(total, self.options.boundary_weight),
             }
         )

@@ -42,7 +42,15 @@ from maskwright.nn.pieces import Pooling as PoolingOfPieces
 from maskwright.nn.pieces import in_rows
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.encoder_decoder import memory_visible
-from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, encode, facts
+from maskwright.objectives.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    at_targets,
+    encode,
+    facts,
+)
 
 ROWS = "labelled"
 Problem = Literal["single", "multi", "regression"]
@@ -132,13 +140,21 @@ class Supervised(Objective):
         """float32: (R, L) for texts, (Q, choices), with -inf where a question has fewer, (N, L) for
         tokens, or (N, 2) log-probabilities of beginning and ending at each place, which add up to 1
         within a text."""
-        return self.scores_of(self.states(batch), batch)
+        if self.head.pools and self.head.pooling != "place":
+            return self.scores_of(self.states(batch), batch)
+        at = batch.pooled if self.head.pools else batch.index
+        return self._scored(last_states(self.product, batch, at), batch)
 
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """`scores`, from the states that the batch has in the model."""
+        """`scores`, from the states (B, T, D) that the batch has in the model."""
+        if self.head.pools:
+            return self._scored(read_texts(hidden, batch, self.head.pooling), batch)
+        return self._scored(at_targets(hidden, batch), batch)
+
+    def _scored(self, read: Tensor, batch: Batch) -> Tensor:
+        """`scores`, from what is read: a state for each text, or for each place."""
         head = self.head
         if head.pools:
-            read = read_texts(hidden, batch, head.pooling)
             texts = batch.targets if head.kind == "sequence" else None
             how = self.options.pieces
             scores = self.product.head(head.name, read, texts=texts, how=how).float()
@@ -149,9 +165,8 @@ class Supervised(Objective):
                 return scores.view(len(batch.labels), -1)
             rows, real = in_rows(scores, batch.targets)
             return rows[..., 0].masked_fill(~real, -torch.inf)
-        assert batch.index is not None and batch.targets is not None
-        flat = hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.index)
-        scores = self.product.head(head.name, flat).float()
+        assert batch.targets is not None
+        scores = self.product.head(head.name, read).float()
         return _within_texts(scores, batch.targets) if head.kind == "span" else scores
 
     def states(self, batch: Batch) -> Tensor:
@@ -167,17 +182,18 @@ class Supervised(Objective):
         )
 
 
-def last_states(model: Transformer, batch: Batch) -> Tensor:
-    """Hidden states (B, T, D) of the stack that is read: the last one."""
-    hidden = encode(model, batch)
+def last_states(model: Transformer, batch: Batch, at: Tensor | None = None) -> Tensor:
+    """Hidden states (B, T, D) of the stack that is read: the last one; with `at` those (N, D) of
+    these flat positions alone."""
     if batch.decoder_tokens is None:
-        return hidden
+        return encode(model, batch, at)
     return model.decode(
         batch.decoder_tokens,
         positions=batch.decoder_positions,
         visible=masks.visible_of(batch.decoder_documents),
-        memory=hidden,
+        memory=encode(model, batch),
         memory_visible=memory_visible(batch),
+        at=at,
     )
 
 
