@@ -98,7 +98,7 @@ def test_the_order_of_operations(tmp_path: Path) -> None:
 
 
 def test_a_target_that_stands_gives_way_only_when_asked(folder: Path) -> None:
-    with pytest.raises(OutputError, match="stands there already"):
+    with pytest.raises(OutputError, match="already exists"):
         commit(folder, fill)
     commit(folder, lambda stage: stage.write_bytes("new", b"new"), replace=True)
     assert list(verify(folder).files) == ["new"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,29 @@ class Outer:
     inner: Inner
     positions: Learned | Sinusoidal | None = None
     size: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """Knows its own fields, and not where it stands."""
+
+    rate: float = 0.5
+    unit: str = "token"
+    inner: Inner = Inner(rate=1.0)
+
+    def __post_init__(self) -> None:
+        config.require("rate", self.rate, 0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    masking: Kind = field(
+        default_factory=lambda: Kind(unit="span", inner=Inner(rate=2.0, names=("a",)))
+    )
+    positions: Learned | Sinusoidal | None = field(
+        default_factory=lambda: Learned(length=4, offset=2)
+    )
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @pytest.mark.parametrize("positions", [Learned(length=4, offset=2), Sinusoidal(length=9), None])
@@ -63,6 +87,46 @@ def test_a_wrong_field_is_named(plain: dict[str, object], where: str, says: str)
     with pytest.raises(ConfigError) as caught:
         config.from_plain(Outer, plain)
     assert where in str(caught.value.where) and says in str(caught.value)
+
+
+def test_a_partial_table_changes_the_default_and_does_not_replace_it() -> None:
+    own = Choice()
+    made = config.from_plain(Choice, {"masking": {"rate": 0.3}})
+    assert made == replace(own, masking=replace(own.masking, rate=0.3))
+    made = config.from_plain(Choice, {"masking": {"inner": {"rate": 3.0}}})
+    assert made.masking == replace(own.masking, inner=Inner(rate=3.0, names=("a",)))
+    # Of a union the default's config is meant where none is named, and another begins anew.
+    for same in ({"length": 9}, {"type": "Learned", "length": 9}):
+        assert config.from_plain(Choice, {"positions": same}).positions == Learned(
+            length=9, offset=2
+        )
+    other = {"positions": {"type": "Sinusoidal", "length": 9}}
+    assert config.from_plain(Choice, other).positions == Sinusoidal(length=9)
+    assert config.from_plain(Choice, {"positions": None}).positions is None
+    # What is required stays so where the default says nothing.
+    with pytest.raises(ConfigError, match=r"inner\.rate"):
+        config.from_plain(Outer, {"inner": {"names": ["a"]}})
+
+
+def test_a_config_that_names_its_own_field_is_told_where_it_stands() -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.from_plain(Choice, {"masking": {"rate": 3}}, "objective.options")
+    assert caught.value.where == "objective.options.masking.rate"
+    assert "where:  objective.options.masking.rate" in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        config.from_plain(Kind, {"rate": 3})
+    assert caught.value.where == "rate"
+
+
+def test_free_tables_grow_by_dotted_paths() -> None:
+    base = Choice(options={"rate": 0.1})
+    values = {"options.masking.rate": 0.3, "options.masking.inner.rate": 2, "options.rate": 0.2}
+    made = config.replace_at(base, values)
+    assert made.options == {"rate": 0.2, "masking": {"rate": 0.3, "inner": {"rate": 2}}}
+    assert base.options == {"rate": 0.1}
+    for wrong in ("options.rate.x", "masking.x.rate", "masking.raet"):  # a number, no free tables
+        with pytest.raises(ConfigError, match="no such setting"):
+            config.replace_at(base, {wrong: 1})
 
 
 def test_overrides_reach_any_depth_and_name_near_fields() -> None:

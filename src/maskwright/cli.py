@@ -25,7 +25,7 @@ STDIN = Path("-")
 # How each verb that reads files is told how to.
 TYPED = {
     **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),
-    **dict.fromkeys(("tokenizer", "evaluate", "finetune", "predict"), "--read "),
+    **dict.fromkeys(("tokenizer", "evaluate", "finetune", "predict", "probe"), "--read "),
 }
 
 
@@ -59,13 +59,15 @@ def parser() -> Parser:
     def verb(name: str, summary: str, do: Callable[[argparse.Namespace], None]) -> Parser:
         made = verbs.add_parser(name, help=summary, description=summary)
         made.set_defaults(do=do)
-        made.add_argument("--debug", action="store_true", help="show the traceback of a refusal")
+        made.add_argument("--debug", action="store_true", help="show the traceback of an error")
         return made
 
     made = verb(
-        "quickstart", "train a first model on text that is already here, and report", _quickstart
+        "quickstart",
+        "train a first model on the documentation of this Python installation",
+        _quickstart,
     )
-    made.add_argument("--minutes", type=float, default=4.0, help="how long it may take (default 4)")
+    made.add_argument("--minutes", type=float, default=4.0, help="time in minutes (default 4)")
     _out(made)
 
     made = verb("tokenizer", "train a tokenizer on your text and report on it", _tokenizer)
@@ -75,8 +77,8 @@ def parser() -> Parser:
         default="wordpiece",
         help="character, bpe, byte-bpe, wordpiece or unigram (default wordpiece)",
     )
-    made.add_argument("--vocabulary", type=int, default=8192, help="tokens to learn (default 8192)")
-    made.add_argument("--lowercase", action="store_true", help="fold capitals")
+    made.add_argument("--vocabulary", type=int, default=8192, help="its size (default 8192)")
+    made.add_argument("--lowercase", action="store_true", help="convert text to lower case")
     _read(made)
     _out(made)
 
@@ -86,18 +88,18 @@ def parser() -> Parser:
     _settings(made)
     _out(made)
 
-    made = verb("adapt", "train a model further on text of another kind", _adapt)
+    made = verb("adapt", "continue pretraining a model on other text", _adapt)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     _text(made)
-    made.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
+    made.add_argument("--minutes", type=float, default=10.0, help="time in minutes (default 10)")
     _settings(made)
     _out(made)
 
-    made = verb("resume", "go on with a run from its last checkpoint", _resume)
+    made = verb("resume", "continue a run from its last checkpoint", _resume)
     made.add_argument("run", type=Path, help="the folder of the run")
     _settings(made)
 
-    made = verb("compare", "train recipes under an equal budget and tell them apart", _compare)
+    made = verb("compare", "train recipes under an equal budget and compare them", _compare)
     made.add_argument("recipes", nargs="+", metavar="recipe", help="two or more, as for pretrain")
     made.add_argument(
         "--budget", required=True, help="of each run: tokens=5e6, minutes=10 or flops=1e15"
@@ -108,90 +110,122 @@ def parser() -> Parser:
     _settings(made)
     _out(made)
 
-    made = verb("evaluate", "how well a model predicts held-out text", _evaluate)
+    made = verb("evaluate", "evaluate a model on text, minimal pairs or labelled rows", _evaluate)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     _text(made)
-    _pairs(made)
-    made.add_argument("--how", default=None, help="how sentences are scored (default: as trained)")
     made.add_argument(
-        "--part", default="all", help="which pairs: all, choosing (a tenth) or reporting (the rest)"
+        "--data",
+        type=Path,
+        default=None,
+        metavar="PATH",
+        help="of a fine-tuned model: labelled rows, as for finetune; of others minimal pairs such "
+        "as BLiMP's, a folder with a .jsonl file for each paradigm",
+    )
+    _columns(made)
+    made.add_argument(
+        "--how",
+        default=None,
+        metavar="METHOD",
+        help="scoring method for --data, such as causal or masked (default: as trained)",
+    )
+    made.add_argument(
+        "--part",
+        default="all",
+        help="which pairs: all, choosing (a tenth, to choose models or methods by) or reporting "
+        "(the other nine tenths) (default all); or which part of a folder of labelled rows",
     )
     _read(made)
     _out(made)
 
-    made = verb("finetune", "teach a model a task by labelled texts", _finetune)
+    made = verb("finetune", "fine-tune a model on labelled texts", _finetune)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     made.add_argument(
         "--data",
         type=Path,
         required=True,
         metavar="PATH",
-        help="a csv, tsv, jsonl or parquet file, or a folder with train, validation and test",
+        help="a csv, tsv, jsonl, parquet or conll file, or a folder of them for train, validation "
+        "and test",
     )
     made.add_argument(
         "--method",
         default="full",
-        help="full, probe (the head alone), last-N (layers), gradual, or an adapter, such as lora "
-        "(default full)",
+        help="which weights are trained: full, probe (only the head), last-N (the last N layers), "
+        "gradual (unfreezing), or an adapter such as lora (default full)",
     )
-    made.add_argument("--task", default=None, help="what it is, if not what it seems to be")
+    _task(made)
     _columns(made)
     _read(made)
-    made.add_argument("--seeds", type=int, default=3, help="how many are tried (default 3)")
-    made.add_argument("--epochs", type=int, default=3, help="passes over the data (default 3)")
-    made.add_argument("--batch", type=int, default=32, help="texts per step (default 32)")
+    made.add_argument("--seeds", type=int, default=3, help="number of seeds to try (default 3)")
+    made.add_argument("--epochs", type=int, default=3, help="number of epochs (default 3)")
+    made.add_argument("--batch", type=int, default=32, help="examples per step (default 32)")
     made.add_argument(
-        "--rate", type=float, default=None, help="learning rate (default: by the model's width)"
+        "--rate",
+        type=float,
+        default=None,
+        help="learning rate (default: by the method and the model's width)",
     )
     made.add_argument(
-        "--layer-decay", type=float, default=1.0, help="how much slower each lower layer learns"
+        "--layer-decay",
+        type=float,
+        default=1.0,
+        help="factor on the learning rate from each layer to the one below it (default 1)",
     )
     made.add_argument(
-        "--patience", type=int, default=None, help="epochs without a better figure that end a seed"
+        "--patience",
+        type=int,
+        default=None,
+        help="stop a seed after this many epochs without improvement",
     )
-    made.add_argument("--length", type=int, default=None, help="most tokens of a text")
+    made.add_argument(
+        "--length",
+        type=int,
+        default=None,
+        help="maximum number of tokens per text (default: the model's maximum, at most 512)",
+    )
     made.add_argument(
         "--long",
         default="head",
-        help="what becomes of longer texts: head, tail or head-and-tail stays, or all is read, by "
-        "pieces-mean or pieces-max (of the scores of its pieces), vectors-mean or vectors-max (of "
-        "their vectors) or hierarchical (layers over the vectors) (default head)",
+        help="how longer texts are read: cut to their head, tail or head-and-tail; or whole, in "
+        "pieces: pieces-mean or pieces-max combines the scores of the pieces, vectors-mean or "
+        "vectors-max their vectors, hierarchical adds layers over the vectors (default head)",
     )
     made.add_argument(
         "--pooling",
         default=None,
-        help="what is read of a text: cls, mean or max (default cls; mean for vectors)",
+        help="how token vectors become one vector per text: cls, mean or max (default cls; mean "
+        "for embedding tasks)",
     )
     made.add_argument(
         "--measure",
         default=None,
         metavar="NAME",
-        help="the figure that chooses epoch and seed, such as macro_f1 or matthews "
-        "(default: the task's usual one)",
+        help="validation metric that selects epoch and seed, such as macro_f1 or matthews "
+        "(default: the usual one of the task)",
     )
     made.add_argument(
         "--prompt",
         default=None,
         metavar="TEXT",
-        help='what a model that writes reads, as "summarize: {source}"',
+        help='input template of text-to-text tasks, such as "summarize: {source}"',
     )
     made.add_argument(
         "--curve",
         default=None,
         metavar="N,N,all",
-        help="make no model, but measure the methods with so many labels each",
+        help="do not save a model; measure each method with these numbers of labels",
     )
     _out(made)
 
-    made = verb("predict", "what a fine-tuned model says to the rows of a file", _predict)
-    made.add_argument("model", type=Path, help="what finetune wrote, or a model folder")
+    made = verb("predict", "apply a fine-tuned model to the rows of a file", _predict)
+    made.add_argument("model", type=Path, help="a folder written by finetune, or a model folder")
     made.add_argument(
         "file",
         type=Path,
         nargs="?",
         default=STDIN,
-        help="a table, or a .txt with a text in each line (default, and -: standard input, lines "
-        "of text or JSON)",
+        help="a table, or a .txt file with one text per line (default, and -: standard input, "
+        "lines of text or JSON)",
     )
     made.add_argument(
         "--also",
@@ -199,71 +233,98 @@ def parser() -> Parser:
         type=Path,
         default=[],
         metavar="MODEL",
-        help="further heads above the same model (of --method probe): each text is read once",
+        help="more models that were fine-tuned from the same model with --method probe; all of "
+        "them answer, and each text is encoded only once",
     )
     _columns(made)
     _read(made)
     made.add_argument(
-        "--out", type=Path, default=None, help="a .jsonl, .csv or .tsv file (default: the screen)"
+        "--out",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="a .jsonl, .csv or .tsv file to write (default: the terminal)",
     )
     made.add_argument(
-        "--top", type=int, default=None, help="the best so many answers for each row, as a list"
+        "--top", type=int, default=None, help="list this many best answers for each row"
     )
 
-    made = verb("probe", "what each layer of a model knows, without training it", _probe)
+    made = verb("probe", "probe what each layer of a frozen model encodes", _probe)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     made.add_argument(
         "--data",
         type=Path,
         default=None,
         metavar="PATH",
-        help="labelled texts or words, or pairs with a number (default: sentences about two banks)",
+        help="labelled texts or words, or pairs with a similarity (default: built-in sentences "
+        'with two meanings of "bank")',
     )
     made.add_argument(
         "--word",
         default=None,
-        help="a word whose meanings are told apart; --data is then a csv of text and label",
+        help="compare the meanings of this word; --data is then a csv with the columns text "
+        "and label (the meaning)",
     )
-    made.add_argument("--task", default=None, help="what the data is, if not what it seems to be")
+    _task(made)
     _columns(made)
+    _read(made)
     made.add_argument(
-        "--items", type=int, default=None, help="words or texts at most (default 10000)"
+        "--items", type=int, default=None, help="maximum number of words or texts (default 10000)"
     )
     _out(made)
 
-    made = verb("attention", "what the heads of a model look at", _attention)
+    made = verb("attention", "show what the attention heads of a model look at", _attention)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     _text(made)
-    made.add_argument("--sentence", default=None, metavar="TEXT", help="a text that is drawn whole")
     made.add_argument(
-        "--tree", type=Path, default=None, metavar="FILE", help="a tree bank in CoNLL-U"
+        "--sentence",
+        default=None,
+        metavar="TEXT",
+        help="a text whose attention weights are drawn",
+    )
+    made.add_argument(
+        "--tree",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="a treebank in CoNLL-U format; heads are compared with its dependencies",
     )
     _out(made)
 
-    made = verb("fill-mask", "the likeliest words for each mask in a text", _fill_mask)
+    made = verb("fill-mask", "show the most likely tokens for each mask in a text", _fill_mask)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
     made.add_argument("text", help="a text with the model's mask token in it, such as [MASK]")
-    made.add_argument("--top", type=int, default=5, help="how many words to show (default 5)")
+    made.add_argument("--top", type=int, default=5, help="number of tokens to show (default 5)")
 
-    made = verb("generate", "let a decoder go on with a text, or write one for it", _generate)
+    made = verb("generate", "generate text with a decoder or an encoder-decoder", _generate)
     made.add_argument("model", type=Path, help="the folder of a model or a run")
-    made.add_argument("prompt", nargs="?", default="", help="how the text begins")
-    made.add_argument("--tokens", type=int, default=100, help="how many tokens (default 100)")
-    made.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (default 0.8)")
-    made.add_argument("--top-k", type=int, default=0, help="draw from the k likeliest (0: all)")
     made.add_argument(
-        "--top-p", type=float, default=1.0, help="draw from this share of probability"
+        "prompt",
+        nargs="?",
+        default="",
+        help="the text to continue, or the input of an encoder-decoder",
     )
-    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--tokens", type=int, default=100, help="maximum number (default 100)")
+    made.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (default 0.8)")
+    made.add_argument("--top-k", type=int, default=0, help="sample from the k likeliest (0: all)")
+    made.add_argument(
+        "--top-p",
+        type=float,
+        default=1.0,
+        help="sample from the likeliest tokens that make up this probability (default 1: all)",
+    )
+    made.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
 
-    made = verb("show", "a recipe, a run or a model folder in words", _show)
+    made = verb("show", "print a recipe as TOML, or describe a run or a model folder", _show)
     made.add_argument(
         "thing", help="a built-in recipe, a .toml file, a run folder or a model folder"
     )
     _settings(made)
 
-    made = verb("list", "what there is: families, objectives, recipes", _list)
-    made.add_argument("room", nargs="?", help="families, objectives, adapters or recipes")
+    made = verb("list", "list families, objectives, adapters and recipes", _list)
+    made.add_argument(
+        "room", nargs="?", help="only one of these: families, objectives, adapters or recipes"
+    )
     return top
 
 
@@ -273,8 +334,12 @@ def _text(made: Parser) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="files or folders: txt, jsonl, csv, tsv, parquet, also .gz and .zst",
+        help="files or folders: txt, md, jsonl, csv, tsv, parquet, also .gz and .zst",
     )
+
+
+def _task(made: Parser) -> None:
+    made.add_argument("--task", default=None, help="task type (default: inferred from the data)")
 
 
 def _columns(made: Parser) -> None:
@@ -283,7 +348,7 @@ def _columns(made: Parser) -> None:
         action="append",
         default=[],
         metavar="ROLE=NAME",
-        help="which column is what, as text=review or label=stars; may be repeated",
+        help="which column has which role, as text=review or label=stars; may be repeated",
     )
 
 
@@ -293,8 +358,8 @@ def _read(made: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="how files are read: on_bad=skip, encoding=latin-1, separator=';', column=body; of "
-        "labelled ones also header=text,label and fold_labels=true; may be repeated",
+        help="how files are read: on_bad=skip, encoding=latin-1, separator=';', column=body; for "
+        "labelled files also header=text,label and fold_labels=true; may be repeated",
     )
 
 
@@ -376,7 +441,7 @@ def _texts(paths: Sequence[str]) -> None:
     """Refuse texts that are not there, before anything heavy is loaded."""
     for path in paths:
         if not path:
-            raise UsageError("a path of nothing", where="--text", found="''",
+            raise UsageError("empty path", where="--text", found="''",
                              wanted="a file or a folder")  # fmt: skip
         existing(Path(path), "text")
 
@@ -488,13 +553,20 @@ def _compare(a: argparse.Namespace) -> None:
 def _evaluate(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     _texts(a.text)
+    from maskwright.tasks.how_read import how_read
+
     if a.data is None or a.text:
         from maskwright.pretrain.use import evaluate_folder
-        from maskwright.tasks.how_read import how_read
 
         reading = how_read(a.read).reading if a.read else None
         print(evaluate_folder(a.model, a.text, reading=reading))
-    if a.data is not None:
+    if a.data is not None and not a.text and _is_tuned(a.model):
+        from maskwright.finetune.evaluate import evaluate_file
+
+        part = None if a.part == "all" else a.part
+        columns, read = _named_columns(a), how_read(a.read)
+        evaluate_file(a.model, existing(a.data, "data"), part=part, columns=columns, read=read)
+    elif a.data is not None:
         from maskwright.pretrain.grammar import evaluate_pairs
         from maskwright.recipes.recipe import is_run
 
@@ -530,6 +602,11 @@ def _finetune(a: argparse.Namespace) -> None:
         curve=_counts(a.curve),
         read=how_read(a.read),
     )
+
+
+def _is_tuned(model: Path) -> bool:
+    """Whether `finetune` wrote the folder, or the model in it."""
+    return any((folder / "task.json").is_file() for folder in (model, model.parent))
 
 
 def _named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
@@ -580,10 +657,11 @@ def _probe(a: argparse.Namespace) -> None:
     if a.data is not None:
         existing(a.data, "data")
     columns = _named_columns(a)
+    from maskwright.tasks.how_read import how_read
     from maskwright.understand.command import probe
 
     probe(a.model, a.out or next_run("probe"), data=a.data, word=a.word, task=a.task,
-          columns=columns, items=a.items)  # fmt: skip
+          columns=columns, items=a.items, read=how_read(a.read))  # fmt: skip
 
 
 def _attention(a: argparse.Namespace) -> None:

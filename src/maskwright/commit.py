@@ -103,7 +103,7 @@ def commit(
     """
     target = Path(os.path.abspath(target))
     if os.path.lexists(target) and not replace:
-        raise OutputError("something stands there already", where=target,
+        raise OutputError("the path already exists", where=target,
                           do="choose another name, or remove it first")  # fmt: skip
     facts = json.loads(canonical_json(about or {}))
     temporary = target.with_name(TEMPORARY + target.name)

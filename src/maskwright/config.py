@@ -4,7 +4,10 @@ A config is a frozen dataclass whose fields are numbers, strings, booleans, None
 configs, or one of several configs (`Learned | Sinusoidal | None`; written with a `type` key, or
 told apart by a `kind` of their own, of which the first is meant where none is said). Reading is
 strict: an unknown key, a missing one, a wrong type or a value outside a `Literal` is a
-`ConfigError` with the dotted path of the field and the near names.
+`ConfigError` with the dotted path of the field and the near names. What a table leaves out is that
+of the field's default, to any depth: where `masking` is by default one of spans, `masking = {rate =
+0.3}` changes the rate of a masking of spans. A table that names another config than the default's
+begins with that config's own defaults.
 """
 
 from __future__ import annotations
@@ -44,8 +47,14 @@ def to_plain(value: Any) -> Any:
     return value
 
 
-def from_plain(kind: type[T], plain: Any, path: str = "") -> T:
+def from_plain(kind: type[T], plain: Any, path: str = "", over: T | None = None) -> T:
     """The reverse of `to_plain`, checked field by field.
+
+    A config that refuses one of its own fields by the bare name is told where it stands: `path` is
+    put before it.
+
+    Args:
+        over: whose fields stand for those that are left out; None: the defaults do.
 
     Raises:
         ConfigError: with the dotted path of the field that is at fault.
@@ -59,19 +68,32 @@ def from_plain(kind: type[T], plain: Any, path: str = "") -> T:
     values = {}
     hints = _hints(typing.cast(type, kind))
     for name, field in fields.items():
+        usual = _default(field) if over is None else getattr(over, name)
         if name in plain:
-            values[name] = _read(hints[name], plain[name], _join(path, name))
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            values[name] = _read(hints[name], plain[name], _join(path, name), usual)
+        elif usual is dataclasses.MISSING:
             raise ConfigError("a setting is missing", where=_join(path, name))
+        else:
+            values[name] = usual
     try:
         return kind(**values)
-    except MaskwrightError:
+    except MaskwrightError as error:
+        if path and error.where in fields:
+            raise error.under(f"{path}.") from None
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error), where=path or kind.__name__) from error
 
 
-def _read(hint: Any, plain: Any, path: str) -> Any:
+def _default(field: dataclasses.Field[Any]) -> Any:
+    """The value of a field that nobody sets; MISSING where it must be set."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
+    """The value that `plain` says; `usual` is the field's own where nothing is said."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         if plain not in typing.get_args(hint):
@@ -84,7 +106,7 @@ def _read(hint: Any, plain: Any, path: str) -> Any:
             )
         return plain
     if origin in (typing.Union, types.UnionType):
-        return _read_union(hint, plain, path)
+        return _read_union(hint, plain, path, usual)
     if origin is tuple:
         if not isinstance(plain, list | tuple):
             raise ConfigError("not a list", where=path, found=repr(plain))
@@ -103,17 +125,21 @@ def _read(hint: Any, plain: Any, path: str) -> Any:
         arm = typing.get_args(hint)[1]
         return {k: _read(arm, v, _join(path, k)) for k, v in plain.items()}
     if dataclasses.is_dataclass(hint):
-        return from_plain(typing.cast(type, hint), plain, path)
+        return from_plain(
+            typing.cast(type, hint), plain, path, usual if type(usual) is hint else None
+        )
     return _read_scalar(hint, plain, path)
 
 
-def _read_union(hint: Any, plain: Any, path: str) -> Any:
+def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
     arms = typing.get_args(hint)
     if plain is None and NONE in arms:
         return None
     tag, configs = _tag(hint)
     if isinstance(plain, dict) and configs:
-        name = plain.get(tag, "" if tag == "type" else next(iter(configs)))  # a lone one has no tag
+        own = next((n for n, arm in configs.items() if type(usual) is arm), None)
+        first = "" if tag == "type" else next(iter(configs))  # a lone one has no tag
+        name = plain.get(tag, own or first)
         if not isinstance(name, str) or name not in configs:
             raise ConfigError(
                 "which kind is meant",
@@ -122,7 +148,7 @@ def _read_union(hint: Any, plain: Any, path: str) -> Any:
                 wanted=near(str(name), configs),
             )
         body = {k: v for k, v in plain.items() if k != "type"}
-        return from_plain(configs[name], body, path)
+        return from_plain(configs[name], body, path, usual if name == own else None)
     errors = []
     for arm in arms:
         if arm is NONE or dataclasses.is_dataclass(arm):
@@ -163,7 +189,8 @@ def replace_at(config: T, values: dict[str, Any]) -> T:
     """`config` with the fields at dotted paths replaced by plain values, checked like a file.
 
     All values are put in place before anything is checked, so settings that only fit together can
-    be changed together. In a field that is a free table (`dict[str, Any]`) a key may be new.
+    be changed together. In a field that is a free table (`dict[str, Any]`) a key may be new, and so
+    may the tables on the way to it.
 
     Raises:
         ConfigError: no such field (with the near names), or values that do not fit.
@@ -186,11 +213,13 @@ def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
             key: Any = int(name)
         else:
             key = name
-            free = typing.get_origin(kind) is dict
+            free = isinstance(plain, dict) and (kind is Any or typing.get_origin(kind) is dict)
             known = plain if isinstance(plain, dict) else {}
-            if name not in known and not (free and last):
+            if name not in known and not free:
                 wanted = _elsewhere(names[-1], whole) or near(name, known)
                 raise ConfigError("no such setting", where=here, wanted=wanted)
+            if not last:
+                known.setdefault(name, {})
         if last:
             plain[key] = value
             return
@@ -213,7 +242,12 @@ def _paths(plain: Any, path: str) -> Iterator[str]:
 
 
 def _kind_of(owner: Any, name: str, plain: Any) -> Any:
-    """The type of a field, the alternative that `plain` names where it is a union."""
+    """The type of a field, the alternative that `plain` names where it is a union; what lies in a
+    free table is as free."""
+    if owner is Any:
+        return Any
+    if typing.get_origin(owner) is dict:
+        return typing.get_args(owner)[1]
     hint = _hints(owner).get(name) if isinstance(owner, type) else None
     tag, arms = _tag(hint)
     named = plain.get(tag) if isinstance(plain, dict) else None

@@ -165,7 +165,7 @@ def test_two_stacks_fill_the_same_in_any_batch(pair: Transformer) -> None:
 
 
 def test_refusals_of_two_stacks(pair: Transformer) -> None:
-    with pytest.raises(UsageError, match="what the decoder begins with"):
+    with pytest.raises(UsageError, match="decoder start token"):
         fill(pair, Toy(), ["the [MASK]"])
     with pytest.raises(UsageError, match="33 tokens"):
         fill(pair, Toy(), ["[MASK] " + "cat " * 30], start=2)

@@ -19,14 +19,18 @@ FROZEN = {
     "adapt": {"model", "--text", "--minutes", "--set", "--out"},
     "resume": {"run", "--set"},
     "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
-    "evaluate": {"model", "--text", "--data", "--how", "--part", "--out", "--read"},
+    "evaluate": {
+        "model", "--text", "--data", "--how", "--part", "--column", "--out", "--read",
+    },
     "finetune": {
         "model", "--data", "--method", "--task", "--column", "--read", "--seeds", "--epochs",
         "--batch", "--rate", "--length", "--layer-decay", "--patience", "--long", "--pooling",
         "--measure", "--prompt", "--curve", "--out",
     },
     "predict": {"model", "file", "--also", "--column", "--read", "--top", "--out"},
-    "probe": {"model", "--data", "--word", "--task", "--column", "--items", "--out"},
+    "probe": {
+        "model", "--data", "--word", "--task", "--column", "--read", "--items", "--out",
+    },
     "attention": {"model", "--text", "--sentence", "--tree", "--out"},
     "fill-mask": {"model", "text", "--top"},
     "generate": {

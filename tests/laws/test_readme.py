@@ -6,21 +6,27 @@ import ast
 import importlib
 import re
 import shlex
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import maskwright
 from maskwright import catalogue, cli
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.S)
 COMMANDS = [
-    line.split("  #")[0].strip()
+    line.split("  #")[0].split(" > ")[0].strip()
     for kind, text in BLOCKS
     if kind == "console"
     for line in text.splitlines()
     if line.startswith("maskwright ")
 ]
+MADE = re.compile(r"(?:--out|>) (\S+)")
+USED = re.compile(r"runs/[\w-]+|\b[\w-]+\.toml")
 
 
 def test_there_are_commands_to_check() -> None:
@@ -31,22 +37,55 @@ def test_there_are_commands_to_check() -> None:
 def test_a_command_of_the_readme_is_understood(command: str) -> None:
     chosen = cli.parser().parse_args(shlex.split(command)[1:])
     assert callable(chosen.do)
-    if chosen.verb == "pretrain":
+    if chosen.verb == "pretrain" and not chosen.recipe.endswith(".toml"):
         assert chosen.recipe in catalogue.names("recipes")
 
 
+def test_runs_and_recipes_of_the_readme_are_made_before_they_are_used() -> None:
+    made: set[str] = set()
+    text = "\n".join(text for kind, text in BLOCKS if kind == "console")
+    for line in (line.split("  #")[0] for line in text.splitlines()):
+        if line.startswith("maskwright "):
+            assert set(USED.findall(MADE.sub("", line))) <= made, line
+            made |= set(MADE.findall(line))
+
+
+def test_extras_of_the_readme_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = re.findall(r"pip install '\.\[([\w,]+)\]'", README)
+    assert asked
+    assert {extra for each in asked for extra in each.split(",")} <= set(
+        project["optional-dependencies"]
+    )
+
+
 @pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])
-def test_python_in_the_readme_imports_what_exists(code: str) -> None:
+def test_python_in_the_readme_uses_what_exists(code: str) -> None:
+    known: dict[str, Any] = {}
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom) and node.module and "maskwright" in node.module:
-            module = importlib.import_module(node.module)
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                if name.name.partition(".")[0] == "maskwright":
+                    module = importlib.import_module(name.name)
+                    known[name.asname or "maskwright"] = module if name.asname else maskwright
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("maskwright"):
+            module = importlib.import_module(str(node.module))
             for name in node.names:
                 if not hasattr(module, name.name):
                     importlib.import_module(f"{node.module}.{name.name}")
+                known[name.asname or name.name] = getattr(module, name.name)
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Attribute):
+            path = ast.unparse(node).split(".")
+            if path[0] in known and all(map(str.isidentifier, path)):
+                found = known[path[0]]
+                for name in path[1:]:
+                    assert hasattr(found, name), ".".join(path)
+                    found = getattr(found, name)
 
 
 def test_make_targets_of_the_readme_exist() -> None:
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"make (\w+)", README))
     assert targets >= {"quickstart", "test", "check"}
     for target in targets:

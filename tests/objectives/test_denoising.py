@@ -156,6 +156,16 @@ def test_masked_tokens_keep_their_places_and_deleted_ones_vanish() -> None:
     assert share.max() < 0.6 and share.min() < 0.2  # not the same places in every row
 
 
+@pytest.mark.parametrize("length", [1, 2, 30])
+def test_of_a_text_that_would_vanish_a_token_stays(length: int) -> None:
+    clean = blocks(5, length)
+    for row, after in zip(clean.tokens.tolist(), damaged(clean, deletion=0.99), strict=True):
+        assert len(after) == 1 and set(after) <= set(row)
+    # Where masks are left the budget is met.
+    for after in damaged(clean, infilling=0.01, deletion=0.99):
+        assert after == [MASK] if length == 1 else MASK in after
+
+
 def test_budgets_of_a_mix_are_met_at_once_and_no_token_is_taken_twice() -> None:
     clean = blocks(40, 100)
     counts = Counter()
@@ -273,6 +283,9 @@ def test_what_does_not_fit_is_refused() -> None:
         Options(mean_span=0.0)
     with pytest.raises(ConfigError, match="rotation"):
         Options(rotation=1.5)
+    with pytest.raises(ConfigError, match="nothing to read") as caught:
+        Options(infilling=0.0, deletion=1.0)
+    assert caught.value.where == "deletion"
     pair = rows_of([[[300, END, 301]]], framed=True)
     with pytest.raises(IncompatibleError, match="inside a text"):
         damaged(pair)

@@ -11,24 +11,19 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from maskwright import cli
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.nn.cost import cost
-from maskwright.objectives import causal, masked
 from maskwright.pretrain import compare as module
 from maskwright.pretrain.compare import Equal, compare, finished, run_folder
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report.comparison import Comparison
 from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.operations import training_operations
 from tinyrun import essence, forked, recipe, text_file, wait
-from toys import VOCABULARY, FixedRows, bert, gpt2
 
 BUDGET = "tokens=2500"  # 20 steps of 8 rows of 16
 
@@ -227,26 +222,22 @@ def test_operations_become_tokens() -> None:
     assert Equal.parse("minutes=0.5").budget(1e4).minutes == 0.5
 
 
-@pytest.mark.parametrize("kind", ["masked", "causal"])
-def test_operations_equal_those_that_run(kind: str) -> None:
-    """PyTorch counts each product as it runs; attention on a CPU is one call that it does not
-    count, so that part is added from the shapes."""
-    objective = (
-        masked.build(bert(), masked.Options(), VOCABULARY) if kind == "masked"
-        else causal.build(gpt2(), causal.Options(), VOCABULARY)
-    )  # fmt: skip
-    batch = objective.corrupt(FixedRows(8, 16).rows(np.arange(8), 0), np.zeros(8, np.int64), 0)
-    with FlopCounterMode(display=False) as counter:
-        objective(batch).scaled(objective.counts(batch)).backward()
-    counted = cost(objective.product, batch.tokens.shape[1])
-    attention = 3 * sum(counted.attention.values()) * batch.tokens.numel()
-    assert training_operations(objective, batch) == counter.get_total_flops() + attention
-
-
-def test_a_teacher_is_counted_without_its_backward() -> None:
-    objective = masked.build(bert(), masked.Options(), VOCABULARY)
-    batch = objective.corrupt(FixedRows(8, 16).rows(np.arange(8), 0), np.zeros(8, np.int64), 0)
-    alone = training_operations(objective, batch)
-    objective.teacher = bert(seed=1).requires_grad_(False)
-    assert training_operations(objective, batch) == pytest.approx(alone * 4 / 3)
-    assert isinstance(objective.teacher, torch.nn.Module)
+@pytest.mark.parametrize(("change", "compares"), [({"vocabulary": 280}, True),
+                                                  ({"lowercase": True}, False)])  # fmt: skip
+def test_bits_of_texts_that_tokenizers_change_do_not_compare(
+    change: dict[str, Any], compares: bool, tmp_path: Path
+) -> None:
+    """Folded capitals need not be predicted: fewer bits, of less text."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"The Cat sat on Mat {n}." for n in range(300)))
+    one, two = causal_recipe(text, "one"), causal_recipe(text, "two")
+    two = replace(two, tokenizer=replace(two.tokenizer, **change))
+    out, briefly = tmp_path / "out", {"budget": "tokens=300", "seeds": 1}
+    if compares:
+        found = compare([one, two], out, **briefly, stream=io.StringIO())
+        assert [(m.title, m.compares) for m in found.measures] == [
+            ("own held-out loss", False), ("bits per byte", True)]  # fmt: skip
+        return
+    with pytest.raises(IncompatibleError, match="keep all of the text"):
+        compare([one, two], out, **briefly, stream=io.StringIO())
+    assert not list(out.glob("runs/*"))

@@ -195,3 +195,23 @@ def test_several_labels_of_pairs_are_refused() -> None:
     error = refusal(DataError, lambda: of(premise=some, hypothesis=other,
                                           labels=lambda n: ["a", "b"]))  # fmt: skip
     assert "pairs with several labels" in error.what
+
+
+def test_exact_names_win_over_contents(tmp_path: Path) -> None:
+    lines = "".join(f"{3 * n},{('even', 'odd')[n % 2]}\n" for n in MANY)
+    task = infer(load(write(tmp_path / "numbers.csv", f"text,label\n{lines}")))
+    assert task.kind == "classification" and task.columns["text"] == "text"
+    few = infer(table_of(*rows(text=lambda n: "yes" if n % 3 else "no", label=lambda n: n % 2)))
+    assert few.columns["text"] == "text"
+
+
+def test_a_column_references_is_used_where_every_row_has_some() -> None:
+    made: dict[str, Any] = {"source": some, "target": other}
+    task = of(**made, references=lambda n: [other(n), some(n)])
+    assert task.columns.roles["references"] == ("references",)
+    assert "'references' as references (by its name)" in "\n".join(task.lines())
+    task = of(**made, references=lambda n: [other(n)] if n else [])
+    assert "references" not in task.columns.roles
+    assert "not used: 'references'" in task.lines()
+    parts = {"train": rows(**made, references=lambda n: [other(n)]), "test": rows(**made)}
+    assert "references" not in infer(table_of(**parts)).columns.roles

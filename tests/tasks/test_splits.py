@@ -100,6 +100,8 @@ def test_what_cannot_be_divided() -> None:
     assert error.where == "validation"
     error = refusal(ConfigError, lambda: Division(validation=0.6, test=0.5))
     assert error.found == "0.6 and 0.5"
+    error = refusal(DataError, lambda: splits.divide(["a", "b"], [0, 1], Division(validation=0.1)))
+    assert "train.csv, validation.csv and test.csv" in str(error.do), "the command has no share"
 
 
 # ------------------------------------------------------------------------------ few labels

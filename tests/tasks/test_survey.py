@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from maskwright.corpus.reading import Reading
 from maskwright.report import tables as report
+from maskwright.tasks.prepare import prepare
 from maskwright.tasks.survey import Survey, survey
-from tasks.tables import sentence, table_of, understood
+from tasks.tables import loaded, sentence, table_of, understood, write, write_rows
 
 
 def rows(count: int, start: int = 0, classes: int = 2) -> list[dict[str, Any]]:
@@ -77,6 +80,22 @@ def test_a_misspelt_class_is_pointed_at() -> None:
     assert said(found, "misspelt") == "'negatve' (1 rows) may be 'negative' (299 rows) misspelt"
 
 
+def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
+    labels = ("a|b", "", "b", "a", " ")
+    lines = "".join(f"{sentence(n)},{labels[n % 5]}\n" for n in range(50))
+    found = survey(loaded(write(tmp_path / "several.csv", f"text,labels\n{lines}")))
+    assert any(w.startswith("20 rows have an empty cell in the column 'labels'")
+               for w in found.warnings), found.warnings  # fmt: skip
+    labels = ("yes", "no", "NA", "None", "none")
+    lines = "".join(f"{sentence(n)},{labels[n % 5] if n % 5 < 4 else 'no'}\n" for n in range(50))
+    found = survey(loaded(write(tmp_path / "one.csv", f"text,label\n{lines}")))
+    told = [w for w in found.warnings if "the name of a class" in w]
+    assert len(told) == 2 and told[0].startswith("'NA' (10 rows)"), told
+    emptied = write(tmp_path / "one.csv", f"text,label\n{lines.replace('NA', '')}")
+    left = loaded(emptied, reading=Reading(on_bad="skip", max_bad_fraction=0.3))
+    assert left.labels is not None and left.labels.names == ("no", "None", "yes")
+
+
 def test_numbers_tokens_and_pairs() -> None:
     pairs = [{"sentence1": "one two", "sentence2": sentence(n), "score": n / 9} for n in range(30)]
     found = of(*pairs)
@@ -115,3 +134,12 @@ def test_taggings_are_counted_by_token() -> None:
     tagged = [{"tokens": ["Ada", "came", str(n)], "tags": ["B-per", "O", "O"]} for n in range(20)]
     found = of(*tagged)
     assert found.parts["all"].classes == {"O": 40, "B-per": 20}
+
+
+def test_files_that_are_not_read_are_named(tmp_path: Path) -> None:
+    for start, name in enumerate(("train", "test", "more_reviews")):
+        write_rows(tmp_path / f"{name}.jsonl", [
+            {"text": sentence(100 * start + n), "label": "ab"[n % 2]} for n in range(40)
+        ])  # fmt: skip
+    told = [w for w in survey(prepare(tmp_path)).warnings if "not read" in w]
+    assert len(told) == 1 and told[0].startswith("train: ") and "more_reviews.jsonl" in told[0]

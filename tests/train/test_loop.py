@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.objectives import causal, masked, sentence_pair
+from maskwright.errors import DataError
+from maskwright.objectives import causal, hybrid, masked, sentence_pair
 from maskwright.objectives.objective import Objective
 from maskwright.train import loop
+from maskwright.train.distribute import Processes
 from maskwright.train.optimizer import AdamW, AdamWState
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
@@ -132,8 +134,6 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened() -> None:
     plan = loop.Plan(seed=3, microbatches=1, budget=Budget(steps=100),
                      schedule=Schedule(kind="linear", warmup=0.1))  # fmt: skip
     batches = Batches(objective)
-    from maskwright.train.distribute import Processes
-
     objective.train()
     rest = [loop.step(objective, batches, optimizer, plan, state, Processes()) for _ in range(5)]
     assert start + rest == whole
@@ -177,3 +177,96 @@ def test_what_was_trained_leaves_memory_with_its_module() -> None:
     gone = trained()
     gc.collect()
     assert gone() is None
+
+
+def begun(objective: Objective, **settings: Any) -> AdamWState:
+    return AdamWState(Parameters(objective), AdamW(learning_rate=1e-2, **settings))
+
+
+def two_kinds(share: float = 0.1) -> hybrid.Hybrid:
+    return hybrid.build(bert(), hybrid.Options(causal_share=share), VOCABULARY)
+
+
+class Only:
+    """The first microbatch of the step `at`, whatever step it is, and no other."""
+
+    def __init__(self, batches: Batches, at: int) -> None:
+        self.batches, self.at = batches, at
+
+    def __call__(self, step: int, number: int) -> Any:
+        return None if number else self.batches(self.at, 0)
+
+
+def test_a_part_without_targets_is_not_shown_and_not_made_up() -> None:
+    """Rows of the causal kind are rare: most steps of two rows have none, and a few nothing else.
+    The gradient is that of the loss as it stands."""
+    plan = loop.Plan(seed=3, microbatches=4, budget=Budget(steps=100), schedule=Schedule())
+    seen = set()
+    for step in range(16):
+        objective = two_kinds(0.3)
+        batches = Batches(objective, 4)
+        optimizer = begun(objective, clip=0.0)
+        record = loop.step(
+            objective, Only(batches, step), optimizer, plan, TrainState(), Processes(),
+        )  # fmt: skip
+        twin = two_kinds(0.3)
+        batch = Batches(twin, 4)(step, 0)
+        counts, loss = twin.counts(batch), twin(batch)
+        loss.scaled(counts).backward()
+        means = {n: float(p.total.detach()) / counts[n] for n, p in loss.parts.items() if counts[n]}
+        assert record["parts"] == pytest.approx(means, rel=1e-5)
+        assert record["targets"] == sum(counts.values())
+        ours = {n: p for n, p in twin.named_parameters() if p.grad is not None}
+        for name, parameter in ours.items():
+            gradient = optimizer.parameters.view(optimizer.parameters.gradient, name)
+            torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-6)
+        if len(means) == 1:
+            assert record["loss"] == pytest.approx(next(iter(means.values())), rel=1e-5)
+        else:
+            assert record["loss"] == pytest.approx(0.7 * means["masked"] + 0.3 * means["causal"])
+        seen.add(tuple(means))
+    assert seen == {("masked",), ("causal",), ("masked", "causal")}
+
+
+def test_what_stands_for_a_missing_part_keeps_the_scale_of_the_loss() -> None:
+    weights, counts = {"a": 1.0, "b": 3.0, "c": 4.0}, {"a": 2, "b": 0, "c": 5}
+    shown = loop._shown({"a": 6.0, "b": 0.0, "c": 1.0}, weights, counts)
+    assert shown == {"loss": (6.0 + 4.0) * 8.0 / 5.0, "parts": {"a": 6.0, "c": 1.0}}
+    everything = loop._shown({"a": 0.1, "b": 0.2, "c": 0.3}, weights, dict.fromkeys("abc", 1))
+    assert everything["loss"] == 0.1 * 1.0 + 0.2 * 3.0 + 0.3 * 4.0  # to the bit
+    none = loop._shown({"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 0.0}, {"a": 0, "b": 1})
+    assert none == {"loss": 0.0, "parts": {"b": 1.0}}
+
+
+class Side(Processes):
+    """One of two processes: the first writes down what it gives, the second finds it there."""
+
+    given: list[Any] = []  # noqa: RUF012
+
+    def totals(self, numbers: list[float]) -> list[float]:
+        if self.first:
+            self.given.append(list(numbers))
+            return numbers
+        return [a + b for a, b in zip(self.given.pop(0), numbers, strict=True)]
+
+    def sum(self, vector: torch.Tensor) -> None:
+        if self.first:
+            self.given.append(vector.clone())
+        else:
+            vector.add_(self.given.pop(0))
+
+
+def test_a_process_without_a_microbatch_makes_the_same_step() -> None:
+    plan = loop.Plan(seed=3, microbatches=2, budget=Budget(steps=100), schedule=Schedule())
+    made = []
+    for rank in (0, 1):
+        objective = two_kinds(0.5)
+        batches, optimizer, state = Batches(objective), begun(objective), TrainState()
+        record = loop.step(
+            objective, Only(batches, 0), optimizer, plan, state, Side(rank, 2),
+        )  # fmt: skip
+        made.append((optimizer.parameters.masters, state, record["parts"], record["targets"]))
+    assert torch.equal(made[0][0], made[1][0]) and not Side.given
+    assert made[0][1:] == made[1][1:] and len(made[0][2]) == 2
+    with pytest.raises(DataError, match="without a single target"):
+        loop.step(objective, lambda step, n: None, optimizer, plan, TrainState(), Processes())

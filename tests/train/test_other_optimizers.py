@@ -283,6 +283,16 @@ def test_a_step_goes_down(settings: Optimizer) -> None:
     assert losses[-1] < 0.8 * losses[0]
 
 
+@pytest.mark.parametrize("kind", [AdamW, Lamb, Muon])
+def test_a_weight_without_a_gradient_stays_a_number(kind: type[AdamW | Lamb | Muon]) -> None:
+    """With the smallest epsilon there is; with 0 the step would be 0/0."""
+    state = kind(learning_rate=0.1, epsilon=1e-36).start(Parameters(Toy()))
+    state.parameters.clear()
+    state.parameters.settle()
+    state.step(0.1)
+    assert state.parameters.masters.isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [
@@ -290,6 +300,10 @@ def test_a_step_goes_down(settings: Optimizer) -> None:
         (Lamb, "beta2", 1.0),
         (Adafactor, "exponent", 0.5),
         (Adafactor, "epsilon", 0.0),
+        (AdamW, "epsilon", 0.0),
+        (AdamW, "epsilon", 1e-50),  # 0 in float32
+        (Lamb, "epsilon", 0.0),
+        (Muon, "epsilon", 0.0),
         (Muon, "iterations", 0),
         (Muon, "momentum", 1.0),
     ],

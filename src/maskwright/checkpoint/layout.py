@@ -121,7 +121,7 @@ def of_hf(hf: Mapping[str, Any]) -> Layout:
         return Layout(_our_config(hf), None)
     if not isinstance(model_type, str) or model_type not in known:
         raise ConfigError(
-            "a model type that is not built here",
+            "unsupported model type",
             where="config.json: model_type",
             found=repr(model_type),
             wanted=near(str(model_type)[:64], [*known, OURS]),

@@ -38,7 +38,8 @@ class Transfer:
 def transfer(
     source: Transformer, config: TransformerConfig, generator: torch.Generator | None = None
 ) -> Transfer:
-    """A model of `config` with the weights of `source`; what `source` lacks is drawn.
+    """A model of `config` with the weights of `source`; what `source` lacks is drawn. An encoder
+    may be taken from beside its decoder.
 
     Raises:
         IncompatibleError: the two differ in their bodies; the message has the first tensors.
@@ -57,7 +58,9 @@ def carry(source: Transformer, model: Transformer) -> Transfer:
     theirs = dict(source.named_parameters())
     taken = [name for name in ours if name in theirs and ours[name].shape == theirs[name].shape]
     new, left = ([n for n in table if n not in taken] for table in (ours, theirs))
-    strange = [name for name in (*new, *left) if not name.startswith(TOPS)]
+    spare = (*TOPS, "decoder.") if model.decoder is None and model.encoder is not None else TOPS
+    strange = [n for n in new if not n.startswith(TOPS)]
+    strange += [n for n in left if not n.startswith(spare)]
     if strange:
         raise IncompatibleError(
             "the two models differ below their heads",
@@ -72,4 +75,5 @@ def carry(source: Transformer, model: Transformer) -> Transfer:
 
 
 def _groups(names: tuple[str, ...]) -> list[str]:
-    return sorted({name.rpartition(".")[0] for name in names})
+    return sorted({"decoder" if name.startswith("decoder.") else name.rpartition(".")[0]
+                   for name in names})  # fmt: skip

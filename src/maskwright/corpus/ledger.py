@@ -44,6 +44,8 @@ class Counts:
     empty_files: list[str] = field(default_factory=list)
     ignored_files: list[str] = field(default_factory=list)
     """Files of a folder whose suffix says no kind of text."""
+    without_part: list[str] = field(default_factory=list)
+    """Files whose names do not say which part they are, beside others whose names do."""
     hashes: dict[str, str] = field(default_factory=dict)
     """SHA-256 of every file as it was read."""
 
@@ -66,6 +68,8 @@ class Counts:
             said.append(f"empty files: {_some(self.empty_files)}")
         if self.ignored_files:
             said.append(f"files of another kind, not read: {_some(self.ignored_files)}")
+        if self.without_part:
+            said.append(f"not read, as no name says a part: {_some(self.without_part)}")
         return said
 
     def summary(self) -> str:

@@ -1,30 +1,4 @@
-"""Batch: the one type that both wings speak.
-
-    tokens      (B, T) int64   what the model reads
-    positions   (B, T) int64   counted from 0 in each document; None: 0 … T-1
-    segments    (B, T) int64   sentence A or B; None where the model has none
-    documents   (B, T) int32   which document of the row a position belongs to; 0 is padding;
-                               None: every row is one document without padding
-    index       (N,)   int64   flat positions (b*T + t) that have a target
-    targets     (N,)   int64   the ids wanted there; of texts to be classified, the text that a
-                               place, or a piece read at `pooled`, belongs to
-    labels      (R,)   int64   one class per pooled position (sentence pair), or None
-    pooled      (R,)   int64   flat positions whose hidden state is pooled for `labels`
-    prefix      (B,)   int64   how many of a row's first tokens are seen in both directions by a
-                               model that reads on from there; None: the model's own pattern
-    uniforms    (N,) float64   a number in [0, 1) per target, for a network that draws a token there
-
-An encoder reads `tokens`; where a decoder writes beside it, these say what the decoder reads, and
-`index` counts in them (b*S + s):
-
-    decoder_tokens     (B, S) int64   the targets, one place later, behind a start token
-    decoder_positions  (B, S) int64   as `positions`
-    decoder_documents  (B, S) int32   as `documents`: a decoder position looks back at its own
-                                      document of the encoder and at no other
-
-Letters: B rows, T positions, S decoder positions, N targets. `index` instead of a (B, T) label
-matrix is what lets the vocabulary scores be computed only where a target is.
-"""
+"""Batch: the one type that the text side and the model side share."""
 
 from __future__ import annotations
 
@@ -36,6 +10,36 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
+    """Rows of tokens, what the model must know about them, and what it is to predict.
+
+    Axes: B rows, T positions, S decoder positions, N targets, R pooled positions.
+
+        tokens      (B, T) int64   what the model reads; the encoder, where there is also a decoder
+        positions   (B, T) int64   counted from 0 in each document; None: 0 … T-1
+        segments    (B, T) int64   sentence A or B; None where the model has none
+        documents   (B, T) int32   which document of the row a position belongs to; 0 is padding;
+                                   None: every row is one document without padding
+        index       (N,)   int64   flat positions (b*T + t) that have a target
+        targets     (N,)   int64   the token ids to predict there; when texts are classified, the
+                                   text that a position, or a piece read at `pooled`, belongs to
+        labels      (R,)   int64   one class per pooled position (sentence pair), or None
+        pooled      (R,)   int64   flat positions whose hidden state is pooled for `labels`
+        prefix      (B,)   int64   how many of a row's first tokens are seen in both directions, the
+                                   rest being causal; None: the model's own attention pattern
+        uniforms    (N,) float64   a number in [0, 1) per target, to sample a token there
+
+    For an encoder with a decoder, three more say what the decoder reads, and `index` counts in
+    them (b*S + s):
+
+        decoder_tokens     (B, S) int64   the targets shifted by one, after a start token
+        decoder_positions  (B, S) int64   as `positions`
+        decoder_documents  (B, S) int32   as `documents`; in the encoder a decoder position attends
+                                          to its own document only
+
+    `index` replaces a (B, T) matrix of labels so that vocabulary scores are computed only at
+    positions that have a target.
+    """
+
     tokens: Tensor
     positions: Tensor | None = None
     segments: Tensor | None = None

@@ -140,7 +140,7 @@ def token_type(vocabulary_size: int) -> np.dtype[Any]:
         return np.dtype("<u2")
     if vocabulary_size <= 1 << 32:
         return np.dtype("<u4")
-    raise DataError("a vocabulary of absurd size", found=f"{vocabulary_size:,} ids",
+    raise DataError("vocabulary too large", found=f"{vocabulary_size:,} ids",
                     wanted="at most 4,294,967,296")  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def scores(
 
     Raises:
         UsageError: no such method, or a text longer than the model's positions.
-        IncompatibleError: the model or its tokenizer cannot be asked this way.
+        IncompatibleError: the model or its tokenizer does not support the method.
     """
     how = native(model) if how is None else how
     frame = _frame(model, tokenizer, how)
@@ -210,7 +210,7 @@ def _frame(model: Transformer, tokenizer: Tokenizer, how: str) -> Frame:
     """What a text is framed by when it is asked `how`; refuses what cannot be asked."""
     config = model.config
     if how not in METHODS:
-        raise UsageError("no such way to score a text", found=repr(how), wanted=near(how, METHODS))
+        raise UsageError("unknown scoring method", found=repr(how), wanted=near(how, METHODS))
     whole = tokenizer.frame([-1])[0]  # -1 stands for the text
     place = whole.index(-1)
     single = Frame(tuple(whole[:place]), tuple(whole[place + 1 :]))
@@ -278,8 +278,8 @@ def _detector(model: Transformer) -> str | None:
 def _require(holds: bool, how: str, wanted: str) -> None:
     if not holds:
         raise IncompatibleError(
-            "this model cannot be asked this way", where="how", found=how, wanted=wanted,
-            do=f"choose another way: {', '.join(m for m in METHODS if m != how)}",
+            "scoring method not supported by this model", where="how", found=how, wanted=wanted,
+            do=f"choose another method: {', '.join(m for m in METHODS if m != how)}",
         )  # fmt: skip
 
 

@@ -132,7 +132,7 @@ class Fields:
 
     def _wrong(self, key: str, found: Any, wanted: str) -> ConfigError:
         return ConfigError(
-            "a value that cannot be", where=self._where(key), found=repr(found), wanted=wanted
+            "invalid value", where=self._where(key), found=repr(found), wanted=wanted
         )
 
     def _where(self, key: str) -> str:

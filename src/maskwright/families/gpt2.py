@@ -62,6 +62,7 @@ COORDINATES: dict[str, Coordinate] = {
     "scale_attn_weights": "decoder.blocks.0.attention.scaled",
     "tie_word_embeddings": lambda c: c.vocabulary_head is None or c.vocabulary_head.tied,
     "classifier_dropout": head_field("dropout", "token"),
+    "num_labels": head_field("labels", "classifier"),
 }
 CONSTANTS = {
     "initializer_range": 0.02,

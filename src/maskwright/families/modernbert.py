@@ -228,7 +228,7 @@ def _layer_types(fields: Fields) -> list[str]:
     kinds = [LOCAL if layer % cadence else GLOBAL for layer in range(count)]
     if said not in ([], kinds):
         raise ConfigError(
-            "the layers that see all do not come at the cadence that is said",
+            "layer_types contradicts global_attn_every_n_layers",
             where="config.json: layer_types",
             found=f"{len(said)} layers, {said.count(GLOBAL)} of them {GLOBAL}",
             wanted=f"{count} layers, {GLOBAL} at each that {cadence} divides ({every})",

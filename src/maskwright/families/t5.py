@@ -93,6 +93,7 @@ COORDINATES: dict[str, Coordinate] = {
         c.vocabulary_head and c.vocabulary_head.tied and not c.vocabulary_head.scaled
     ) or None,
     "classifier_dropout": head_field("dropout", "classifier"),
+    "num_labels": head_field("labels", "classifier"),
 }  # fmt: skip
 CONSTANTS = {
     "initializer_factor": 1.0,

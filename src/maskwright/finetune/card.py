@@ -29,6 +29,7 @@ def card(
     asked: str,
     figures: Mapping[str, float],
     table: Table,
+    plain: bool,
     loads: Sequence[str],
 ) -> str:
     """The card as text.
@@ -40,6 +41,7 @@ def card(
         cut: what did not fit, by part.
         settings: of the training, by name.
         figures: of the part `asked`, by measure.
+        plain: whether the reference library reads the folder.
         loads: lines of code, as a person would type them.
     """
     known = {m: round(v, 6) for m, v in figures.items() if math.isfinite(v)}
@@ -49,7 +51,7 @@ def card(
         "metrics": [{"type": m, "name": m, "value": v} for m, v in known.items()],
     }
     front = {
-        "library_name": "transformers",
+        "library_name": "transformers" if plain else "maskwright",
         "pipeline_tag": kind.pipeline,
         "tags": ["maskwright", kind.task],
         "metrics": list(known),

@@ -152,6 +152,16 @@ class Kind(ABC):
         how: Pooling = "max" if long == "vectors-max" else "mean"
         return Supervised(model, Options(problem=self.problem, pieces=how), vocabulary)
 
+    def learning(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Asked
+    ) -> Objective:
+        """`objective`, as it learns `train`; `learned` ends it."""
+        return self.objective(model, vocabulary, long)
+
+    def learned(self, model: Transformer, train: Asked) -> None:
+        """Make `model`, which learned `train` by `learning`, what `objective` asks."""
+        return
+
     def tell(self, objective: Objective, asked: Asked, reading: Reading) -> Told:
         """What the model says to what it is `asked`."""
         assert isinstance(objective, Scored)

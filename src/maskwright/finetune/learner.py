@@ -163,6 +163,7 @@ class Learner:
             steps = steps_of(settings, len(parts[TRAIN].examples))
             with watch(name or f"seed {settings.seed}", steps) as hook:
                 tuned = self._tuned(model, method, parts, settings, say, hook)
+            self.kind.learned(tuned.model, parts[TRAIN])
             if kept:
                 kept.keep(settings.seed, tuned)
         ask = asker(tuned.model, self.kind, self.frame, self.reading)
@@ -184,7 +185,7 @@ class Learner:
     ) -> Tuned:
         kind, reading = self.kind, self.reading
         vocabulary = build.vocabulary(self.frame.tokenizer)
-        objective = kind.objective(model, vocabulary, self.frame.long)
+        objective = kind.learning(model, vocabulary, self.frame.long, parts[TRAIN])
         asked, measure, number = parts[VALIDATION], kind.measure, 0
 
         def figure(learner: Objective) -> float:
@@ -206,9 +207,9 @@ class Learner:
 
 
 def _body(model: Transformer) -> dict[str, torch.Tensor]:
-    """A copy of all weights but the heads'; an adapter's are among them."""
+    """A copy of all weights but those of heads and pooler; an adapter's are among them."""
     return {n: p.detach().float().clone() for n, p in model.named_parameters()
-            if not n.startswith("heads.")}  # fmt: skip
+            if not n.startswith(("heads.", "pooler."))}  # fmt: skip
 
 
 def _distance(begun: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
@@ -255,14 +256,16 @@ def headed(
     """
     member = pretrained.described(path).family
     kits = {} if member is None else member.architectures
-    for name, kit in kits.items():
+    # A vector of a text is that of an encoder where there is one; others read such a folder so.
+    alone = kind.head is None and not kind.writes
+    for name, kit in sorted(kits.items(), key=lambda item: alone and item[1].decoder is True):
         wanted = [] if kind.head is None else [kind.head]
         if [head for _, head in kit.heads] != wanted:
             continue
         if kit.vocabulary != kind.writes or kit.generates != kind.writes:
             continue
-        if kit.labels is not None and kind.head == "sequence":
-            continue  # of pairs of sentences
+        if kit.labels is not None and kind.head in ("sequence", "token"):
+            continue  # of pairs of sentences, or of replaced tokens
         config = pretrained.described(path, name).config
         heads = tuple(replace(head, labels=kind.outputs) for head in config.heads)
         return replace(config, heads=heads), None if member is None else member.name

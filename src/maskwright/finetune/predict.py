@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
 from maskwright.strict_json import parse
+from maskwright.tokenizer.sample import not_unicode
 
 PORTION = 2048  # examples that are read, encoded and answered together
 Answer = Any
@@ -66,7 +67,21 @@ class Answering(ABC):
             called = {names[0]: role for role, names in self.columns.items() if len(names) == 1}
             if called.keys() <= value.keys():
                 value = {role: value[name] for name, role in called.items()}
+        read = value.get if isinstance(value, Mapping) else None
+        _require_unicode(list(map(read, self.kind.roles)) if read else value, where)
         return self.kind.of_value(value, where)
+
+
+def _require_unicode(value: Any, where: str) -> None:
+    """Refuse half of a surrogate pair, which no tokenizer takes, by the place of the example."""
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise not_unicode(error, where) from error
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _require_unicode(each, where)
 
 
 @dataclass(frozen=True)
@@ -75,13 +90,15 @@ class Predictor(Answering):
 
     Attributes:
         columns: what is read of a row of a file, by role.
+        targets: where the training data had what is to be answered, by role.
     """
 
     model: Transformer
     kind: Kind
     frame: Frame
     reading: Reading
-    columns: Mapping[str, Sequence[str]]
+    columns: dict[str, Sequence[str]]
+    targets: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def answers(self, rows: Sequence[Any], top: int | None = None) -> list[Answer]:
         ask = learner.asker(self.model, self.kind, self.frame, self.reading)
@@ -148,6 +165,7 @@ def load(folder: Path | str) -> Predictor:
         learner.frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
         replace(reading, alone=taken > 0),
         task.get("columns") or {role: (role,) for role in kind.roles},
+        task.get("targets", {}),
     )
 
 

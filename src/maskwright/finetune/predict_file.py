@@ -1,10 +1,11 @@
 """Answers of a fine-tuned model to the rows of a file, in the order of the rows.
 
 A file may have the columns of the training data or, for tasks of one text, be plain text with a
-line for each. Rows are read, answered and written by portions, so that files of any size do.
+line for each; cells of a csv may spell lists. Rows are read, answered and written by portions, so
+that files of any size do.
 
-    told.jsonl   {…the row…, "prediction": {"label": "good", "score": 0.93}}
-    told.csv     …the row…, predicted_label, predicted_score
+    predictions.jsonl   {…the row…, "prediction": {"label": "good", "score": 0.93}}
+    predictions.csv     …the row…, predicted_label, predicted_score
 
 The file is there whole or not at all. What was answered before a kill waits beside it and is gone
 on with when the same file is asked of the same model again.
@@ -16,6 +17,7 @@ import contextlib
 import csv
 import json
 import math
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +37,9 @@ from maskwright.finetune.predict import Predictor, load, portions
 from maskwright.finetune.several import Several, load_several
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import quiet
+from maskwright.strict_json import parse
 from maskwright.tasks import table
+from maskwright.tasks.contents import row_with_lists
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.parts import names_beside
 
@@ -43,6 +47,9 @@ Say = Callable[[str], None]
 PREDICTION, PREDICTED = "prediction", "predicted_"
 # What is written by the name of the file: what stands between columns, None for JSON Lines.
 WRITTEN = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
+# What is read of a row as a list.
+LISTS = ("tokens", "choices")
+HEAD = 1 << 16
 
 
 def predict_file(
@@ -74,21 +81,35 @@ def predict_file(
             is.
         DataError: a row without the columns that are read.
     """
-    return _predict(_loaded(folder, also, columns), source, stream, read, top, skip, say)
+    count, bad = _predict(_loaded(folder, also, columns), source, stream, read, top, skip)
+    _say_bad(bad, say)
+    return count
 
 
 @contextlib.contextmanager
 def piped(stream: BinaryIO) -> Iterator[Path]:
     """What a pipe brings, as a file for as long as it is needed: JSON Lines where it begins with a
-    brace, else lines of text."""
+    brace, JSON where it begins as an array of objects or is an array, else lines of text."""
     with tempfile.TemporaryDirectory() as folder:
-        head = stream.read(1 << 16)
-        name = "standard-input.jsonl" if head.lstrip()[:1] == b"{" else "standard-input.txt"
-        path = Path(folder) / name
+        head = stream.read(HEAD)
+        path = Path(folder) / f"standard-input{_ending(head)}"
         with path.open("wb") as file:
             file.write(head)
             shutil.copyfileobj(stream, file)
         yield path
+
+
+def _ending(head: bytes) -> str:
+    """What the name of a file that begins so would end with."""
+    if head.lstrip()[:1] == b"{":
+        return ".jsonl"
+    if re.match(rb"\s*\[\s*\{", head):
+        return ".json"
+    if head.lstrip()[:1] == b"[" and len(head) < HEAD:
+        with contextlib.suppress(DataError, UnicodeDecodeError):
+            parse(head.decode("utf-8"))
+            return ".json"
+    return ".txt"
 
 
 def _predict(
@@ -98,8 +119,8 @@ def _predict(
     read: HowRead,
     top: int | None,
     skip: int,
-    say: Say,
-) -> int:
+) -> tuple[int, int]:
+    """How many rows were written, and how many of these without an answer."""
     count = bad = 0
     for rows in portions(islice(_rows(source, model, read), skip, None)):
         asked = [example for _, example in rows if example is not None]
@@ -111,9 +132,12 @@ def _predict(
             stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
             count += 1
         stream.flush()
+    return count, bad
+
+
+def _say_bad(bad: int, say: Say) -> None:
     if bad:
         say(f"{bad:,} rows could not be answered; their prediction is null")
-    return count
 
 
 def _loaded(
@@ -166,14 +190,14 @@ def write_predictions(
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}
         model = _loaded(folder, also, columns)
-        kept = _kept(staged, json.dumps(about))
-        _look_at(source, model, read, delimiter is not None)
+        kept, kept_bad = _kept(staged, json.dumps(about))
+        names = _look_at(source, model, read, top, delimiter is not None)
         with staged.open("a", encoding="utf-8") as stream:
-            count = kept + _predict(model, source, stream, read, top, kept, say)
+            count, bad = _predict(model, source, stream, read, top, kept)
         if delimiter is None:
             _as_lines(staged, whole)
         else:
-            _as_table(staged, whole, delimiter)
+            _as_table(staged, whole, delimiter, names)
         whole.replace(out)
         staged.unlink()
     except Exception as error:
@@ -188,7 +212,8 @@ def write_predictions(
                 do="choose a folder that is there and has room",
             ) from error
         raise
-    return count
+    _say_bad(kept_bad + bad, say)
+    return kept + count
 
 
 def _model(folder: Path) -> dict[str, str]:
@@ -198,8 +223,9 @@ def _model(folder: Path) -> dict[str, str]:
     return {f"{part.name}/{n}": digest for part in there for n, digest in hashes(part).items()}
 
 
-def _kept(staged: Path, about: str) -> int:
-    """How many answers of an earlier try are whole; the first line of the file says of what."""
+def _kept(staged: Path, about: str) -> tuple[int, int]:
+    """How many rows of an earlier try are whole, and how many of these without an answer; the first
+    line of the file says of what."""
     lines: list[bytes] = []
     if staged.is_file():
         lines = staged.read_bytes().splitlines(keepends=True)
@@ -208,7 +234,8 @@ def _kept(staged: Path, about: str) -> int:
     if not lines or lines[0].decode("utf-8").rstrip("\n") != about:
         lines = [f"{about}\n".encode()]
     staged.write_bytes(b"".join(lines))
-    return len(lines) - 1
+    null = f'"{PREDICTION}": null}}\n'.encode()  # the last value of a row
+    return len(lines) - 1, sum(line.endswith(null) for line in lines[1:])
 
 
 def _answered(staged: Path) -> Iterator[str]:
@@ -221,30 +248,43 @@ def _as_lines(staged: Path, target: Path) -> None:
         file.writelines(_answered(staged))
 
 
-def _look_at(source: Path, model: Predictor | Several, read: HowRead, flat: bool) -> None:
+def _look_at(
+    source: Path, model: Predictor | Several, read: HowRead, top: int | None, flat: bool
+) -> list[str]:
     """Refuse now what would be refused after hours: bad rows, and in a table columns that are
-    called as those of an answer, of which the first tells the names."""
-    names: set[str] | None = None if flat else set()
+    called as those of an answer; their names are given, none for lines."""
+    names: list[str] = []
     for values, example in _rows(source, model, read):
-        if names is None and example is not None:
-            names = {name for name, _ in _cells(PREDICTED, model.answers([example])[0])}
-        if taken := sorted((names or set()) & values.keys()):
+        if flat and not names and example is not None:
+            names = _names_of(example, model, top)
+        if taken := sorted(set(names) & values.keys()):
             raise _taken(", ".join(taken), str(source))
+    if flat and not names:  # no row can be answered
+        values = {role: ["a", "b"] if role in LISTS else "a" for role in model.kind.roles}
+        names = _names_of(model.kind.of_value(values, ""), model, top)
+    return names
 
 
-def _as_table(staged: Path, target: Path, delimiter: str) -> None:
+def _names_of(example: Any, model: Predictor | Several, top: int | None) -> list[str]:
+    """The columns of an answer, which are the same for all rows."""
+    return [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0])]
+
+
+def _as_table(staged: Path, target: Path, delimiter: str, answer: Sequence[str]) -> None:
+    """The columns of the rows, then those of an `answer`."""
     names: dict[str, None] = {}
     for line in _answered(staged):
-        names |= dict.fromkeys(_flat(json.loads(line)))
+        names |= dict.fromkeys(name for name in json.loads(line) if name != PREDICTION)
     with target.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(names), delimiter=delimiter)
+        writer = csv.DictWriter(file, [*names, *answer], delimiter=delimiter)
         writer.writeheader()
         writer.writerows(_flat(json.loads(line)) for line in _answered(staged))
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a csv: the answer in columns of its own, lists as JSON."""
-    told = dict(_cells(PREDICTED, row.pop(PREDICTION)))
+    answer = row.pop(PREDICTION)
+    told = {} if answer is None else dict(_cells(PREDICTED, answer))
     if taken := sorted(told.keys() & row.keys()):
         raise _taken(", ".join(taken))
     row |= told
@@ -299,7 +339,13 @@ def _rows(
                             found=", ".join(row.values), wanted=repr(missing),
                             do=f"say which it is: --column ROLE=NAME ({near(missing, row.values)})"
                             )  # fmt: skip
-        yield dict(row.values), _tried(skips, model.kind.of_row, row, model.columns)
+        yield dict(row.values), _tried(skips, _example, model, row)
+
+
+def _example(model: Predictor | Several, row: table.Row) -> Any:
+    listed = [model.columns[role] for role in LISTS if role in model.columns]
+    alone = [names[0] for names in listed if len(names) == 1]
+    return model.kind.of_row(row_with_lists(row, alone), model.columns)
 
 
 def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:

@@ -35,7 +35,7 @@ from maskwright.finetune import page
 from maskwright.finetune.card import card
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kept import Kept
-from maskwright.finetune.kind import Asked, Kind, Long, kind_of
+from maskwright.finetune.kind import Asked, Long, kind_of
 from maskwright.finetune.learner import Learner, Seed, usual_rate
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
@@ -57,6 +57,8 @@ PROBLEM_TYPES: dict[Problem, str] = {
     "multi": "multi_label_classification",
     "regression": "regression",
 }
+# What the reference library asks a folder of ours by, in its last two generations.
+PIPELINES = ("text-classification", "token-classification")
 EVERYTHING = Method(FULL)
 
 
@@ -129,6 +131,9 @@ def finetune(
         "longest text": f"{learner.frame.length} tokens, {long}",
         "seeds tried": seeds,
     }
+    if learner.family is None:
+        say("note: no class of the reference library has such a model, so what is saved is read by "
+            "Maskwright alone")  # fmt: skip
     with commit.Lock(out / LOCK):
         kept.require_same()
         found: list[Seed] = []
@@ -179,7 +184,8 @@ def _write(
         asked=last,
         figures=kind.measured(parts[last].rows, best.answers),
         table=shown,
-        loads=_loads(out, kind, learner.family is not None, attached),
+        plain=learner.family is not None,
+        loads=_loads(out, learner, attached),
     )
     problem_type = PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None
     about = About(
@@ -189,9 +195,11 @@ def _write(
     for name, text in kind.files(learner.frame, learner.config.width).items():
         (out / MODEL / name).parent.mkdir(exist_ok=True)
         document.write(out / MODEL / name, text)
+    roles = data.task.columns.roles
     task = {
         "kind": kind.task,
-        "columns": {role: list(data.task.columns.roles[role]) for role in kind.roles},
+        "columns": {role: list(names) for role, names in roles.items() if role in kind.roles},
+        "targets": {role: list(names) for role, names in roles.items() if role not in kind.roles},
         "length": learner.frame.length,
         "long": learner.frame.long,
         "labels": list(kind.labels),
@@ -228,16 +236,24 @@ def _write(
     say(f"report: {document.write(out / PAGE, shown_page)}")
 
 
-def _loads(out: Path, kind: Kind, plain: bool, attached: bool) -> list[str]:
-    """How the model is used; `plain`: the reference library reads it, too; `attached`: only with
-    the adapter beside it."""
-    name = out.resolve().name
+def _loads(out: Path, learner: Learner, attached: bool) -> list[str]:
+    """How the model is used; `attached`: only with the adapter beside it."""
+    name, kind, frame = out.resolve().name, learner.kind, learner.frame
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([…])"]
     if attached:
         lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
-    elif plain and kind.head not in ("choice", None):
+    elif learner.family is not None and kind.pipeline in PIPELINES:
         lines += ["", "from transformers import pipeline",
-                  f"pipeline({kind.pipeline!r}, model='{name}/{MODEL}')"]  # fmt: skip
+                  f"ask = pipeline({kind.pipeline!r}, model='{name}/{MODEL}')"]  # fmt: skip
+        if kind.head == "sequence":
+            cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
+            lines += [f"ask('…', truncation=True, max_length={frame.length})  # cuts longer texts"
+                      + cut]  # fmt: skip
+        else:
+            lines += ["ask('…')"]
+    elif learner.family is not None and kind.head is None and not kind.writes:
+        lines += ["", "from sentence_transformers import SentenceTransformer",
+                  f"SentenceTransformer('{name}/{MODEL}').encode(['…'])"]  # fmt: skip
     return lines
 
 
@@ -259,7 +275,7 @@ def _table(data: labelled.Examples, asked: str, found: Sequence[Seed], best: See
         (f"fine-tuned, seed {best.seed}", best.answers),
         *kind.baselines(data, asked),
     ]:
-        rows.append([name, *map(_interval, kind.estimated(truth, answers).values())])
+        rows.append([name, *map(interval, kind.estimated(truth, answers).values())])
     if len(found) > 1:
         each = [kind.measured(truth, one.answers) for one in found]
         spreads = (intervals.over_seeds([e[m] for e in each]) for m in kind.measures)
@@ -286,7 +302,7 @@ def _spread(spread: intervals.Spread) -> str:
     return f"{spread.mean:.4f} ± {spread.deviation:.4f}"
 
 
-def _interval(estimate: metrics.Estimate) -> str:
+def interval(estimate: metrics.Estimate) -> str:
     """A figure and its interval; a dash where it is not defined, as of answers all alike."""
     if not math.isfinite(estimate.value):
         return "–"

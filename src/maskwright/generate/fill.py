@@ -83,8 +83,8 @@ def fill(
     Raises:
         IncompatibleError: the model is no encoder with a vocabulary head, or the tokenizer has no
             mask token.
-        UsageError: a text without a hole, or longer than the model's positions, or no candidate; of
-            two stacks it is not said what the decoder begins with.
+        UsageError: a text without a hole, or longer than the model's positions, or no candidate; or
+            an unknown decoder start token, of two stacks.
     """
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
@@ -98,7 +98,7 @@ def fill(
         )
     if model.config.decoder is not None and start is None and not alone:
         raise UsageError(
-            "it is not said what the decoder begins with",
+            "decoder start token unknown",
             where="start",
             wanted="the id of a token",
             do="give the folder's decoder_start_token_id, or alone=True for the encoder's answer",

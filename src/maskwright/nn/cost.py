@@ -2,18 +2,19 @@
 
 A multiplication and its addition are two operations. Only matrix products are counted, which is all
 that matters beyond tiny models; a layer that is used twice (`weights_of`) is counted twice.
-Attention is counted dense, as it is computed, whatever its mask hides; the last layer as if it were
-computed at every position, though where few states are read it is not (`selection`).
+Attention is counted dense, as it is computed, whatever its mask hides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from maskwright.nn.config import TransformerConfig
+from maskwright.nn.block import Block as Layer
+from maskwright.nn.config import Block, TransformerConfig
 from maskwright.nn.stack import Stack
 from maskwright.nn.transformer import Transformer
 
@@ -25,16 +26,21 @@ class Cost:
     Attributes:
         body: the matrices of the blocks, by stack.
         attention: scores and weighted sums, by stack, at the given lengths.
+        last: what of both is done in a stack's last layer only where its states are read.
+        memory: the keys and values of the memory, per position of the memory.
         vocabulary: the vocabulary head, per position that has a target.
     """
 
     body: dict[str, int]
     attention: dict[str, int]
+    last: dict[str, int]
+    memory: int
     vocabulary: int
 
     def training(self, stack: str, target_share: float) -> float:
         """Operations per position of `stack` for forward and backward, which is twice a forward,
-        when the vocabulary is scored at `target_share` of the positions."""
+        when the vocabulary is scored at `target_share` of the positions, and the last layer is
+        computed at all of them."""
         return 3 * (self.body[stack] + self.attention[stack] + target_share * self.vocabulary)
 
 
@@ -53,6 +59,8 @@ def cost(model: Transformer, length: int, memory_length: int = 0) -> Cost:
         attention={
             name: _attention(stack, length, memory_length) for name, stack in stacks.items()
         },
+        last={name: _last(stack, length, memory_length) for name, stack in stacks.items()},
+        memory=0 if model.decoder is None else _memory(model.decoder),
         vocabulary=vocabulary,
     )
 
@@ -64,8 +72,31 @@ def num_parameters(config: TransformerConfig) -> int:
 
 
 def _body(stack: Stack) -> int:
-    blocks = sum(_matrices(stack.blocks[str(source)]) for source in stack.config.weights_of)
-    return blocks + _matrices(stack.embeddings)
+    return sum(map(_matrices, _layers(stack))) + _matrices(stack.embeddings) - _memory(stack)
+
+
+def _memory(stack: Stack) -> int:
+    readers = (layer.cross_attention for layer in _layers(stack) if _crosses(layer))
+    return sum(_matrices(reader.key) + _matrices(reader.value) for reader in readers)
+
+
+def _last(stack: Stack, length: int, memory_length: int) -> int:
+    """A last layer without the keys and values, which are of all positions."""
+    *_, layer = _layers(stack)
+    readers = [layer.attention, *([layer.cross_attention] if _crosses(layer) else [])]
+    theirs = sum(_matrices(reader.key) + _matrices(reader.value) for reader in readers)
+    return _matrices(layer) - theirs + _reads(stack.config.blocks[-1], length, memory_length)
+
+
+def _layers(stack: Stack) -> Iterator[Layer]:
+    for source in stack.config.weights_of:
+        layer = stack.blocks[str(source)]
+        assert isinstance(layer, Layer)
+        yield layer
+
+
+def _crosses(layer: Layer) -> bool:
+    return layer.config.cross_attention is not None
 
 
 def _matrices(module: nn.Module) -> int:
@@ -74,10 +105,11 @@ def _matrices(module: nn.Module) -> int:
 
 
 def _attention(stack: Stack, length: int, memory_length: int) -> int:
-    total = 0
-    for block in stack.config.blocks:
-        reads = [(block.attention, length)]
-        if block.cross_attention is not None:
-            reads.append((block.cross_attention, memory_length))
-        total += sum(4 * keys * config.heads * config.head_width for config, keys in reads)
-    return total
+    return sum(_reads(block, length, memory_length) for block in stack.config.blocks)
+
+
+def _reads(block: Block, length: int, memory_length: int) -> int:
+    reads = [(block.attention, length)]
+    if block.cross_attention is not None:
+        reads.append((block.cross_attention, memory_length))
+    return sum(4 * keys * config.heads * config.head_width for config, keys in reads)

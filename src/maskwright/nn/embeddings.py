@@ -20,7 +20,13 @@ from maskwright.nn.positions import sinusoids
 
 
 class Embeddings(nn.Module):
-    """See the module's first lines."""
+    """Adds positions and segments to token vectors, then norm, dropout and projection.
+
+    Args:
+        config: the kind of positions, the number of segments, the norm, the dropout rate.
+        token_width: width of the token vectors that come in.
+        width: width of the model; a projection is added where it differs.
+    """
 
     def __init__(self, config: EmbeddingsConfig, token_width: int, width: int) -> None:
         super().__init__()

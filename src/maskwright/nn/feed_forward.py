@@ -34,7 +34,12 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """See the module's first lines."""
+    """Two linear layers with an activation between them; a third one as a gate if `gated`.
+
+    Args:
+        config: inner width, activation, gate, biases, dropout rate.
+        width: width of the model, that of input and output.
+    """
 
     def __init__(self, config: FeedForwardConfig, width: int) -> None:
         super().__init__()

@@ -9,8 +9,9 @@
 
 They are applied in this order, any of them at its own rate. Budgets are exact: of n tokens
 infilling covers, masking masks and deletion deletes max(1, round(n · rate)) each, and no token is
-taken twice. The special tokens that frame a text stay where they are, and belong to the original
-that is to be written, which the decoder starts after the end token.
+taken twice; of a text that would vanish one token stays. The special tokens that frame a text stay
+where they are, and belong to the original that is to be written, which the decoder starts after the
+end token.
 """
 
 from __future__ import annotations
@@ -61,17 +62,20 @@ class Options:
         names = ("infilling", "masking", "deletion", "permutation", "rotation", "random")
         for name in names:
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ConfigError("a share is out of range", where=f"objective.{name}",
+                raise ConfigError("a share is out of range", where=name,
                                   found=getattr(self, name), wanted="0 to 1")  # fmt: skip
         if self.infilling + self.masking + self.deletion > 1.0:
             raise ConfigError(
                 "more tokens are damaged than there are",
-                where="objective.infilling",
+                where="infilling",
                 found=f"{self.infilling} + {self.masking} + {self.deletion}",
                 wanted="infilling + masking + deletion at most 1",
             )
+        if self.deletion == 1.0:
+            raise ConfigError("a text without its tokens leaves nothing to read", where="deletion",
+                              found=self.deletion, wanted="0 <= deletion < 1")  # fmt: skip
         if not 0.0 < self.mean_span <= 100.0:
-            raise ConfigError("a span length is out of range", where="objective.mean_span",
+            raise ConfigError("a span length is out of range", where="mean_span",
                               found=self.mean_span, wanted="more than 0, at most 100")  # fmt: skip
 
 
@@ -150,6 +154,7 @@ class Denoising(EncoderDecoder):
         whole = np.bincount(owner[~masks], minlength=len(originals))
         masked = np.minimum(budget(originals, self.options.masking), whole)
         gone = np.minimum(budget(originals, self.options.deletion), whole - masked)
+        gone = np.minimum(gone, np.maximum(text.lengths - 1, 0))  # the encoder reads something
         new = rank < masked[owner]
         keep = new | (rank >= (masked + gone)[owner])
         mask = 0 if self.vocabulary.mask is None else self.vocabulary.mask

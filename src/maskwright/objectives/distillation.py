@@ -33,8 +33,10 @@ from maskwright.objectives.objective import (
     Objective,
     Part,
     Vocabulary,
+    Work,
     at_targets,
     encode,
+    encode_targets,
 )
 from maskwright.objectives.vocabulary_divergence import vocabulary_divergence
 from maskwright.objectives.vocabulary_loss import vocabulary_loss
@@ -63,11 +65,11 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("alpha_ce", "alpha_mlm", "alpha_clm", "alpha_cos"):
-            config.require(f"objective.{name}", getattr(self, name), 0.0, 1e6)
+            config.require(name, getattr(self, name), 0.0, 1e6)
         if not 0.0 < self.temperature <= 1000.0:
             raise ConfigError(
                 "a temperature is out of range",
-                where="objective.temperature",
+                where="temperature",
                 found=self.temperature,
                 wanted="0 < temperature <= 1000",
             )
@@ -121,16 +123,19 @@ class Distillation(Objective):
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
         o, student, teacher = self.options, self.product, self.teacher
-        read = encode(student, batch)
-        hidden, real = at_targets(read, batch), self._compared(batch)
-        states, bias = student.head_hidden(hidden), student.head_bias
-        text, _ = vocabulary_loss(states, student.head_weight, bias, batch.targets)
-        compared = batch if real is None else replace(batch, index=real)
-        if real is not None:
+        real = self._compared(batch)
+        if real is None:
+            compared, hidden = batch, encode_targets(student, batch)
+            states = at_the_targets = student.head_hidden(hidden)
+        else:
+            compared, read = replace(batch, index=real), encode(student, batch)
             hidden = at_targets(read, compared)
             states = student.head_hidden(hidden)
+            at_the_targets = student.head_hidden(at_targets(read, batch))
+        bias = student.head_bias
+        text, _ = vocabulary_loss(at_the_targets, student.head_weight, bias, batch.targets)
         with torch.no_grad():
-            wanted = at_targets(encode(teacher, batch), compared)
+            wanted = encode_targets(teacher, compared)
             wanted_states, wanted_bias = teacher.head_hidden(wanted), teacher.head_bias
         softened, _ = vocabulary_divergence(
             states / o.temperature,
@@ -150,6 +155,16 @@ class Distillation(Objective):
             near = functional.cosine_similarity(hidden.float(), wanted.float(), dim=-1)
             parts["cosine"] = Part((1 - near).sum(), o.alpha_cos)
         return Loss(parts)
+
+    def work(self, batch: Batch) -> list[Work]:
+        (own,) = super().work(batch)
+        real = self._compared(batch)
+        if real is None:
+            return [replace(own, scored=2 * own.scored), replace(own, network=self.teacher)]
+        return [
+            Work(self.product, None, own.scored + len(real)),
+            Work(self.teacher, real, len(real)),
+        ]
 
     def target_states(self, batch: Batch) -> Tensor:
         return self.text.target_states(batch)
@@ -218,7 +233,9 @@ def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options
             found=f"{list(student.stacks)}, teacher {list(teacher.stacks)}",
         )
     if teacher.vocabulary_head is None:
-        raise IncompatibleError("the teacher has no vocabulary head", where="objective.teacher")
+        raise IncompatibleError(
+            "the teacher has no vocabulary head", where="objective.options.teacher"
+        )
     if student.tokens.vocabulary != teacher.tokens.vocabulary:
         raise IncompatibleError(
             "student and teacher score different vocabularies",

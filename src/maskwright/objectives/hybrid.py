@@ -51,7 +51,7 @@ class Options:
         if not 0.0 < self.causal_share < 1.0:
             raise ConfigError(
                 "a share is out of range",
-                where="objective.causal_share",
+                where="causal_share",
                 found=self.causal_share,
                 wanted="0 < causal_share < 1",
                 do="for one kind of row only, choose `masked` or `causal`",
@@ -59,7 +59,7 @@ class Options:
         if not 0.0 <= self.z_loss <= 1.0:
             raise ConfigError(
                 "a weight is out of range",
-                where="objective.z_loss",
+                where="z_loss",
                 found=self.z_loss,
                 wanted="0 to 1",
             )

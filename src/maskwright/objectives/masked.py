@@ -58,35 +58,35 @@ class Options:
             if rate is not None and not 0.0 < rate <= 1.0:
                 raise ConfigError(
                     "a mask rate is out of range",
-                    where=f"objective.{name}",
+                    where=name,
                     found=rate,
                     wanted="0 < rate <= 1",
                 )
         if min(self.mask_rate, self.random_rate) < 0 or self.mask_rate + self.random_rate > 1.0:
             raise ConfigError(
                 "mask_rate and random_rate are shares of the chosen positions",
-                where="objective.mask_rate",
+                where="mask_rate",
                 found=f"{self.mask_rate} + {self.random_rate}",
                 wanted="each >= 0, together at most 1",
             )
         if not (0.0 < self.span_stop < 1.0 and 1 <= self.span_longest <= 1000):
             raise ConfigError(
                 "span lengths are out of range",
-                where="objective.span_stop",
+                where="span_stop",
                 found=f"{self.span_stop}, {self.span_longest}",
                 wanted="0 < span_stop < 1 and 1 <= span_longest <= 1000",
             )
         if not 1 <= self.ngram_longest <= 1000:
             raise ConfigError(
                 "the longest n-gram is out of range",
-                where="objective.ngram_longest",
+                where="ngram_longest",
                 found=self.ngram_longest,
                 wanted="1 to 1000",
             )
         if self.with_replacement and self.unit != "token":
             raise ConfigError(
                 "only single tokens are drawn with replacement",
-                where="objective.with_replacement",
+                where="with_replacement",
                 found=f'unit = "{self.unit}"',
                 wanted='unit = "token"',
             )

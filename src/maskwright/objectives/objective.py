@@ -47,15 +47,38 @@ class Loss:
         return torch.stack([t.float() for t in terms]).sum() if len(terms) > 1 else terms[0].float()
 
 
+@dataclass(frozen=True)
+class Work:
+    """What one network of an objective does for a batch, to be counted (`train/operations.py`).
+
+    Attributes:
+        at: the flat positions of its last stack that it is asked for; None: all of them.
+        scored: how many states are scored over its vocabulary; one scored twice counts twice.
+        beside: operations of a forward through what is trained outside the network.
+    """
+
+    network: Transformer
+    at: Tensor | None = None
+    scored: int = 0
+    beside: int = 0
+
+
 class Objective(nn.Module, abc.ABC):
     """The contract of the room. `product` is the network that gets saved.
 
     A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (the kind
-    of rows it eats) and `build(model, options, vocabulary)`. It may offer `SENTENCES` (whether rows
-    must say where sentences start), `text_length(options, length)` (how many tokens of a block of
-    text become `length` that the model reads), `SHIFT` and `WHOLE` (its `shift` and `whole`, where
-    they are not 0 and False), and `NETWORKS` (the options that are model folders, each with an
-    option `NAME_sha256: str | None` beside it: `build` is given those networks by the same names).
+    of rows it eats) and `build(model, options, vocabulary)`. It may also offer
+
+        SENTENCES                      whether rows must say where sentences start
+        text_length(options, length)   how many tokens of a block of text become `length` that the
+                                       model reads
+        lengths_of(options, length)    how many tokens the encoder and the decoder read of a text
+                                       of so many
+        SHIFT, WHOLE                   its `shift` and `whole`, where they are not 0 and False
+        NETWORKS                       the options that are model folders, each with an option
+                                       `NAME_sha256: str | None` beside it: `build` is given those
+                                       networks by the same names
+
     Further modules of its own are trained and kept with the state of training, not with the
     product.
     """
@@ -96,6 +119,11 @@ class Objective(nn.Module, abc.ABC):
     @abc.abstractmethod
     def target_states(self, batch: Batch) -> Tensor:
         """Hidden states (N, D) at the batch's targets, from which the vocabulary is scored."""
+
+    def work(self, batch: Batch) -> list[Work]:
+        """What each of its networks does for `batch`."""
+        scored = 0 if batch.targets is None else len(batch.targets)
+        return [Work(self.product, batch.index, scored)]
 
     def target_scores(self, states: Tensor) -> Tensor:
         """Scores (N, V) of `target_states`."""

@@ -37,6 +37,7 @@ from maskwright.objectives.objective import (
     Objective,
     Part,
     Vocabulary,
+    Work,
     encode,
     encode_targets,
 )
@@ -59,12 +60,12 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("generator_weight", "discriminator_weight"):
-            config.require(f"objective.{name}", getattr(self, name), 0.0, 1e6)
+            config.require(name, getattr(self, name), 0.0, 1e6)
         for name in ("generator_size", "generator_layers"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise ConfigError(
                     "a share of the discriminator is out of range",
-                    where=f"objective.{name}",
+                    where=name,
                     found=getattr(self, name),
                     wanted="0 < share <= 1",
                 )
@@ -138,6 +139,10 @@ class ReplacedToken(Objective):
         put = torch.zeros_like(tokens, dtype=torch.float32).scatter(0, batch.index, other)
         shape = batch.tokens.shape
         return total, replace(batch, tokens=tokens.view(shape)), put.view(shape)
+
+    def work(self, batch: Batch) -> list[Work]:
+        (masked,) = super().work(batch)
+        return [replace(masked, network=self.generator), Work(self.product)]
 
     def target_states(self, batch: Batch) -> Tensor:
         return self.masked.target_states(batch)

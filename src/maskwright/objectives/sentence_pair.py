@@ -20,7 +20,7 @@ from maskwright.errors import IncompatibleError
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, encode, facts
+from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, Work, encode, facts
 
 ROWS = "pairs"
 
@@ -56,11 +56,17 @@ class SentencePair(Objective):
             self.classes = 2
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        if rows.pair_label is None:
+            raise IncompatibleError(
+                "the rows do not say whether their second part follows the first",
+                where="rows.kind",
+                found="rows that are no pairs",
+                wanted="pairs or swapped-pairs",
+            )
         if self.masked is not None:
             batch = self.masked.corrupt(rows, epochs, seed, progress)
         else:
             batch = Batch(tokens=torch.from_numpy(rows.tokens), **facts(rows))
-        assert rows.pair_label is not None
         first = torch.arange(rows.tokens.shape[0]) * rows.tokens.shape[1]
         return replace(batch, labels=torch.from_numpy(rows.pair_label), pooled=first)
 
@@ -71,7 +77,7 @@ class SentencePair(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.labels is not None and batch.pooled is not None
-        at = batch.pooled if batch.index is None else torch.cat([batch.index, batch.pooled])
+        at = _read(batch)
         states = encode(self.product, batch, at)
         masked, first = states.tensor_split([len(at) - len(batch.pooled)])
         parts = {} if self.masked is None else {"masked": self.masked.read(masked, batch)}
@@ -86,6 +92,10 @@ class SentencePair(Objective):
         reference library."""
         return self.product.head(self.head, first)
 
+    def work(self, batch: Batch) -> list[Work]:
+        (whole,) = super().work(batch)
+        return [replace(whole, at=_read(batch))]
+
     def target_states(self, batch: Batch) -> Tensor:
         if self.masked is not None:
             return self.masked.target_states(batch)
@@ -99,6 +109,12 @@ class SentencePair(Objective):
             return super().targets(batch)
         assert batch.labels is not None
         return batch.labels
+
+
+def _read(batch: Batch) -> Tensor:
+    """The flat positions whose states are read: the masked ones, if any, then the first ones."""
+    assert batch.pooled is not None
+    return batch.pooled if batch.index is None else torch.cat([batch.index, batch.pooled])
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SentencePair:

@@ -28,7 +28,7 @@ from maskwright.nn.norm import Norm
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, encode
+from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, Work, encode
 from maskwright.objectives.vocabulary_loss import vocabulary_loss
 
 ROWS = "documents"
@@ -46,12 +46,12 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("boundary_weight",):
-            config.require(f"objective.{name}", getattr(self, name), 0.0, 1e6)
+            config.require(name, getattr(self, name), 0.0, 1e6)
         for name in ("max_pair_targets", "position_width"):
             if not 1 <= getattr(self, name) <= 1 << 16:
                 raise ConfigError(
                     "a size is out of range",
-                    where=f"objective.{name}",
+                    where=name,
                     found=getattr(self, name),
                     wanted="1 to 65536",
                 )
@@ -118,6 +118,13 @@ class SpanBoundary(Objective):
                 "boundary": Part(total, self.options.boundary_weight),
             }
         )
+
+    def work(self, batch: Batch) -> list[Work]:
+        assert batch.index is not None
+        chosen, left, right, _ = pairs(batch, self.options.max_pair_targets)
+        at = torch.cat([batch.index, left, right]).unique()
+        head = 2 * (self.boundary.first.weight.numel() + self.boundary.second.weight.numel())
+        return [Work(self.product, at, len(batch.index) + len(chosen), len(chosen) * head)]
 
     def target_states(self, batch: Batch) -> Tensor:
         return self.masked.target_states(batch)

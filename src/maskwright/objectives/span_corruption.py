@@ -41,10 +41,10 @@ class Options:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.rate < 1.0:
-            raise ConfigError("a share is out of range", where="objective.rate", found=self.rate,
+            raise ConfigError("a share is out of range", where="rate", found=self.rate,
                               wanted="0 < rate < 1")  # fmt: skip
         if not 1.0 <= self.mean_span <= 1000.0:
-            raise ConfigError("a span length is out of range", where="objective.mean_span",
+            raise ConfigError("a span length is out of range", where="mean_span",
                               found=self.mean_span, wanted="1 to 1000")  # fmt: skip
 
 

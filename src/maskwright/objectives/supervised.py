@@ -47,6 +47,7 @@ from maskwright.objectives.objective import (
     Objective,
     Part,
     Vocabulary,
+    Work,
     at_targets,
     encode,
     facts,
@@ -140,10 +141,15 @@ class Supervised(Objective):
         """float32: (R, L) for texts, (Q, choices), with -inf where a question has fewer, (N, L) for
         tokens, or (N, 2) log-probabilities of beginning and ending at each place, which add up to 1
         within a text."""
-        if self.head.pools and self.head.pooling != "place":
+        if self._read_whole:
             return self.scores_of(self.states(batch), batch)
         at = batch.pooled if self.head.pools else batch.index
         return self._scored(last_states(self.product, batch, at), batch)
+
+    @property
+    def _read_whole(self) -> bool:
+        """Whether all states of a text are read."""
+        return self.head.pools and self.head.pooling != "place"
 
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
         """`scores`, from the states (B, T, D) that the batch has in the model."""
@@ -172,6 +178,10 @@ class Supervised(Objective):
     def states(self, batch: Batch) -> Tensor:
         """`last_states` of the model."""
         return last_states(self.product, batch)
+
+    def work(self, batch: Batch) -> list[Work]:
+        at = batch.pooled if self.head.pools else batch.index
+        return [Work(self.product, None if self._read_whole else at)]
 
     def target_states(self, batch: Batch) -> Tensor:
         raise IncompatibleError(

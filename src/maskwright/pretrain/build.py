@@ -5,10 +5,12 @@ The only place where the names in a recipe become things.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import torch
 
@@ -28,8 +30,10 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective, Vocabulary
 from maskwright.pretrain import checkpoints, start
 from maskwright.randomness import key, torch_seed
-from maskwright.recipes.recipe import FamilyModel, Folder, Point, Recipe
+from maskwright.recipes.recipe import FamilyModel, Folder, Point, Recipe, RowChoice
 from maskwright.tokenizer.tokenizer import Tokenizer
+
+PAIRS = ("pairs", "swapped-pairs")
 
 
 def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
@@ -134,8 +138,10 @@ def resolved(recipe: Recipe) -> Recipe:
 
     Raises:
         ConfigError: an option that the objective does not take, or a network that none names.
+        IncompatibleError: the objective does not learn from such rows.
         UsageError, CheckpointError and others: there is no model where the recipe says.
     """
+    _require_rows(recipe)
     _require_options(recipe)
     recipe = start.pinned(recipe)
     member = catalogue.load("objectives", recipe.objective.name)
@@ -199,6 +205,33 @@ def row_kind(recipe: Recipe) -> str:
     return str(catalogue.load("objectives", recipe.objective.name).ROWS)
 
 
+def _require_rows(recipe: Recipe) -> None:
+    """Refuse rows without what the objective learns from. Pairs are made for one objective each;
+    the others learn from any text.
+
+    Raises:
+        IncompatibleError: the rows are of another kind, or no text is what the objective wants.
+    """
+    name, kind = recipe.objective.name, row_kind(recipe)
+    own = str(catalogue.load("objectives", name).ROWS)
+    if own not in get_args(get_type_hints(RowChoice)["kind"]):
+        raise IncompatibleError(
+            f"`{name}` learns from labelled data, and a text has no labels",
+            where="objective.name",
+            found=name,
+            wanted="an objective that learns from text alone (maskwright list objectives)",
+            do="with labelled data: maskwright finetune",
+        )
+    if own in PAIRS and kind != own:
+        raise IncompatibleError(
+            f"`{name}` does not learn from rows of this kind",
+            where="rows.kind",
+            found=kind,
+            wanted=own,
+            do=f"--set rows.kind={own}, or choose another objective",
+        )
+
+
 def shift(recipe: Recipe) -> int:
     """How many places before a hole the recipe's model is read off."""
     return int(getattr(catalogue.load("objectives", recipe.objective.name), "SHIFT", 0))
@@ -212,7 +245,7 @@ def reads_whole(recipe: Recipe) -> bool:
 def needs_sentences(recipe: Recipe) -> bool:
     """Whether the store has to say where sentences start."""
     member = catalogue.load("objectives", recipe.objective.name)
-    asked = row_kind(recipe) in ("sentences", "pairs", "swapped-pairs")
+    asked = row_kind(recipe) in ("sentences", *PAIRS)
     return asked or getattr(member, "SENTENCES", False)
 
 
@@ -228,7 +261,11 @@ def rows(
 
     Objectives that predict the next token get one token more per row, and those that shorten a
     block of text get blocks of which so many are left.
+
+    Raises:
+        IncompatibleError: the objective does not learn from such rows.
     """
+    _require_rows(recipe)
     kind, length = row_kind(recipe), length or recipe.rows.length
     member = catalogue.load("objectives", recipe.objective.name)
     shifted = member.ROWS == "stream"
@@ -238,7 +275,7 @@ def rows(
     if kind == "sentences":
         return PackedSentences(store, length + 1 if shifted else length, seed=seed)
     if kind == "stream":
-        return Stream(store, length)
+        return Stream(store, length if _streams(recipe) else length - 1)  # and one token more
     if kind == "windows":
         return Windows(store, length + 1 if shifted else length)
     if kind == "blocks":
@@ -247,28 +284,53 @@ def rows(
         return Windows(store, length, step=length)
     if kind == "pairs":
         return SentencePairs(store, length, seed=seed)
-    if kind == "swapped-pairs":
-        return SentencePairs(store, length, seed=seed, negatives="swapped")
-    raise ConfigError("no such kind of rows", where="rows.kind", found=kind)
+    assert kind == "swapped-pairs"
+    return SentencePairs(store, length, seed=seed, negatives="swapped")
+
+
+def _streams(recipe: Recipe) -> bool:
+    """Whether the last token of a stream's row is wanted and not read. A student may be a decoder,
+    for which it is."""
+    member = catalogue.load("objectives", recipe.objective.name)
+    return member.ROWS == "stream" or hasattr(member, "NETWORKS")
 
 
 def check_length(recipe: Recipe, point: TransformerConfig) -> None:
-    """Refuse rows that are longer than the model's table of positions.
+    """Refuse rows of which a stack would read more than its table of positions has.
 
     Raises:
         IncompatibleError: with both lengths.
     """
+    longest = max(phase.length for phase in recipe.phases)
     for name, stack in point.stacks.items():
+        read = partial(_length_read, recipe, point, name)
         limit = getattr(stack.embeddings.positions, "length", None)
-        longest = max(phase.length for phase in recipe.phases)
-        if limit is not None and longest > limit:
-            raise IncompatibleError(
-                "rows are longer than the model has positions for",
-                where="rows.length",
-                found=longest,
-                wanted=f"at most {limit} ({name})",
-                do=f"--set rows.length={limit}, or give the model more positions",
-            )
+        needed = read(longest)
+        if limit is None or needed <= limit:
+            continue
+        fitting = bisect.bisect_right(range(limit + 1), limit, key=read) - 1
+        raise IncompatibleError(
+            "rows are longer than the model has positions for",
+            where="rows.length",
+            found=longest if needed == longest else f"{longest}: the {name} reads {needed}",
+            wanted=f"at most {limit} ({name})",
+            do=f"--set rows.length={fitting}, or give the model more positions",
+        )
+
+
+def _length_read(recipe: Recipe, point: TransformerConfig, stack: str, length: int) -> int:
+    """How many tokens a stack reads at most where rows have `length`."""
+    member, kind = catalogue.load("objectives", recipe.objective.name), row_kind(recipe)
+    if len(point.stacks) == 2 and hasattr(member, "lengths_of"):
+        options = _options(recipe)
+        # Packed texts stand beside one special token at least, others may fill their row.
+        text = length if kind in ("stream", "windows") else length - 1
+        if kind == "blocks":
+            text = member.text_length(options, length)
+        inputs, targets = member.lengths_of(options, max(2, text))
+        return int(max(length, inputs) if stack == "encoder" else targets)
+    whole = kind == "stream" and member.ROWS != "stream" and _streams(recipe)
+    return length + (whole and stack == "encoder")
 
 
 def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:

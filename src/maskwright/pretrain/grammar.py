@@ -25,13 +25,27 @@ from maskwright.pretrain import build, start
 from maskwright.pretrain.checkpoints import model_folder
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.use import open_model
-from maskwright.recipes.recipe import is_run, read
+from maskwright.recipes.recipe import Recipe, is_run, read
 from maskwright.report import document, tables
 from maskwright.report.page import write_report
 from maskwright.report.wording import percent
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 SIGNS = {1.0: "1", 0.0: "0", 0.5: "="}
+
+
+def as_trained(model: Transformer, recipe: Recipe | None) -> str:
+    """The method of `text_likelihood` that asks `model` what its `recipe` taught it; without one,
+    what models of its shape are usually taught.
+
+    Raises:
+        IncompatibleError: it predicts no tokens.
+    """
+    if recipe is not None and build.shift(recipe):
+        return "masked-next"
+    if recipe is not None and build.reads_whole(recipe):
+        return "causal"
+    return text_likelihood.native(model)
 
 
 def evaluate_pairs(
@@ -56,8 +70,9 @@ def evaluate_pairs(
     """
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
     loaded, tokenizer = open_model(model)
-    shifted = is_run(model) and build.shift(read(model / RECIPE))
-    how = how or ("masked-next" if shifted else text_likelihood.native(loaded.model))
+    if how is None:
+        recipe = read(model / RECIPE) if is_run(model) else None
+        how = as_trained(loaded.model, recipe)
     result = score(loaded.model, tokenizer, paradigms, how)
     train = model / "data" / "train"
     counts = token_counts(TokenStore.open(train)) if train.is_dir() else None

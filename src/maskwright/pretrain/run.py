@@ -24,10 +24,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 import torch
 
 from maskwright import commit, config
 from maskwright.data.loader import Loader
+from maskwright.data.rows import RowSource
 from maskwright.errors import (
     ConfigError,
     IncompatibleError,
@@ -56,6 +58,7 @@ from maskwright.train.state import TrainState
 RECIPE = "recipe.toml"
 RUN = "run.json"
 LOCK = "run.lock"
+LOOKED_AT, UNEVEN = 512, 0.05  # pairs of sentences; a share that leaves little to tell apart
 Settle = Callable[[Recipe, Prepared], Recipe]
 
 
@@ -243,6 +246,8 @@ def _sit_down(
         journal.cut(out, 0)
     train_rows = [build.rows(recipe, prepared.train, p.length) for p in recipe.phases]
     held_out = build.held_out_rows(recipe, prepared.held_out)
+    if processes.first:
+        _say_uneven(train_rows[-1], say)
     references = {}
     if processes.first:
         references = likelihood.reference_lines(
@@ -282,6 +287,20 @@ def _sit_down(
         stream=stream or sys.stdout,
         average=average,
     )
+
+
+def _say_uneven(rows: RowSource, say: Callable[[str], None]) -> None:
+    """Say where pairs of sentences are nearly all of one kind: nothing is learned of them."""
+    looked_at = np.arange(min(len(rows), LOOKED_AT))
+    pair_label = rows.rows(looked_at, 0).pair_label if len(looked_at) else None
+    if pair_label is None:
+        return
+    share = float((pair_label == 1).mean())
+    if not UNEVEN <= share <= 1 - UNEVEN:
+        say(
+            f"note: {max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences "
+            "are of one kind, so there is little to tell apart; documents need several sentences"
+        )
 
 
 def _restore(

@@ -36,7 +36,7 @@ def train_and_report(
     choice = TokenizerChoice(kind=kind, vocabulary=vocabulary, lowercase=lowercase)  # type: ignore[arg-type]
     if os.path.lexists(out):  # `save` would say so too, but only after the work
         raise OutputError(
-            "something stands there already",
+            "the path already exists",
             where=os.path.abspath(out),
             do="choose another name, or remove it first",
         )

@@ -5,6 +5,7 @@ A folder is a model folder of any origin, or a run, which stands for its newest 
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 from collections.abc import Callable
@@ -27,12 +28,14 @@ from maskwright.generate.fill import fill
 from maskwright.objectives import causal, masked
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
+from maskwright.pretrain.prepare import Text
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.samples import opening
 from maskwright.recipes.recipe import is_run, read
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 FRAMED = ("documents", "sentences")
+LOOKED_AT = 32  # held-out documents, for whether a tokenizer keeps text as it is
 """The kinds of rows of one text each in its frame."""
 
 
@@ -171,6 +174,8 @@ def evaluate_folder(
         if texts:
             built = Path(scratch) / "store"
             sentences = len(loaded.config.stacks) == 2
+            if is_run(folder):
+                sentences = sentences or build.needs_sentences(read(folder / RECIPE))
             if reading is None:
                 reading = read(folder / RECIPE).corpus if is_run(folder) else Reading()
             reader = Reader(texts, reading)
@@ -183,6 +188,7 @@ def evaluate_folder(
             raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
         objective, rows_of = _measure(folder, loaded, tokenizer)
         source = rows_of(store)
+        kept = not objective.codes_text or _keeps(folder, texts, reading, tokenizer)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(
             objective,
@@ -194,9 +200,23 @@ def evaluate_folder(
         learned = TokenStore.open(train) if train.is_dir() else store
         lines = likelihood.reference_lines(objective, learned, rows_of(learned), source, rows=rows)
     said = render(figures, lines, own_counts=not train.is_dir())
+    if not kept:
+        said += (
+            "\nnote: the tokenizer does not keep all of the text (capitals, blanks or unknown "
+            "words), so its bits per byte are not those of another tokenizer"
+        )
     if objective.scorer is not objective.product:
         said += "\nof the network beside the model that fills its holes (the generator)"
     return "\n".join([*read_of, said])
+
+
+def _keeps(folder: Path, texts: list[str], reading: Reading | None, tokenizer: Tokenizer) -> bool:
+    """Whether the first held-out texts come back from their tokens as they were."""
+    if texts:
+        documents = iter(Reader(texts, reading or Reading()))
+    else:
+        documents = Text(read(folder / RECIPE).corpus, folder).held_out()
+    return all(tokenizer.keeps(d.text) for d in itertools.islice(documents, LOOKED_AT))
 
 
 def render(figures: likelihood.Figures, lines: likelihood.Lines, *, own_counts: bool) -> str:
@@ -237,11 +257,14 @@ def _measure(
     config = loaded.config
     recipe = read(folder / RECIPE) if is_run(folder) else None
     simple = len(config.stacks) == 1 and config.vocabulary_head is not None
-    if simple and (recipe is None or not build.shift(recipe)):
+    if simple and (recipe is None or not (build.shift(recipe) or build.reads_whole(recipe))):
         objective = _objective(loaded, tokenizer)
+        if recipe is not None and recipe.objective.name in ("causal", "masked"):
+            return objective, partial(build.held_out_rows, recipe)
         length = _length(loaded) if recipe is None else recipe.rows.length
-        source = Stream if objective.codes_text else PackedDocuments
-        return objective, lambda store: source(store, length)
+        if objective.codes_text:
+            return objective, lambda store: Stream(store, length)
+        return objective, lambda store: PackedDocuments(store, length, seed=likelihood.SEED)
     if recipe is None:
         kind = "of two stacks" if len(config.stacks) == 2 else "without a vocabulary head"
         raise IncompatibleError(

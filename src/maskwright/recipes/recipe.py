@@ -352,11 +352,12 @@ def with_text(recipe: Recipe, paths: list[str]) -> Recipe:
 def override(recipe: Recipe, settings: list[str]) -> Recipe:
     """`recipe` with each `path=value` applied; all are in place before they are checked.
 
-    A setting inside `model.settings` or `objective.options` may be new; all others must exist. A
-    budget given in another unit takes the place of the one that is there, and an optimizer of
-    another kind brings its own settings, all but the learning rate. `model.folder=PATH` and
-    `tokenizer.folder=PATH` put what lies there in the place of what the recipe would make; of a
-    family's model the architecture stays.
+    A setting inside `model.settings` or `objective.options` may be new, to any depth; whether there
+    is one of that name is asked when they are read. All others must exist. A budget given in
+    another unit takes the place of the one that is there, and an optimizer of another kind brings
+    its own settings, all but the learning rate. `model.folder=PATH` and `tokenizer.folder=PATH` put
+    what lies there in the place of what the recipe would make; of a family's model the architecture
+    stays.
     """
     values: dict[str, Any] = {}
     for setting in sorted(settings, key=lambda setting: not setting.startswith(FOLDERS)):

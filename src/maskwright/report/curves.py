@@ -124,6 +124,8 @@ def _frame(chart: Chart) -> Frame:
     references = [y for _, y in chart.references if math.isfinite(y)]
     # The highest half per cent may be a spike; separate measurements always count.
     whole = [y for line in chart.lines if line.dots for _, y in line.finite]
+    spread = [y for line in chart.lines for _, *ends in line.spread for y in ends]
+    whole += [y for y in spread if math.isfinite(y)]
     low = min([ys[int(0.005 * len(ys))], *references, *whole])
     high = max([ys[math.ceil(0.995 * len(ys)) - 1], *references, *whole])
     low = 0.0 if chart.from_zero and low >= 0 else low

@@ -40,7 +40,12 @@ TRUE = {"1", "1.0", "true"}
 
 
 def build(
-    table: Table, task: Task, *, fold_labels: bool = False, reading: Reading = DEFAULT
+    table: Table,
+    task: Task,
+    *,
+    fold_labels: bool = False,
+    reading: Reading = DEFAULT,
+    classes: Sequence[str] = (),
 ) -> Examples:
     """Every row as an example; the classes are those of the training rows.
 
@@ -49,12 +54,15 @@ def build(
         task: as inferred.
         fold_labels: join labels that differ only by case or blanks.
         reading: whether bad rows stop it or are left out (`on_bad`), and how many may be bad.
+        classes: the names of the classes in their order, where a model has them already.
 
     Raises:
         DataError: a bad row, or with `skip` too many of them; bad classes.
         StorageError: the list of rejected rows cannot be written.
     """
-    known = _classes(table, task, fold_labels, reading) if _has_classes(task) else None
+    known = None
+    if _has_classes(task):
+        known = _given(classes, task) if classes else _classes(table, task, fold_labels, reading)
     read = _reader(task, known)
     parts: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
@@ -154,6 +162,16 @@ def cells(row: Row, task: Task) -> Iterator[Any]:
 # ------------------------------------------------------------------------------ classes
 def _has_classes(task: Task) -> bool:
     return task.kind == "tagging" or KINDS[task.kind][1] in ("classes", "several")
+
+
+def _given(classes: Sequence[str], task: Task) -> Vocabulary:
+    """The classes of a model, as they stand in the data: by their names, or as whole numbers."""
+    role = "tags" if task.kind == "tagging" else "label"
+    values: tuple[labels.Label, ...] = tuple(classes)
+    if task.columns.column(role).kind in ("whole", "number", "wholes"):
+        numbers = [whole(name) for name in classes]
+        values = tuple(place if n is None else n for place, n in enumerate(numbers))
+    return Vocabulary(tuple(classes), values, task.columns[role])
 
 
 def _classes(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabulary:

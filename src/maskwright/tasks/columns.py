@@ -17,7 +17,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from maskwright.errors import DataError, UsageError, near
-from maskwright.tasks.contents import MANY_ROWS, Column, describe, value_of
+from maskwright.tasks.contents import (
+    MANY_ROWS,
+    TABLE_FILE,
+    Column,
+    describe,
+    is_empty,
+    list_of,
+    read_lists,
+    refuse_list_of_numpy,
+    value_of,
+)
 from maskwright.tasks.spellings import MATCHES, NAMES, NUMBERED, PAIRS, SEQUENCES, plain
 from maskwright.tasks.table import Row, Table
 
@@ -40,6 +50,16 @@ ALIKE = 0.5
 # Short texts may happen to spell numbers.
 TEXTLIKE = ("text", "whole", "number")
 ROLES = tuple(dict.fromkeys(role for roles in SHAPES.values() for role in roles))
+# Roles whose values may be lists; columns that are called as others are texts, whatever they hold.
+LISTS = ("tokens", "tags", "choices", "answers", "label", "references")
+CALLED_LISTS = {spelling for role in LISTS for spelling in NAMES.get(role, (role,))}
+CALLED_TEXTS = {
+    spelling
+    for spellings in (
+        *(NAMES["question"], NAMES["context"], NAMES["text"]), *PAIRS, *SEQUENCES, *MATCHES,
+    )
+    for spelling in spellings
+} - CALLED_LISTS  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,12 +93,15 @@ class Columns:
         """One line for each role, and one for what is not used."""
         said = [
             f"using column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} as {role} "
-            f"({self.why[role]})"
+            f"({self.why[role]}{'; its cells hold lists' if self._in_cells(names) else ''})"
             for role, names in self.roles.items()
         ]
         if self.left_out:
             said.append(f"not used: {', '.join(map(repr, self.left_out))}")
         return said
+
+    def _in_cells(self, names: Sequence[str]) -> bool:
+        return any(name in self.described and self.described[name].in_cells for name in names)
 
 
 def find(
@@ -89,16 +112,18 @@ def find(
     """The columns of the first shape that fits.
 
     Args:
-        table: the rows.
+        table: the rows; cells of a csv that spell lists become lists (`contents.read_lists`).
         given: role -> column, or columns; what is not given is searched for.
         shapes: those to try.
 
     Raises:
         UsageError: an unknown role or column, or no shape that has all the roles given.
-        DataError: no shape fits, or a part lacks a column that another has.
+        DataError: no shape fits, a part lacks a column that another has, or some labels only are
+            lists.
     """
-    described = describe(table.first)
     wanted = {role: _as_names(names) for role, names in (given or {}).items()}
+    lists = read_lists(table, _texts(table, wanted))
+    described = describe(table.first, lists)
     _check_given(wanted, described)
     tried = [s for s in shapes if set(wanted) <= {*SHAPES[s], *OPTIONAL}]
     if not tried:
@@ -111,7 +136,10 @@ def find(
         for shape in tried:
             found = _Search(table.first, described, wanted, by_content).search(shape)
             if found is not None:
+                if "references" not in found.roles:
+                    found = _with_references(table, found)
                 _check_parts(table, found)
+                _refuse_some_lists(table, found)
                 return found
     raise _nothing_fits(table, described, tried)
 
@@ -266,6 +294,12 @@ class _Search:
             self._label_name()
 
     def _single(self) -> None:
+        # Who calls them so means it, even if the texts spell numbers.
+        exact = "text" in self.by_plain and not {"label", "labels"}.isdisjoint(self.by_plain)
+        if exact and "text" not in self.roles:
+            name = self.by_plain["text"]
+            if name in {c.name for c in self._free() if c.kind in TEXTLIKE}:
+                self._take("text", [name], "by its name")
         self._by_name("text", lambda c: c.kind == "text" and not (c.has_classes and c.words < 1.5))
         if "text" not in self.roles and self.by_content:
             label = self.roles.get("label", ())
@@ -328,6 +362,54 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
                     found=f"the columns {', '.join(described)}",
                     wanted=near(name, described),
                     do=f"name the column that holds the {role}",
+                )
+
+
+def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Columns of texts, as the user says or by their names; what is called as a text to be written
+    is one beside a text to be read."""
+    said = {name: role for role, names in given.items() for name in names}
+    called = {plain(name) for name in table.columns}
+    written = {to for source, to in SEQUENCES
+               if {source, to} <= called and source != "text" and to != "answer"}  # fmt: skip
+    return {
+        name for name in table.columns
+        if (said[name] not in LISTS if name in said else plain(name) in CALLED_TEXTS | written)
+    }  # fmt: skip
+
+
+def _with_references(table: Table, found: Columns) -> Columns:
+    """The same with the column `references`, where every row has a list of texts in it."""
+    name = "references"
+    if found.shape != "sequence" or name not in found.left_out:
+        return found
+    for rows in table.parts.values():
+        for row in rows:
+            value = row.values.get(name)
+            if type(value) is not list or not value or {type(each) for each in value} != {str}:
+                return found
+    return Columns(found.shape, found.roles | {name: (name,)}, found.why | {name: "by its name"},
+                   found.described)  # fmt: skip
+
+
+def _refuse_some_lists(table: Table, found: Columns) -> None:
+    """Labels of which a few are lists in their cells are no names of classes."""
+    names = found.roles.get("label", ())
+    if found.shape not in ("single", "pair") or len(names) != 1 or found.column("label").in_cells:
+        return
+    for rows in table.parts.values():
+        for row in rows:
+            refuse_list_of_numpy(row, names[0])
+            cell = row.values.get(names[0])
+            if is_empty(cell) or type(cell) is not str or cell.strip()[0] != "[":
+                continue
+            if TABLE_FILE.search(row.file) and list_of(cell) is not None:
+                raise DataError(
+                    "some labels are lists, and others are not",
+                    where=f"{row.where}, column {names[0]!r}",
+                    found=repr(cell[:80]),
+                    wanted="a list in every row, or in none",
+                    do='write each as a list, such as ["a"]; or names with | between them',
                 )
 
 

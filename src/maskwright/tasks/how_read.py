@@ -41,7 +41,7 @@ def how_read(settings: Sequence[str]) -> HowRead:
     for setting in settings:
         name, sign, text = setting.partition("=")
         if not sign or name not in known:
-            raise UsageError("no such way of reading", where=WHERE, found=repr(setting),
+            raise UsageError("unknown reading option", where=WHERE, found=repr(setting),
                              wanted=f"NAME=VALUE, {near(name, known)}",
                              do=f"of {', '.join(known)}")  # fmt: skip
         values[name] = SPELLED.get(text, text) if name == "separator" else config.parse_value(text)

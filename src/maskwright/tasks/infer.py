@@ -79,7 +79,7 @@ def infer(
     """The task of a table.
 
     Args:
-        table: the rows.
+        table: the rows; cells of a csv that spell lists become lists, in place.
         columns: role -> column, for what must not be searched for.
         kind: a name in `KINDS`, if the user says so.
 

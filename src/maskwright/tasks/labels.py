@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from maskwright.errors import DataError, near, shorten
-from maskwright.tasks.contents import CODE, is_empty, value_of
+from maskwright.tasks.contents import CODE, NoList, is_empty, value_of
 from maskwright.tasks.infer import whole
 from maskwright.tasks.table import Row
 
@@ -143,6 +143,14 @@ def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = F
             found="null" if value is None else repr(value),
             wanted="a label in every row",
             do="label the row, or take it out (--read on_bad=skip drops and counts it)",
+        )
+    if type(value) is NoList:
+        raise DataError(
+            "the cell is no list",
+            where=f"{row.where}, column {column!r}",
+            found=repr(shorten(value)),
+            wanted='a list such as ["a", "b"], as in the other rows',
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
     if numbers:
         number = whole(value)

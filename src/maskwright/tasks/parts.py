@@ -3,7 +3,8 @@
     train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
     labels.json   the names of the classes: a list, the name of class 0 first
 
-What has no part is one table, to be divided later; beside files that have one, it is no data.
+What has no part is one table, to be divided later; beside files that have one, it is not read, and
+that is said.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def by_part(files: Sequence[Source]) -> dict[str, list[Source]]:
         found.setdefault(part, []).append(source)
     if found.keys() == {ALL}:
         return found
-    found.pop(ALL, None)  # beside parts, what has no part is no data: languages.json
+    found.pop(ALL, None)  # beside parts, what has no part may be no data: languages.json
     if TRAIN not in found:
         raise UsageError(
             "the folder has no training data",

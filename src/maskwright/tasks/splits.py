@@ -146,7 +146,8 @@ def divide(
                 found=f"{len(texts):,} rows that make {len(units):,} after joining duplicates"
                 + (" and groups" if groups is not None else ""),
                 wanted=f"enough rows for a share of {shares.get(part, 1 - sum(shares.values())):g}",
-                do="add rows, or give another share",
+                do="add rows, or give the parts as files of their own: a folder with train.csv, "
+                "validation.csv and test.csv",
             )
     return {part: sorted(found[part]) for part in PARTS if part in found}
 

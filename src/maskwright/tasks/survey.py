@@ -25,6 +25,8 @@ LISTED_CLASSES = 30
 # A class is called rare below so many training rows; classes are uneven beyond this ratio.
 RARE = 10
 UNEVEN = 10.0
+# How programs write that there is no value.
+MISSING = {"NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "null", "NULL", "Null"}
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,26 @@ def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iter
         where, reason = examples.dropped[0]
         yield f"{len(examples.dropped):,} bad rows were left out; the first: {where}, {reason}"
     if examples.labels is not None:
+        yield from _label_warnings(examples, found)
         yield from _class_warnings(found)
+
+
+def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
+    """What may be a label that nobody gave."""
+    columns = examples.task.columns
+    names = columns.roles.get("label", ())
+    if examples.task.kind == "multi-label" and len(names) == 1:
+        empty = columns.described[names[0]].empty
+        if empty:
+            yield (f"{empty:,} rows have an empty cell in the column {names[0]!r}, which is read "
+                   "as none of the labels; take out rows whose labels are not known")  # fmt: skip
+    counts: Counter[str] = Counter()
+    for part in found.parts.values():
+        counts.update({name: n for name, n in part.classes.items() if name in MISSING})
+    for name, rows in counts.items():
+        if rows:
+            yield (f"{name!r} ({rows:,} rows) is read as the name of a class; where it means that "
+                   "there is no label, empty these cells and say --read on_bad=skip")  # fmt: skip
 
 
 def _class_warnings(found: Survey) -> Iterator[str]:

@@ -127,10 +127,13 @@ def load(
         files, names = names_beside(find(data)[0])
         alone = isinstance(data, str | Path) and not Path(data).is_dir()
         sources = {ALL: files} if alone else by_part(files)
+        taken = {source.shown for some in sources.values() for source in some}
+        left = [source.shown for source in files if source.shown not in taken]
     else:
         found = {part: names_beside(find(path)[0]) for part, path in given.items()}
         sources = {part: files for part, (files, _) in found.items()}
         names = {column: some for _, beside in found.values() for column, some in beside.items()}
+        left = []
     parts: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
     lists: dict[str, Path] = {}
@@ -143,6 +146,7 @@ def load(
         parts[part] = list(read(files, reading, header, lists.get(part), counts[part]))
         for source in files:
             names |= noted_names(source)
+    next(iter(counts.values())).without_part += left
     made = Table(parts, names, counts, lists)
     _check_columns(made)
     return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -129,24 +129,25 @@ def step(
     """One optimizer step; moves `state` on and returns what there is to log."""
     every = ((n, batches(state.step, n)) for n in processes.share(plan.microbatches))
     mine = [(number, batch) for number, batch in every if batch is not None]
-    counts = _counts(objective, [b for _, b in mine], processes)
-    sizes = [(len(b.tokens), b.tokens.numel()) for _, b in mine]
-    rows, tokens = processes.totals([float(sum(size)) for size in zip(*sizes, strict=True)])
+    everybodys = (batches(state.step, n) for n in range(plan.microbatches))
+    counts = _counts(objective, [b for _, b in mine], everybodys, processes)
+    sizes = [sum(len(b.tokens) for _, b in mine), sum(b.tokens.numel() for _, b in mine)]
+    rows, tokens = processes.totals([float(size) for size in sizes])
     parameters = optimizer.parameters
     parameters.clear()
-    sums = {name: 0.0 for name in counts}
+    sums, weights = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 1.0)
     for number, batch in mine:
         machine.seed(plan.device, torch_seed(key("dropout", plan.seed, state.step, number)))
         loss = objective(batch.to(plan.device))
         loss.scaled(counts).backward()
         for name, part in loss.parts.items():
             sums[name] = sums[name] + part.total.detach().double()  # as processes add them up
+            weights[name] = part.weight
     parameters.settle()
     processes.sum(parameters.gradient)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
     norm = float(parameters.norm())
-    total = sum(means[n] * loss.parts[n].weight for n in means)
-    _refuse_nonfinite(state, total, norm, means)
+    _refuse_nonfinite(state, sum(means[n] * weights[n] for n in means), norm, means)
     clip = optimizer.settings.clip
     if clip and norm > clip:
         parameters.gradient.mul_(clip / norm)
@@ -162,8 +163,7 @@ def step(
     return {
         "kind": "train",
         "step": state.step,
-        "loss": total,
-        "parts": means,
+        **_shown(means, weights, counts),
         "learning_rate": rate,
         "gradient_norm": norm,
         "tokens": state.tokens,
@@ -171,12 +171,21 @@ def step(
     }
 
 
-def _counts(objective: Objective, mine: list[Batch], processes: Processes) -> dict[str, int]:
-    """Targets of the whole step, per part of the loss."""
+def _counts(
+    objective: Objective,
+    mine: list[Batch],
+    everybodys: Iterable[Batch | None],
+    processes: Processes,
+) -> dict[str, int]:
+    """Targets of the whole step, per part of the loss. A process without a microbatch learns from
+    those of the others which parts there are."""
     totals: dict[str, int] = {}
     for batch in mine:
         for name, count in objective.counts(batch).items():
             totals[name] = totals.get(name, 0) + count
+    other = None if mine else next((b for b in everybodys if b is not None), None)
+    if other is not None:
+        totals = dict.fromkeys(objective.counts(other), 0)
     names = sorted(totals)
     sums = processes.totals([float(totals[n]) for n in names])
     counts = {n: int(s) for n, s in zip(names, sums, strict=True)}
@@ -194,6 +203,20 @@ def _means(
 ) -> dict[str, float]:
     totals = processes.totals([sums[n] for n in sums])
     return {n: t / max(1, counts[n]) for n, t in zip(sums, totals, strict=True)}
+
+
+def _shown(
+    means: dict[str, float], weights: dict[str, float], counts: dict[str, int]
+) -> dict[str, Any]:
+    """The parts that had targets in this step, and the loss as it would be with all of them.
+
+    A part without targets has no mean, and adds nothing to what is trained; in what is shown, the
+    others stand for it by their weights, or the loss would seem to fall wherever it is missing.
+    """
+    there = {name: mean for name, mean in means.items() if counts[name]}
+    total, whole = sum(means[n] * weights[n] for n in means), sum(weights.values())
+    share = sum(weights[n] for n in there)
+    return {"loss": total * (whole / share) if share else total, "parts": there}
 
 
 def _refuse_nonfinite(state: TrainState, loss: float, norm: float, means: dict[str, float]) -> None:

@@ -116,7 +116,8 @@ class Adam(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("epsilon", 0.0 <= self.epsilon <= 1.0, "0 to 1")
+        # At 0 a weight without a gradient would move by 0/0; below this it is 0 in float32.
+        self.require("epsilon", 1e-36 <= self.epsilon <= 1.0, "1e-36 to 1")
         for name in ("beta1", "beta2"):
             self.require(name, 0.0 <= getattr(self, name) < 1.0, "0 <= beta < 1")
 

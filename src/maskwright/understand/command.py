@@ -23,6 +23,7 @@ from maskwright.report.scatter import scatter
 from maskwright.report.svg import COLOURS, escape
 from maskwright.report.tables import Table
 from maskwright.tasks import splits
+from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.metrics import Estimate
 from maskwright.tasks.prepare import prepare
 from maskwright.understand import heads, layers, pooling, senses, trees
@@ -44,6 +45,7 @@ def probe(
     task: str | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
     items: int | None = None,
+    read: HowRead = AS_IT_COMES,
     stream: TextIO | None = None,
 ) -> Path:
     """What each layer of `model` knows: of the labels in `data`, or of the meanings of a `word`.
@@ -52,6 +54,7 @@ def probe(
         data: labelled texts; with a `word`, a csv of texts and meanings. None: sentences about two
             banks.
         items: how many words or texts are looked at, at most; None: 10,000.
+        read: how labelled files are read: separator, encoding, and so on.
 
     Returns:
         The page.
@@ -65,10 +68,11 @@ def probe(
             "--task": task is not None,
             "--items": items is not None,
             "--column": bool(columns) and data is None,
+            "--read": read != AS_IT_COMES,
         }
         for option in (name for name, given in ignored.items() if given):
             raise UsageError(
-                "the option says nothing here",
+                "option has no effect here",
                 where=option,
                 do="leave it out, or give labelled --data without a --word",
             )
@@ -78,7 +82,9 @@ def probe(
     if data is None or word is not None:
         return _senses(subject, out, word or senses.WORD, data, columns, say)
     items = ITEMS if items is None else items
-    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION)
+    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION,
+                       reading=read.reading, header=read.header,
+                       fold_labels=read.fold_labels)  # fmt: skip
     for line in examples.task.lines():
         say(line)
     if examples.task.kind in ("similarity", "embedding"):

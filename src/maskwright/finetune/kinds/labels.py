@@ -1,6 +1,9 @@
 """What a whole text, or two, is: one class, several, or a number.
 
 {"label": "good", "score": 0.93}    {"labels": […], "scores": […]}    {"score": 3.2}
+
+Numbers are learned in units of their spread, around their mean: years from 1990 to 2019 would else
+be out of reach of a head that begins at zero. When it has learned, both are folded into the head.
 """
 
 from __future__ import annotations
@@ -9,8 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from maskwright.data.batch import Batch
 from maskwright.errors import UsageError
 from maskwright.finetune.encode import divide, encode, examples_of
 from maskwright.finetune.kind import (
@@ -18,12 +24,16 @@ from maskwright.finetune.kind import (
     Asked,
     Frame,
     Kind,
+    Long,
     Mistake,
     Scores,
     classes_table,
     text,
 )
-from maskwright.objectives.supervised import Problem
+from maskwright.nn.heads import Head
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary
+from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks import baseline, metrics
@@ -40,6 +50,30 @@ PROBLEMS: dict[str, Problem] = {
 }
 TASKS = tuple(PROBLEMS)
 PAIRS = ("pair-classification", "similarity")
+
+
+class Standardised(Supervised):
+    """Regression by a head that tells how far a number is from `centre`, in units of `spread`; the
+    scores are the numbers themselves, and the loss is that of the units."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        options: Options,
+        vocabulary: Vocabulary,
+        centre: float,
+        spread: float,
+    ) -> None:
+        super().__init__(model, options, vocabulary)
+        self.centre, self.spread = centre, spread
+
+    def forward(self, batch: Batch) -> Loss:
+        parts = super().forward(batch).parts
+        square = self.spread**2
+        return Loss({name: Part(part.total / square, part.weight) for name, part in parts.items()})
+
+    def _scored(self, read: Tensor, batch: Batch) -> Tensor:
+        return super()._scored(read, batch) * self.spread + self.centre
 
 
 class Labels(Kind):
@@ -66,6 +100,35 @@ class Labels(Kind):
     @property
     def measures(self) -> tuple[str, ...]:
         return metrics.USUAL[self.task]
+
+    def learning(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Asked
+    ) -> Objective:
+        """What is trained on `train`; `learned` ends it."""
+        made = self.objective(model, vocabulary, long)
+        if self.problem != "regression" or not isinstance(made, Supervised):
+            return made
+        return Standardised(model, made.options, vocabulary, *self._unit(model, train))
+
+    @torch.no_grad()
+    def learned(self, model: Transformer, train: Asked) -> None:
+        """Fold the unit of `learning` into the head, which then tells the numbers by itself."""
+        if self.problem != "regression":
+            return
+        centre, spread = self._unit(model, train)
+        head = model.heads[model.config.heads[0].name]
+        assert isinstance(head, Head)
+        head.weight.mul_(spread)
+        if head.bias is not None:
+            head.bias.mul_(spread).add_(centre)
+
+    def _unit(self, model: Transformer, train: Asked) -> tuple[float, float]:
+        """Mean and deviation of the targets; without a bias a head cannot be moved, so 0 and how
+        far they are from it."""
+        targets = self._truth(train.rows).astype(np.float64)
+        centre = float(targets.mean()) if model.config.heads[0].bias else 0.0
+        spread = float(np.sqrt(np.square(targets - centre).mean()))
+        return centre, spread if spread > 0 else 1.0
 
     def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
         if self.task in PAIRS and frame.long != "head":

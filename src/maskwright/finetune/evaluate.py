@@ -1,0 +1,85 @@
+"""How well a fine-tuned model answers labelled rows that it has not seen: figures with intervals.
+
+    evaluate_file("runs/reviews", "test.csv")   ->   {"accuracy": Estimate(0.91, 0.89, 0.93), …}
+
+Of a file all rows are asked; of a folder one part, the test part if there is one. The classes are
+the model's own: another label is refused with its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from maskwright.errors import UsageError, near
+from maskwright.finetune.learner import asker
+from maskwright.finetune.predict import load
+from maskwright.finetune.run import interval
+from maskwright.pretrain.run import said
+from maskwright.report import tables
+from maskwright.tasks import table
+from maskwright.tasks.build import build
+from maskwright.tasks.how_read import AS_IT_COMES, HowRead
+from maskwright.tasks.infer import infer
+from maskwright.tasks.metrics import Estimate
+from maskwright.tasks.parts import ALL, TEST, VALIDATION
+
+
+def evaluate_file(
+    folder: Path | str,
+    data: Path | str,
+    *,
+    part: str | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
+    read: HowRead = AS_IT_COMES,
+    stream: TextIO | None = None,
+) -> dict[str, Estimate]:
+    """The figures of the fine-tuned model in `folder` on the labelled rows of `data`.
+
+    Args:
+        part: which part of a folder; None: test, else validation, else what there is.
+        columns: role -> column, where they are not those of the training data.
+        read: encoding, separator, and what becomes of bad rows.
+        stream: where the figures are said; None: standard output.
+
+    Returns:
+        Each figure of the task with its 95 % interval, by resampling the rows.
+
+    Raises:
+        UsageError: no such file, part or column.
+        DataError: a bad row, or a label that is none of the model's.
+        IncompatibleError: the model was not fine-tuned for a task.
+    """
+    say, model = said(stream), load(folder)
+    whole = table.load(data, header=read.header, reading=read.reading)
+    names = list(whole.parts)
+    chosen = part or next((n for n in (TEST, VALIDATION) if n in names), names[0])
+    if chosen not in names:
+        raise UsageError("no such part of the data", where=data, found=chosen,
+                         wanted=near(chosen, names))  # fmt: skip
+    asked_of = replace(whole, parts={ALL: whole.parts[chosen]})
+    known = {role: list(names) for role, names in (model.columns | model.targets).items()
+             if set(names) <= set(asked_of.columns)}  # fmt: skip
+    task = infer(asked_of, {**known, **(columns or {})}, model.kind.task)
+    for line in task.columns.lines():
+        say(line)
+    made = build(asked_of, task, fold_labels=read.fold_labels, reading=read.reading,
+                 classes=model.kind.labels)  # fmt: skip
+    if made.dropped:
+        say(f"{len(made.dropped):,} bad rows left out; the first: {': '.join(made.dropped[0])}")
+    kind, rows = model.kind, made.parts[ALL]
+    asked = kind.ask(rows, model.frame)
+    if asked.cut:
+        say(asked.cut)
+    answers = kind.answers(asked, asker(model.model, kind, model.frame, model.reading)(asked))
+    figures = kind.estimated(rows, answers)
+    title = f"{kind.task}, {len(rows):,} rows" + ("" if chosen == ALL else f" of {chosen}")
+    cells = [[name, interval(estimate)] for name, estimate in figures.items()]
+    note = "95 % intervals by resampling the rows."
+    shown = {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
+    for each in (shown, kind.by_class(rows, answers)):
+        if each is not None:
+            say("\n" + tables.for_terminal(each))
+    return figures

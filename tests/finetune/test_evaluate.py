@@ -1,0 +1,111 @@
+"""A fine-tuned model on labelled rows: the figures that fine-tuning itself tells, and refusals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from finetune.test_command import model, table, tuned  # noqa: F401 - fixtures
+from maskwright import cli
+from maskwright.errors import DataError, UsageError
+from maskwright.finetune.evaluate import evaluate_file
+from maskwright.finetune.predict import load
+from maskwright.tasks.prepare import prepare
+
+
+def rows_of(path: Path, rows: list[list[str]], head: tuple[str, ...] = ("text", "label")) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([head, *rows])
+    return path
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return table(tmp_path_factory.mktemp("data") / "new.csv", "classification", 80)
+
+
+def test_the_figures_are_those_of_the_answers(tuned: tuple[Path, str], data: Path) -> None:  # noqa: F811
+    said = io.StringIO()
+    found = evaluate_file(tuned[0], data, stream=said)
+    rows = read(data)
+    answers = load(tuned[0]).predict([row["text"] for row in rows])
+    right = sum(a["label"] == row["label"] for a, row in zip(answers, rows, strict=True))
+    assert found["accuracy"].value == pytest.approx(right / 80)
+    assert found["accuracy"].low <= right / 80 <= found["accuracy"].high
+    assert "80 rows" in said.getvalue() and "meow" in said.getvalue(), "each class, too"
+
+
+def test_by_the_command_line(
+    tuned: tuple[Path, str],  # noqa: F811
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["evaluate", str(tuned[0]), "--data", str(data)]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    rows = [[row["text"], row["label"]] for row in read(data)]
+    for part, some in (("train", rows[:50]), ("test", rows[50:])):
+        rows_of(folder / f"{part}.csv", some)
+    assert cli.main(["evaluate", str(tuned[0] / "model"), "--data", str(folder)]) == 0
+    assert "30 rows of test" in capsys.readouterr().out
+    assert cli.main(["evaluate", str(tuned[0]), "--data", str(folder), "--part", "train"]) == 0
+    assert "50 rows of train" in capsys.readouterr().out
+
+
+def test_columns_of_another_name(tuned: tuple[Path, str], data: Path, tmp_path: Path) -> None:  # noqa: F811
+    rows = [[row["text"], row["label"]] for row in read(data)]
+    other = rows_of(tmp_path / "other.csv", rows, ("words", "sound"))
+    columns = {"text": ["words"], "label": ["sound"]}
+    found = evaluate_file(tuned[0], other, columns=columns, stream=io.StringIO())
+    assert found["accuracy"].value == evaluate_file(tuned[0], data, stream=io.StringIO())[
+        "accuracy"
+    ].value  # fmt: skip
+
+
+def test_one_class_is_enough_to_ask_about(tuned: tuple[Path, str], tmp_path: Path) -> None:  # noqa: F811
+    one = rows_of(tmp_path / "one.csv", [["the cat sat", "meow"], ["a cat ran", "meow"]])
+    assert evaluate_file(tuned[0], one, stream=io.StringIO())["accuracy"].value == 1.0
+
+
+def test_refusals(tuned: tuple[Path, str], data: Path, tmp_path: Path) -> None:  # noqa: F811
+    strange = rows_of(tmp_path / "strange.csv", [["the cat", "meow"], ["the dog", "moo"]])
+    with pytest.raises(DataError, match="not in the label set") as refused:
+        evaluate_file(tuned[0], strange, stream=io.StringIO())
+    assert "line 3" in str(refused.value.where) or "row 2" in str(refused.value.where)
+    with pytest.raises(UsageError, match="no such part"):
+        evaluate_file(tuned[0], data, part="test", stream=io.StringIO())
+
+
+@pytest.mark.parametrize("kind", ["pair-classification", "multi-label", "regression", "similarity"])
+def test_other_tasks_say_what_fine_tuning_said(
+    kind: str,
+    model: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """The test part alone, as a file, has the figures in results.json; numbers are not compared."""
+    from maskwright.finetune.command import DIVISION, finetune_file
+
+    source = table(tmp_path / "data.csv", kind, 120)
+    finetune_file(model, source, tmp_path / "out", seeds=1, epochs=1, batch=16, rate=1e-2,
+                  stream=io.StringIO())  # fmt: skip
+    test = prepare(source, division=DIVISION).parts["test"]
+    places, rows = {int(row.where.rsplit(" ", 1)[1]) for row in test}, read(source)
+    chosen = [list(row.values()) for n, row in enumerate(rows, 2) if n in places]
+    asked = rows_of(tmp_path / "asked.csv", chosen, tuple(rows[0]))
+    found = evaluate_file(tmp_path / "out", asked, stream=io.StringIO())
+    told = json.loads((tmp_path / "out" / "results.json").read_text())["seeds"][0]
+    assert len(test) == len(places) > 9
+    for name, estimate in found.items():
+        if told[name] is not None:
+            assert estimate.value == pytest.approx(told[name], abs=1e-6)

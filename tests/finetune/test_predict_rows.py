@@ -1,0 +1,175 @@
+"""Rows of files and of pipes as `predict` reads and writes them, whatever is in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright.errors import DataError
+from maskwright.finetune import predict as room
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.evaluate import evaluate_file
+from maskwright.finetune.predict import Predictor, load
+from maskwright.finetune.predict_file import piped, predict_file, write_predictions
+from maskwright.pretrain import run
+from maskwright.tasks.how_read import how_read
+from tinyrun import WORDS, recipe, text_file
+
+SKIP = how_read(["on_bad=skip", "max_bad_fraction=1.0"])
+TAGS = {"cat": "B-cat", "dog": "B-dog"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    run.pretrain(
+        recipe(text_file(folder), steps=2, dropout=0.0), folder / "run", stream=io.StringIO()
+    )
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tells cats from dogs."""
+    rows = [[f"a {WORDS[n % 7]} {('cat', 'dog')[n % 2]} {WORDS[n % 5]}", ("meow", "woof")[n % 2]]
+            for n in range(60)]  # fmt: skip
+    return learned(model, tmp_path_factory.mktemp("labels"), ["text", "label"], rows)
+
+
+@pytest.fixture(scope="module")
+def tagger(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Finds cats and dogs; learned from a csv whose cells are lists."""
+    rows = [[json.dumps(words), json.dumps(tags)] for words, tags in tagged()]
+    return learned(model, tmp_path_factory.mktemp("tags"), ["tokens", "tags"], rows)
+
+
+def learned(model: Path, folder: Path, names: list[str], rows: list[list[str]]) -> Path:
+    data = write_csv(folder / "data.csv", names, rows)
+    finetune_file(model, data, folder / "out", seeds=1, epochs=1, stream=io.StringIO())
+    return folder / "out"
+
+
+def tagged(count: int = 60) -> list[tuple[list[str], list[str]]]:
+    draw = np.random.default_rng(0)
+    words = [draw.choice(WORDS, draw.integers(3, 8)).tolist() for _ in range(count)]
+    return [(some, [TAGS.get(word, "O") for word in some]) for some in words]
+
+
+def write_csv(path: Path, names: list[str], rows: list[list[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *rows])
+    return path
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_columns_do_not_depend_on_the_rows(tuned: Path, tmp_path: Path) -> None:
+    columns = ["text", "predicted_label", "predicted_score"]
+    for name, texts in (("some", ["a cat", "", "a dog"]), ("all", ["", " "]), ("no", ["a cat"])):
+        source = tmp_path / f"{name}.csv"
+        source.write_text("text,more\n" + "".join(f"{text},x\n" for text in texts))
+        write_predictions(tuned, source, tmp_path / f"{name}-told.csv", read=SKIP)
+        told = read_csv(tmp_path / f"{name}-told.csv")
+        assert list(told[0]) == [columns[0], "more", *columns[1:]], name
+        assert [bool(row["predicted_label"]) for row in told] == [bool(t.strip()) for t in texts]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_rows_without_an_answer_are_counted_over_a_stop(
+    ending: str, tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, said = tmp_path / "in.jsonl", []  # type: tuple[Path, list[str]]
+    rows = [{"text": "a cat" if n % 3 else ""} for n in range(30)]
+    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    monkeypatch.setattr(room, "PORTION", 8)
+    own, calls = Predictor.answers, 0
+
+    def dies(self: Predictor, given: Any, top: int | None = None) -> Any:
+        nonlocal calls
+        calls += len(given) > 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return own(self, given, top)
+
+    def ask() -> int:
+        return write_predictions(tuned, source, tmp_path / f"out.{ending}", read=SKIP,
+                                 say=said.append)  # fmt: skip
+
+    monkeypatch.setattr(Predictor, "answers", dies)
+    with pytest.raises(KeyboardInterrupt):
+        ask()
+    assert not said
+    monkeypatch.setattr(Predictor, "answers", own)
+    assert ask() == 30
+    assert said == ["10 rows could not be answered; their prediction is null"]
+
+
+@pytest.mark.parametrize("spell", [json.dumps, str])
+def test_lists_in_cells_are_lists(
+    spell: Callable[[Any], str], tagger: Path, tmp_path: Path
+) -> None:
+    some = tagged(20)
+    lines = tmp_path / "in.jsonl"
+    lines.write_text("".join(f"{json.dumps({'tokens': w, 'tags': t})}\n" for w, t in some))
+    cells = write_csv(tmp_path / "in.csv", ["tokens", "tags"],
+                      [[spell(words), spell(tags)] for words, tags in some])  # fmt: skip
+    told = []
+    for source in (lines, cells):
+        said = io.StringIO()
+        predict_file(tagger, source, said)
+        told.append([json.loads(line)["prediction"] for line in said.getvalue().splitlines()])
+    assert told[0] == told[1] == load(tagger).predict([words for words, _ in some])
+    figures = [evaluate_file(tagger, source, stream=io.StringIO()) for source in (lines, cells)]
+    assert figures[0] == figures[1]
+    write_csv(cells, ["tokens"], [[spell(some[0][0])], ["['a' 'cat']"]])
+    with pytest.raises(DataError, match="without commas") as caught:
+        predict_file(tagger, cells, io.StringIO())
+    assert "line 3" in str(caught.value.where)
+
+
+@pytest.mark.parametrize("array", [
+    '[{"text": "a cat"}, {"text": "the dog"}]\n', '\n[\n {"text": "a cat"},\n {"text": "the dog"}]',
+])  # fmt: skip
+def test_an_array_through_a_pipe_is_rows(array: str, tuned: Path) -> None:
+    said = io.StringIO()
+    with piped(io.BytesIO(array.encode())) as path:
+        assert predict_file(tuned, path, said) == 2
+    told = [json.loads(line) for line in said.getvalue().splitlines()]
+    assert [row["text"] for row in told] == ["a cat", "the dog"]
+
+
+def test_an_array_of_texts_is_refused_and_a_bracket_is_a_text(tuned: Path) -> None:
+    with (
+        piped(io.BytesIO(b'["a cat", "the dog"]')) as path,
+        pytest.raises(DataError, match="no table"),
+    ):
+        predict_file(tuned, path, io.StringIO())
+    with piped(io.BytesIO(b"[laughs] the cat\n[ ] a dog\n")) as path:
+        assert predict_file(tuned, path, io.StringIO()) == 2
+
+
+@pytest.mark.parametrize("place", [0, 5])
+def test_half_a_surrogate_pair_is_told_by_its_example(
+    place: int, tuned: Path, tagger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "PORTION", 2)
+    texts = ["a cat"] * 7
+    texts[place] = "a \udc80 dog"
+    asked: list[tuple[Path, list[Any]]] = [
+        (tuned, texts), (tuned, [{"text": text} for text in texts]), (tagger, texts),
+        (tagger, [text.split() for text in texts]),
+    ]  # fmt: skip
+    for folder, given in asked:
+        with pytest.raises(DataError, match="half of a surrogate pair") as caught:
+            load(folder).predict(given)
+        assert str(caught.value.where).startswith(f"example {place + 1},")

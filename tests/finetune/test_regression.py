@@ -1,0 +1,127 @@
+"""Numbers far from zero and widely spread are learned, and told by the head itself."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.kind import kind_of
+from maskwright.finetune.kinds.labels import Labels, Standardised
+from maskwright.finetune.learner import Learner, asker
+from maskwright.finetune.method import Method
+from maskwright.finetune.predict import load
+from maskwright.finetune.tune import Settings, tune
+from maskwright.nn import initialise
+from maskwright.pretrain import build, run
+from maskwright.tasks.examples import Pair, Single
+from maskwright.train.optimizer import AdamW
+from tinyrun import WORDS, recipe, text_file
+
+FAR, WIDE = 2000.0, 8.0
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    run.pretrain(
+        recipe(text_file(folder), steps=2, dropout=0.0), folder / "run", stream=io.StringIO()
+    )
+    return folder / "run"
+
+
+def rows(task: str, count: int = 120) -> list[Single | Pair]:
+    """Cats are 8 below 2000 and dogs 8 above."""
+    found: list[Single | Pair] = []
+    for n in range(count):
+        text = f"a {WORDS[n % 7]} {('cat', 'dog')[n % 2]} {WORDS[n % 5]}"
+        year = FAR + (WIDE if n % 2 else -WIDE)
+        one = Single(text, year, f"row {n}")
+        found.append(one if task == "regression" else Pair(text, "on the mat", year, one.where))
+    return found
+
+
+@pytest.mark.parametrize("task", ["regression", "similarity"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
+    kind = kind_of(task)
+    assert isinstance(kind, Labels)
+    learner = Learner.of(model, kind, Method("full"), 32, "head")
+    heads = tuple(replace(head, bias=bias) for head in learner.config.heads)
+    made = initialise.build(replace(learner.config, heads=heads), torch.Generator().manual_seed(0))
+    given = rows(task)
+    asked = kind.ask(given, learner.frame)
+    vocabulary = build.vocabulary(learner.frame.tokenizer)
+    objective = kind.learning(made, vocabulary, "head", asked)
+    assert isinstance(objective, Standardised)
+    settings = Settings(epochs=3, batch=16, least_steps=90,
+                        optimizer=AdamW(learning_rate=1e-2))  # fmt: skip
+    tuned = tune(objective, asked.examples, learner.reading, settings)
+    objective.eval()
+    before = kind.tell(objective, asked, learner.reading)
+    kind.learned(tuned.model, asked)
+    after = asker(tuned.model, kind, learner.frame, learner.reading)(asked)
+    np.testing.assert_allclose(after, before, atol=0.01)
+    truth = np.array([row.label for row in given])
+    error = np.square(after[:, 0] - truth).mean()
+    # The mean alone is off by the spread; without a bias a head has to find even the mean.
+    assert error < (0.1 if bias else 2.0) * WIDE**2
+    assert tuned.losses[0] < 3.0, "in units of the spread"
+
+
+def test_numbers_that_are_all_alike_and_classes(model: Path) -> None:
+    kind = kind_of("regression")
+    assert isinstance(kind, Labels)
+    learner = Learner.of(model, kind, Method("full"), 32, "head")
+    made = initialise.build(learner.config, torch.Generator().manual_seed(0))
+    asked = kind.ask([Single("a cat", 7.0, ""), Single("a dog", 7.0, "")], learner.frame)
+    before = {name: value.clone() for name, value in made.named_parameters()}
+    kind.learned(made, asked)
+    apart = {n: float((p - before[n]).detach().abs().max()) for n, p in made.named_parameters()}
+    assert {n: d for n, d in apart.items() if d} == {"heads.classifier.bias": 7.0}
+    classes = kind_of("classification", ("a", "b"))
+    assert isinstance(classes, Labels)
+    vocabulary = build.vocabulary(learner.frame.tokenizer)
+    assert type(classes.learning(made, vocabulary, "head", asked)) is not Standardised
+
+
+@pytest.mark.parametrize("method", ["full", "probe", "lora", "ia3", "last-1"])
+@pytest.mark.parametrize("task", ["regression", "similarity"])
+def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: Path) -> None:
+    names = ["text", "year"] if task == "regression" else ["sentence1", "sentence2", "year"]
+    data = tmp_path / "years.csv"
+    with data.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(names)
+        for n, row in enumerate(rows(task, 200)):
+            texts = [row.text] if isinstance(row, Single) else [row.first, row.second]
+            out.writerow([*(f"{text} {n}" for text in texts), row.label])
+    said = io.StringIO()
+    folder = finetune_file(model, data, tmp_path / "out", method=method, task=task, seeds=1,
+                           columns={"label": ["year"]}, stream=said)  # fmt: skip
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    error = results["seeds"][0]["squared_error"]
+    assert error < 2.0 * WIDE**2, said.getvalue()
+    given = [tuple(f"{t} 7" for t in ([r.text] if isinstance(r, Single) else [r.first, r.second]))
+             for r in rows(task, 10)]  # fmt: skip
+    ours = [answer["score"] for answer in load(tmp_path / "out").predict(given)]
+    assert all(abs(score - FAR) < 4 * WIDE for score in ours)
+    attached = json.loads((tmp_path / "out" / "task.json").read_text())["attached"]
+    if not attached:
+        alone = [answer["score"] for answer in load(folder).predict(given)]
+        np.testing.assert_allclose(alone, ours, atol=1e-2)
+        transformers = pytest.importorskip("transformers")
+        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        with torch.no_grad():
+            encoded = tokenizer(*map(list, zip(*given, strict=True)), padding=True,
+                                return_tensors="pt")  # fmt: skip
+            told = theirs(**encoded).logits[:, 0].numpy()
+        np.testing.assert_allclose(told, ours, atol=1e-2)

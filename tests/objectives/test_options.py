@@ -1,0 +1,97 @@
+"""The options of objectives as a user sets them: over their own defaults, at paths that are told
+back where a value does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright import catalogue
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.objectives import sentence_order, sentence_pair
+from maskwright.pretrain import build
+from maskwright.recipes.recipe import Recipe, find, override
+from toys import VOCABULARY, FixedRows, bert
+
+MASKING: dict[str, dict[str, Any]] = {
+    "spanbert-mini": {"unit": "span"},
+    "electra-mini": {"mask_rate": 0.85, "random_rate": 0.0},
+    "albert-mini": {"unit": "ngram"},
+    "bert-nsp-mini": {"unit": "token"},
+}
+
+
+def options(recipe: Recipe) -> Any:
+    """As they are read when a run begins."""
+    return build._options(build.resolved(recipe))
+
+
+@pytest.mark.parametrize("name", MASKING)
+@pytest.mark.parametrize("setting", ['masking={"rate": 0.3}', "masking.rate=0.3"])
+def test_a_mask_rate_leaves_the_rest_of_the_masking_alone(name: str, setting: str) -> None:
+    base = find(name)
+    own = catalogue.load("objectives", base.objective.name).Options()
+    found = options(override(base, [f"objective.options.{setting}"]))
+    assert found == replace(own, masking=replace(own.masking, rate=0.3))
+    assert {n: getattr(found.masking, n) for n in MASKING[name]} == MASKING[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "says"),
+    [
+        ("bert-mini", "rate=2", "0 < rate <= 1"),
+        ("bert-mini", "final_rate=2", "0 < rate <= 1"),
+        ("bert-mini", "mask_rate=0.95", "together at most 1"),
+        ("bert-mini", "span_stop=2", "span_stop < 1"),
+        ("bert-mini", "ngram_longest=0", "1 to 1000"),
+        ("spanbert-mini", "masking.rate=2", "0 < rate <= 1"),
+        ("spanbert-mini", "masking.with_replacement=true", 'unit = "token"'),
+        ("spanbert-mini", "masking.raet=0.3", "'rate'"),
+        ("spanbert-mini", "maksing=0.3", "'masking'"),
+        ("spanbert-mini", "boundary_weight=-1", "0 to"),
+        ("spanbert-mini", "position_width=0", "1 to"),
+        ("electra-mini", "discriminator_weight=-1", "0 to"),
+        ("electra-mini", "generator_size=2", "0 < share <= 1"),
+        ("bert-nsp-mini", "masking.rate=2", "0 < rate <= 1"),
+        ("albert-mini", "masking.rate=2", "0 < rate <= 1"),
+        ("bart-mini", "deletion=1.0", "at most 1"),
+        ("bart-mini", "rotation=2", "0 to 1"),
+        ("bart-mini", "mean_span=0", "more than 0"),
+        ("t5-mini", "rate=2", "0 < rate < 1"),
+        ("t5-mini", "mean_span=0", "1 to 1000"),
+    ],
+)
+def test_a_value_out_of_range_is_named_by_the_path_it_was_set_at(
+    name: str, setting: str, says: str
+) -> None:
+    path = f"objective.options.{setting}"
+    with pytest.raises(ConfigError) as caught:
+        options(override(find(name), [path]))
+    wanted = "objective.options.infilling" if "deletion" in path else path.split("=")[0]
+    assert caught.value.where == wanted and says in str(caught.value.wanted)
+
+
+def test_an_unknown_table_is_named_when_the_options_are_read() -> None:
+    recipe = override(find("spanbert-mini"), ["objective.options.maksing.rate=0.3"])
+    with pytest.raises(ConfigError, match="did you mean 'masking'") as caught:
+        options(recipe)
+    assert caught.value.where == "objective.options.maksing"
+
+
+def test_a_deletion_of_everything_is_refused_at_its_option() -> None:
+    settings = [f"objective.options.{s}" for s in ("infilling=0", "deletion=1.0")]
+    with pytest.raises(ConfigError, match="nothing to read") as caught:
+        options(override(find("bart-mini"), settings))
+    assert caught.value.where == "objective.options.deletion"
+
+
+@pytest.mark.parametrize("member", [sentence_pair, sentence_order])
+def test_pairs_are_not_learned_from_rows_that_are_none(member: Any) -> None:
+    made = member.build(bert("BertForPreTraining"), member.Options(), VOCABULARY)
+    rows = FixedRows(4).all
+    with pytest.raises(IncompatibleError, match="follows the first") as caught:
+        made.corrupt(rows, np.zeros(4, dtype=np.int64), 0)
+    assert caught.value.where == "rows.kind"

@@ -1,0 +1,250 @@
+"""Where rows and objectives meet: what fits, how long it is, and what is refused before a run."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright.errors import IncompatibleError
+from maskwright.nn.config import Learned, Tokens, TransformerConfig
+from maskwright.pretrain import build, journal, run
+from maskwright.pretrain.prepare import Prepared, prepare
+from maskwright.pretrain.show import show
+from maskwright.recipes.recipe import (
+    Corpus,
+    FamilyModel,
+    ObjectiveChoice,
+    Point,
+    Recipe,
+    RowChoice,
+    find,
+    override,
+)
+from nn.points import POINTS
+from tinyrun import WORDS, recipe, text_file
+from toys import bert, gpt2
+
+SENTINELS = tuple(f"<extra_id_{n}>" for n in reversed(range(100)))
+SPECIALS = ("<pad>", "</s>", "<unk>", "<s>", "<mask>", *SENTINELS)
+TEXT = ("documents", "sentences", "stream", "blocks", "windows")
+LIMIT = 40
+
+
+def two_stacks() -> TransformerConfig:
+    """An encoder and a decoder with positions for `LIMIT` tokens each."""
+    config = replace(POINTS["post-norm encoder-decoder"], tokens=Tokens(vocabulary=240, width=16))
+    for side, stack in config.stacks.items():
+        longer = replace(stack.embeddings, positions=Learned(length=LIMIT))
+        config = replace(config, **{side: replace(stack, embeddings=longer)})
+    return config
+
+
+def corrupting(text: Path, length: int, kind: str = "auto", **options: Any) -> Recipe:
+    base = recipe(text)
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, vocabulary=230, specials=SPECIALS),
+        model=Point(config=two_stacks()),
+        objective=ObjectiveChoice(name="span-corruption", options=options),
+        rows=RowChoice(length=length, kind=kind),  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return text_file(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def prepared(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("prepared")
+    return prepare(corrupting(text, 32, "sentences"), folder, lambda said: None)
+
+
+# ------------------------------------------------------------------------------ which rows
+@pytest.mark.parametrize(
+    ("name", "wanted", "kinds"),
+    [
+        ("bert-nsp-mini", "pairs", (*TEXT, "swapped-pairs")),
+        ("albert-mini", "swapped-pairs", (*TEXT, "pairs")),
+    ],
+)
+def test_pairs_are_learned_from_pairs_of_their_own_kind(
+    name: str, wanted: str, kinds: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert build.resolved(override(find(name), [f"rows.kind={wanted}"]))
+    for kind in kinds:
+        wrong = override(find(name), [f"rows.kind={kind}"])
+        with pytest.raises(IncompatibleError) as caught:
+            run.pretrain(wrong, tmp_path / "run", stream=io.StringIO())
+        assert (caught.value.where, caught.value.found, caught.value.wanted) == (
+            "rows.kind", kind, wanted,
+        )  # fmt: skip
+        assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", TEXT)
+@pytest.mark.parametrize("name", ["bert-mini", "electra-mini", "gpt2-mini", "hybrid-mini"])
+def test_others_learn_from_any_text(name: str, kind: str) -> None:
+    assert build.resolved(override(find(name), [f"rows.kind={kind}"]))
+
+
+def test_rows_that_a_run_was_begun_with_before_are_refused_where_it_goes_on(
+    text: Path, prepared: Prepared
+) -> None:
+    wrong = replace(
+        recipe(text),
+        objective=ObjectiveChoice(name="sentence-order", options={}),
+        rows=RowChoice(length=16, kind="pairs"),
+    )
+    with pytest.raises(IncompatibleError, match="swapped-pairs"):
+        build.rows(wrong, prepared.train)
+
+
+@pytest.mark.parametrize("kind", ["auto", "pairs"])
+@pytest.mark.parametrize("name", ["supervised", "sequence-to-sequence"])
+def test_what_wants_labels_is_sent_to_fine_tuning(name: str, kind: str, tmp_path: Path) -> None:
+    wrong = override(find("t5-mini"), [f"objective.name={name}", f"rows.kind={kind}"])
+    with pytest.raises(IncompatibleError, match="maskwright finetune") as caught:
+        run.pretrain(wrong, tmp_path / "run", stream=io.StringIO())
+    assert (caught.value.where, caught.value.found) == ("objective.name", name)
+
+
+# ------------------------------------------------------------------------------ how long they are
+@pytest.mark.parametrize(("name", "more"), [("masked", 0), ("causal", 1), ("prefix-lm", 1)])
+def test_a_row_of_a_stream_is_what_the_model_reads(
+    name: str, more: int, text: Path, prepared: Prepared
+) -> None:
+    made = replace(
+        recipe(text),
+        objective=ObjectiveChoice(name=name, options={}),
+        rows=RowChoice(length=20, kind="stream"),
+    )
+    source = build.rows(made, prepared.train)
+    found = source.rows(np.arange(len(source)), 0)
+    assert found.tokens.shape[1] == 20 + more
+    # Nothing is lost: each row begins with the last token of the one before.
+    assert np.array_equal(found.tokens[1:, 0], found.tokens[:-1, -1])
+
+
+def test_one_long_document_fills_the_positions_of_a_model(tmp_path: Path) -> None:
+    long = tmp_path / "long.txt"
+    words = np.random.default_rng(0).choice(WORDS, 4000)
+    long.write_text(" ".join(words) + ".\n", encoding="utf-8")
+    made = recipe(long, steps=1)
+    assert isinstance(made.model, FamilyModel)
+    length = made.model.settings["max_position_embeddings"]
+    made = replace(made, corpus=Corpus(text=(str(long),), held_out=0.1),
+                   rows=RowChoice(length=length, kind="stream"))  # fmt: skip
+    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    assert journal.read(tmp_path / "run")[0]["tokens"] == made.training.batch * length
+
+
+def test_a_student_reads_a_stream_as_long_as_it_may(text: Path) -> None:
+    made = replace(
+        recipe(text),
+        objective=ObjectiveChoice(name="distillation", options={"teacher": "somewhere"}),
+        rows=RowChoice(length=32, kind="stream"),
+    )
+    build.check_length(made, gpt2().config)  # the last token of 33 is only wanted
+    with pytest.raises(IncompatibleError, match=r"rows\.length=31"):
+        build.check_length(made, bert().config)
+    build.check_length(replace(made, rows=RowChoice(length=31, kind="stream")), bert().config)
+
+
+def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
+    text: Path, tmp_path: Path
+) -> None:
+    hiding: dict[str, Any] = {"rate": 0.7, "mean_span": 10.0}
+    point = two_stacks()
+    with pytest.raises(IncompatibleError, match="decoder reads") as caught:
+        run.pretrain(corrupting(text, LIMIT, **hiding), tmp_path / "run", stream=io.StringIO())
+    refused = caught.value
+    assert refused.where == "rows.length" and f"at most {LIMIT} (decoder)" in str(refused.wanted)
+    assert not list((tmp_path / "run").glob("checkpoints/step-*"))
+    found = re.search(r"rows\.length=(\d+)", str(refused.do))
+    assert found is not None
+    fitting = int(found[1])
+    build.check_length(corrupting(text, fitting, **hiding), point)
+    with pytest.raises(IncompatibleError, match="decoder reads"):
+        build.check_length(corrupting(text, fitting + 1, **hiding), point)
+    # The control: with the usual options the decoder writes less than the encoder reads.
+    build.check_length(corrupting(text, LIMIT), point)
+    with pytest.raises(IncompatibleError, match=r"at most 40 \(encoder\)"):
+        build.check_length(corrupting(text, LIMIT + 1), point)
+
+
+@pytest.mark.parametrize("kind", TEXT)
+@pytest.mark.parametrize(
+    "options", [{}, {"rate": 0.7, "mean_span": 10.0}, {"rate": 0.5, "mean_span": 1.0}]
+)
+def test_no_stack_reads_more_than_is_said(
+    kind: str, options: dict[str, Any], text: Path, prepared: Prepared
+) -> None:
+    made = corrupting(text, 24, kind, **options)
+    point = build.transformer_config(made, prepared.tokenizer)
+    objective = build.objective(made, build.model(made, point), prepared.tokenizer)
+    source = build.rows(made, prepared.train)
+    numbers = np.arange(len(source))
+    batch = objective.corrupt(source.rows(numbers, 0), np.zeros_like(numbers), 0)
+    assert batch.decoder_tokens is not None
+    for side, tokens, positions in (
+        ("encoder", batch.tokens, batch.positions),
+        ("decoder", batch.decoder_tokens, batch.decoder_positions),
+    ):
+        last = tokens.shape[1] - 1 if positions is None else int(positions.max())
+        said = build._length_read(made, point, side, 24)
+        assert last < said
+        if kind in ("blocks", "windows"):
+            assert last == said - 1 or side == "encoder"
+
+
+# ------------------------------------------------------------------------------ what is logged
+def test_steps_that_lack_a_part_of_the_loss_are_shown(text: Path, tmp_path: Path) -> None:
+    """A span at the edge of a window has no boundary: with a row a step some have none."""
+    made = recipe(text, steps=24, microbatches=1)
+    made = replace(
+        made,
+        objective=ObjectiveChoice(name="span-boundary", options={}),
+        rows=RowChoice(length=8, kind="windows"),
+        training=replace(made.training, batch=1),
+    )
+    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    records = [r for r in journal.read(tmp_path / "run") if r["kind"] == "train"]
+    lacking = [r for r in records if "boundary" not in r["parts"]]
+    assert 0 < len(lacking) < len(records) == 24
+    for record in records:
+        parts = record["parts"]
+        assert record["loss"] == pytest.approx(2 * sum(parts.values()) / len(parts))
+        assert all(parts.values())
+    assert "NaN" not in json.dumps(records)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "boundary" in page and ">nan" not in page.lower()
+    assert "loss" in show(str(tmp_path / "run"), [])
+
+
+def test_pairs_of_one_kind_are_told(tmp_path: Path) -> None:
+    """Documents of one sentence each give no neighbours, so every pair is of two documents."""
+    words, said = [], {}
+    for name, stop in (("one", " "), ("several", ". ")):
+        path = tmp_path / f"{name}.txt"
+        path.write_text("\n\n".join(stop.join(["The cat sat on it", "A dog ran by"] * 3) + "."
+                                    for _ in range(60)))  # fmt: skip
+        chosen = replace(
+            recipe(path, steps=1), objective=ObjectiveChoice(name="sentence-pair", options={}),
+            model=FamilyModel(family="bert", architecture="BertForPreTraining", settings={
+                "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+                "intermediate_size": 32, "max_position_embeddings": 64}),
+        )  # fmt: skip
+        words.append(io.StringIO())
+        run.pretrain(chosen, tmp_path / name, stream=words[-1])
+        said[name] = words[-1].getvalue()
+    assert "pairs of sentences are of one kind" in said["one"]
+    assert "pairs of sentences are of one kind" not in said["several"]
