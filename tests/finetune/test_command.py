@@ -41,15 +41,6 @@ from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    run.pretrain(
-        recipe(text_file(folder), steps=2, dropout=0.0), folder / "run", stream=io.StringIO()
-    )
-    return folder / "run"
-
-
 def table(path: Path, kind: str, count: int = 200) -> Path:
     """Texts with a cat or a dog in them, and what their label says of that."""
     draw = np.random.default_rng(0)

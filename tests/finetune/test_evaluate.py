@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from finetune.test_command import model, table, tuned  # noqa: F401 - fixtures
+from finetune.test_command import table, tuned  # noqa: F401 - a fixture
 from maskwright import cli
 from maskwright.errors import DataError, UsageError
 from maskwright.finetune.evaluate import evaluate_file
@@ -90,7 +90,7 @@ def test_refusals(tuned: tuple[Path, str], data: Path, tmp_path: Path) -> None: 
 @pytest.mark.parametrize("kind", ["pair-classification", "multi-label", "regression", "similarity"])
 def test_other_tasks_say_what_fine_tuning_said(
     kind: str,
-    model: Path,  # noqa: F811
+    model: Path,
     tmp_path: Path,
 ) -> None:
     """The test part alone, as a file, has the figures in results.json; numbers are not compared."""

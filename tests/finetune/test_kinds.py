@@ -23,21 +23,11 @@ from maskwright.finetune.method import Method
 from maskwright.finetune.predict import Predictor, load
 from maskwright.finetune.predict_file import predict_file
 from maskwright.objectives.sequences import Sequences
-from maskwright.pretrain import run
 from maskwright.tasks.answer_search import Candidate, Prediction
 from maskwright.tasks.examples import Answered, Match, Tagged
-from tinyrun import WORDS, recipe, text_file
+from tinyrun import WORDS
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    run.pretrain(
-        recipe(text_file(folder), steps=2, dropout=0.0), folder / "run", stream=io.StringIO()
-    )
-    return folder / "run"
 
 
 def rows(task: str, count: int = 240) -> list[dict[str, Any]]:

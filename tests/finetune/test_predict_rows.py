@@ -18,21 +18,11 @@ from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import Predictor, load
 from maskwright.finetune.predict_file import piped, predict_file, write_predictions
-from maskwright.pretrain import run
 from maskwright.tasks.how_read import how_read
-from tinyrun import WORDS, recipe, text_file
+from tinyrun import WORDS
 
 SKIP = how_read(["on_bad=skip", "max_bad_fraction=1.0"])
 TAGS = {"cat": "B-cat", "dog": "B-dog"}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    run.pretrain(
-        recipe(text_file(folder), steps=2, dropout=0.0), folder / "run", stream=io.StringIO()
-    )
-    return folder / "run"
 
 
 @pytest.fixture(scope="module")

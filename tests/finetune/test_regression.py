@@ -20,21 +20,12 @@ from maskwright.finetune.method import Method
 from maskwright.finetune.predict import load
 from maskwright.finetune.tune import Settings, tune
 from maskwright.nn import initialise
-from maskwright.pretrain import build, run
+from maskwright.pretrain import build
 from maskwright.tasks.examples import Pair, Single
 from maskwright.train.optimizer import AdamW
-from tinyrun import WORDS, recipe, text_file
+from tinyrun import WORDS
 
 FAR, WIDE = 2000.0, 8.0
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    run.pretrain(
-        recipe(text_file(folder), steps=2, dropout=0.0), folder / "run", stream=io.StringIO()
-    )
-    return folder / "run"
 
 
 def rows(task: str, count: int = 120) -> list[Single | Pair]:

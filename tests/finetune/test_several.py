@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from finetune.test_command import model, table  # noqa: F401 - a fixture
+from finetune.test_command import table
 from maskwright.cli import main
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
@@ -21,7 +21,7 @@ TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat",
 
 
 @pytest.fixture(scope="module")
-def heads(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:  # noqa: F811
+def heads(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Three heads above one body, and a model that moved."""
     folder, made = tmp_path_factory.mktemp("heads"), {}
     for name, kind, method in (
@@ -81,7 +81,7 @@ def test_by_the_command_line(heads: dict[str, Path], tmp_path: Path) -> None:
     assert json.loads(rows[0]["predicted_sounds_labels"]) == wanted[0]["sounds"]["labels"]
 
 
-def test_refusals(heads: dict[str, Path], model: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_refusals(heads: dict[str, Path], model: Path, tmp_path: Path) -> None:
     with pytest.raises(IncompatibleError, match="differ below their heads") as refused:
         load_several([heads["sound"], heads["moved"]])
     assert "--method probe" in str(refused.value)

@@ -13,8 +13,8 @@ import pytest
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
 from maskwright.tasks.build import build
-from maskwright.tasks.contents import list_of
 from maskwright.tasks.infer import infer
+from maskwright.tasks.list_cells import list_of
 from maskwright.tasks.table import load
 from tasks.tables import loaded, refusal, sentence
 

@@ -39,8 +39,8 @@ from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import quiet
 from maskwright.strict_json import parse
 from maskwright.tasks import table
-from maskwright.tasks.contents import row_with_lists
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
+from maskwright.tasks.list_cells import row_with_lists
 from maskwright.tasks.parts import names_beside
 
 Say = Callable[[str], None]

@@ -17,17 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from maskwright.errors import DataError, UsageError, near
-from maskwright.tasks.contents import (
-    MANY_ROWS,
-    TABLE_FILE,
-    Column,
-    describe,
-    is_empty,
-    list_of,
-    read_lists,
-    refuse_list_of_numpy,
-    value_of,
-)
+from maskwright.tasks.contents import MANY_ROWS, Column, describe, is_empty, value_of
+from maskwright.tasks.list_cells import TABLE_FILE, list_of, read_lists, refuse_list_of_numpy
 from maskwright.tasks.spellings import MATCHES, NAMES, NUMBERED, PAIRS, SEQUENCES, plain
 from maskwright.tasks.table import Row, Table
 
@@ -112,7 +103,7 @@ def find(
     """The columns of the first shape that fits.
 
     Args:
-        table: the rows; cells of a csv that spell lists become lists (`contents.read_lists`).
+        table: the rows; cells of a csv that spell lists become lists (`list_cells.read_lists`).
         given: role -> column, or columns; what is not given is searched for.
         shapes: those to try.
 
