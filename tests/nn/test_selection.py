@@ -33,8 +33,10 @@ def states(model: Transformer, world: str) -> tuple[Tensor, Tensor]:
     return run(ids, visible=visible, at=SOME), run(ids, visible=visible).flatten(0, 1)[SOME]
 
 
-@pytest.mark.parametrize("kernel", ["explicit", "sdpa"])
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(
+    ("world", "kernel"),
+    [*((world, "explicit") for world in WORLDS), ("plain", "sdpa"), ("packed", "sdpa")],
+)
 @pytest.mark.parametrize("name", ONE_STACK)
 def test_the_same_states(
     monkeypatch: pytest.MonkeyPatch, name: str, world: str, kernel: str
@@ -77,7 +79,7 @@ def test_it_sees_another_place(name: str) -> None:
     assert not torch.allclose(some.roll(1, 0), among_all, atol=1e-3)
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", ["packed", "packed window", "hybrid"])
 @pytest.mark.parametrize("name", ONE_STACK)
 def test_no_leak(name: str, world: str) -> None:
     """The mask law, to the bit: what a chosen position may not see does not move it."""
