@@ -126,3 +126,16 @@ def test_ticks_are_round(low: float, high: float, wanted: list[float]) -> None:
 
 def test_coordinates_are_short() -> None:
     assert [place(v) for v in (1.0, 1.26, -0.04)] == ["1", "1.3", "-0"]
+
+
+def test_the_area_from_worst_to_best_is_drawn_whole() -> None:
+    """Its ends count for the axis, though the means lie between them: none is cut off."""
+    spread = [(20.0, 0.5, 0.7), (80.0, 0.4, 0.6)]
+    line = Line("full", [(20.0, 0.6), (80.0, 0.5)], dots=True, spread=spread)
+    drawn = draw(Chart("t", [line], across="labels"))
+    (area,) = re.findall(r'<(?:path|polygon)[^>]*class="[^"]*band[^"]*"[^>]*>', drawn)
+    ys = [float(y) for _, y in re.findall(r"([-\d.]+)[ ,]([-\d.]+)", area)]
+    low, high = min(ys), max(ys)  # of 0.7 and of 0.4
+    assert ys.count(low) == ys.count(high) == 1
+    middle = sorted(ys)[1:-1]
+    assert middle == pytest.approx([low + (high - low) / 3, low + (high - low) * 2 / 3], abs=0.5)
