@@ -124,7 +124,7 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
         said = io.StringIO()
         out = tmp_path / long
         finetune_file(model, data, out, seeds=1, epochs=6, batch=16, rate=1e-2, length=12,
-                      long=long, stream=said)  # type: ignore[arg-type]  # fmt: skip
+                      least_steps=0, long=long, stream=said)  # type: ignore[arg-type]  # fmt: skip
         assert (
             "in pieces" if long in in_pieces else "100.0% of 192 rows truncated"
         ) in said.getvalue()
@@ -304,7 +304,15 @@ def test_other_tasks(kind: str, model: Path, tmp_path: Path) -> None:
     said = io.StringIO()
     data = table(tmp_path / "data.csv", kind)
     finetune_file(
-        model, data, tmp_path / "out", seeds=1, epochs=2, batch=16, rate=1e-2, stream=said
+        model,
+        data,
+        tmp_path / "out",
+        seeds=1,
+        epochs=2,
+        batch=16,
+        rate=1e-2,
+        least_steps=0,
+        stream=said,
     )
     assert f"task: {kind}" in said.getvalue()
     texts = "a cat" if kind in ("multi-label", "regression") else ("a cat", "the dog")

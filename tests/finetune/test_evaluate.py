@@ -98,7 +98,7 @@ def test_other_tasks_say_what_fine_tuning_said(
 
     source = table(tmp_path / "data.csv", kind, 120)
     finetune_file(model, source, tmp_path / "out", seeds=1, epochs=1, batch=16, rate=1e-2,
-                  stream=io.StringIO())  # fmt: skip
+                  least_steps=0, stream=io.StringIO())  # fmt: skip
     test = prepare(source, division=DIVISION).parts["test"]
     places, rows = {int(row.where.rsplit(" ", 1)[1]) for row in test}, read(source)
     chosen = [list(row.values()) for n, row in enumerate(rows, 2) if n in places]

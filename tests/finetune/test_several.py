@@ -33,7 +33,7 @@ def heads(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
         made[name] = folder / name
         data = table(folder / f"{name}.csv", kind, 120)
         finetune_file(model, data, made[name], method=method, seeds=1, epochs=2, batch=16,
-                      rate=1e-2, stream=io.StringIO())  # fmt: skip
+                      rate=1e-2, least_steps=0, stream=io.StringIO())  # fmt: skip
     return made
 
 
