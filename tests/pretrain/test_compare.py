@@ -241,3 +241,16 @@ def test_bits_of_texts_that_tokenizers_change_do_not_compare(
     with pytest.raises(IncompatibleError, match="keep all of the text"):
         compare([one, two], out, **briefly, stream=io.StringIO())
     assert not list(out.glob("runs/*"))
+
+
+def test_discriminators_are_not_judged_by_their_generators_unsaid(tmp_path: Path) -> None:
+    base = recipe(text_file(tmp_path))
+    settings = {"hidden_size": 16, "embedding_size": 16, "num_hidden_layers": 1,
+                "num_attention_heads": 2, "intermediate_size": 32,
+                "max_position_embeddings": 64}  # fmt: skip
+    model = FamilyModel(family="electra", architecture="ElectraForPreTraining", settings=settings)
+    objective = ObjectiveChoice(name="replaced-token", options={})
+    one = replace(base, name="one", objective=objective, model=model)
+    found = compare([one, replace(one, name="two")], tmp_path / "out", budget="tokens=300", seeds=1,
+                    stream=io.StringIO())  # fmt: skip
+    assert [m.title for m in found.measures] == ["held-out loss of the generator"]

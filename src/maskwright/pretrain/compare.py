@@ -46,6 +46,8 @@ NAMED = ("held_out_text", "form", "column", "on_bad")
 APART = ("training.seed", "training.budget")
 LOSS = Measure("loss", "held-out loss")
 OWN = Measure("loss", "own held-out loss", compares=False)
+# Of replaced tokens the network beside the model is asked, which draws them.
+GENERATOR = replace(LOSS, title="held-out loss of the generator")
 BITS = Measure("bits_per_byte", "bits per byte")
 # Folded capitals and unknown words cost nothing to predict: such figures are of different texts.
 KEPT_BITS = replace(BITS, title="bits per byte of what its tokenizer keeps", compares=False)
@@ -105,6 +107,7 @@ class Entrant:
     codes_text: bool
     keeps_text: bool
     fills: bool
+    scores_itself: bool
 
     @property
     def questions(self) -> str:
@@ -234,7 +237,8 @@ def _measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
             "the text (byte-bpe that folds no capitals), for bits per byte",
             do="score minimal pairs with all of them: --data FOLDER",
         )  # fmt: skip
-    shown = [LOSS if alike else OWN]
+    usual = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
+    shown = [usual if alike else OWN]
     shown += [BITS if same_bits else KEPT_BITS] if any(codes) and not alike else []
     shown += [MASKED] if any(fills) and one_tokenizer and not alike else []
     return shown + ([PAIRS] if pairs else [])
@@ -277,6 +281,7 @@ def _enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
         codes_text=objective.codes_text,
         keeps_text=all(prepared.tokenizer.keeps(each.text) for each in first),
         fills=how == "masked" and prepared.tokenizer.mask is not None,
+        scores_itself=objective.scorer is objective.product,
     )
 
 
