@@ -19,7 +19,9 @@ import pytest
 from maskwright import cli
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.pretrain import compare as module
+from maskwright.pretrain import run
 from maskwright.pretrain.compare import Equal, compare, finished, run_folder
+from maskwright.pretrain.use import evaluate_folder
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report.comparison import Comparison
 from maskwright.tokenizer.train import TokenizerChoice
@@ -254,3 +256,16 @@ def test_discriminators_are_not_judged_by_their_generators_unsaid(tmp_path: Path
     found = compare([one, replace(one, name="two")], tmp_path / "out", budget="tokens=300", seeds=1,
                     stream=io.StringIO())  # fmt: skip
     assert [m.title for m in found.measures] == ["held-out loss of the generator"]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_a_run_is_evaluated_though_its_text_is_gone(lowercase: bool, tmp_path: Path) -> None:
+    """What its bits per byte are of is told from what is stored."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"The Cat sat on Mat {n}." for n in range(100)))
+    chosen = causal_recipe(text)
+    chosen = replace(chosen, tokenizer=replace(chosen.tokenizer, lowercase=lowercase))
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    text.unlink()
+    said = evaluate_folder(tmp_path / "run", [])
+    assert "bits per byte" in said and ("does not keep all" in said) == lowercase

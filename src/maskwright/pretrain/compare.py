@@ -13,7 +13,6 @@ figure compares are refused, and the field in which they differ is named.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -31,7 +30,7 @@ from maskwright.evaluate import likelihood, minimal_pairs
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.objectives import masked
 from maskwright.pretrain import build, checkpoints, grammar, journal, run, start
-from maskwright.pretrain.prepare import Prepared, Text, prepare
+from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
 from maskwright.pretrain.use import open_model
 from maskwright.recipes.recipe import Recipe, frozen_part, is_run, read
 from maskwright.report import comparison, document
@@ -51,7 +50,6 @@ GENERATOR = replace(LOSS, title="held-out loss of the generator")
 BITS = Measure("bits_per_byte", "bits per byte")
 # Folded capitals and unknown words cost nothing to predict: such figures are of different texts.
 KEPT_BITS = replace(BITS, title="bits per byte of what its tokenizer keeps", compares=False)
-LOOKED_AT = 32  # held-out documents, for whether a tokenizer keeps text as it is
 MASKED = Measure("masked_loss", "masked loss (15 %)")
 PAIRS = Measure("pairs", "minimal pairs", higher_is_better=True)
 Say = Callable[[str], None]
@@ -265,7 +263,6 @@ def _enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
     budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
-    first = itertools.islice(Text(recipe.corpus, folder).held_out(), LOOKED_AT)
     how = grammar.as_trained(network, recipe)
     return Entrant(
         recipe=replace(
@@ -279,7 +276,7 @@ def _enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
         operations_per_token=operations,
         how=how,
         codes_text=objective.codes_text,
-        keeps_text=all(prepared.tokenizer.keeps(each.text) for each in first),
+        keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
         fills=how == "masked" and prepared.tokenizer.mask is not None,
         scores_itself=objective.scorer is objective.product,
     )

@@ -28,7 +28,7 @@ from maskwright.corpus.document import Document
 from maskwright.corpus.read import Reader
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store
-from maskwright.errors import ConfigError, DataError, IncompatibleError
+from maskwright.errors import ConfigError, DataError, IncompatibleError, TokenizerError
 from maskwright.manifest import hash_file
 from maskwright.pretrain.build import needs_sentences
 from maskwright.recipes.recipe import Corpus, Recipe, TokenizerFolder
@@ -43,6 +43,7 @@ SPLIT_SEED = 0
 LOOKED_THROUGH = 256  # documents at a time, for the first that is held out
 LOOKED_AT = 1_000_000  # tokens
 MUCH_UNKNOWN = 0.01
+KEPT_AT = 32  # documents, for whether a tokenizer keeps text as it is
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,25 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         }
         document.write(provenance_file, json.dumps(provenance, indent=2) + "\n")
     return Prepared(tokenizer, stores["train"], stores["held-out"], _read(provenance_file))
+
+
+def keeps_text(tokenizer: Tokenizer, store: TokenStore) -> bool:
+    """Whether the first documents of `store` could be written again from their tokens: no capitals
+    are folded, and all bytes come back. The text itself may be gone by now."""
+    for number in range(min(len(store.document_bytes), KEPT_AT)):
+        text = tokenizer.decode(store.document(number).tolist())
+        if len(text.encode()) != store.document_bytes[number] or _folds(tokenizer, text):
+            return False
+    return True
+
+
+def _folds(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether the tokenizer reads capitals of `text` as small letters."""
+    loud, quiet = text.upper(), text.lower()
+    try:
+        return loud != quiet and tokenizer.encode(loud) == tokenizer.encode(quiet)
+    except TokenizerError:  # it tells them apart, and does not know one of them
+        return False
 
 
 def _origin_file(folder: Path, part: str) -> Path:

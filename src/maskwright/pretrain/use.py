@@ -5,7 +5,6 @@ A folder is a model folder of any origin, or a run, which stands for its newest 
 
 from __future__ import annotations
 
-import itertools
 import math
 import tempfile
 from collections.abc import Callable
@@ -28,14 +27,13 @@ from maskwright.generate.fill import fill
 from maskwright.objectives import causal, masked
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
-from maskwright.pretrain.prepare import Text
+from maskwright.pretrain.prepare import keeps_text
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.samples import opening
 from maskwright.recipes.recipe import is_run, read
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 FRAMED = ("documents", "sentences")
-LOOKED_AT = 32  # held-out documents, for whether a tokenizer keeps text as it is
 """The kinds of rows of one text each in its frame."""
 
 
@@ -188,7 +186,7 @@ def evaluate_folder(
             raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
         objective, rows_of = _measure(folder, loaded, tokenizer)
         source = rows_of(store)
-        kept = not objective.codes_text or _keeps(folder, texts, reading, tokenizer)
+        kept = not objective.codes_text or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(
             objective,
@@ -208,15 +206,6 @@ def evaluate_folder(
     if objective.scorer is not objective.product:
         said += "\nof the network beside the model that fills its holes (the generator)"
     return "\n".join([*read_of, said])
-
-
-def _keeps(folder: Path, texts: list[str], reading: Reading | None, tokenizer: Tokenizer) -> bool:
-    """Whether the first held-out texts come back from their tokens as they were."""
-    if texts:
-        documents = iter(Reader(texts, reading or Reading()))
-    else:
-        documents = Text(read(folder / RECIPE).corpus, folder).held_out()
-    return all(tokenizer.keeps(d.text) for d in itertools.islice(documents, LOOKED_AT))
 
 
 def render(figures: likelihood.Figures, lines: likelihood.Lines, *, own_counts: bool) -> str:

@@ -218,10 +218,6 @@ class Tokenizer:
                 text = text.replace(name, token)
         return text
 
-    def keeps(self, text: str) -> bool:
-        """Whether `text` comes back from its tokens as it was: nothing is folded or unknown."""
-        return self.decode(self.encode(text)) == text
-
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The vocabulary's strings for `ids`, as the file spells them.
 
