@@ -92,11 +92,13 @@ def accuracies(model: Path, rows: Examples, count: int, seeds: int) -> list[floa
         rate = usual_rate(learner.config.width, method)
         settings = Settings(epochs=EPOCHS, least_steps=LEAST, seed=seed,
                             optimizer=AdamW(learning_rate=rate))  # fmt: skip
-        asked = {part: kind.ask(each, learner.frame) for part, each in few.parts.items()}
-        asked["validation"] = kind.ask(few.parts["validation"][: max(50, count)], learner.frame)
-        asked["test"] = kind.ask(few.parts["test"][:ASKED], learner.frame)
-        told = learner.learn(asked, method, settings, "test", lambda line: None)
-        found.append(kind.measured(asked["test"].rows, told.answers)["accuracy"])
+        encoded = {part: kind.encode(each, learner.frame) for part, each in few.parts.items()}
+        encoded["validation"] = kind.encode(
+            few.parts["validation"][: max(50, count)], learner.frame
+        )
+        encoded["test"] = kind.encode(few.parts["test"][:ASKED], learner.frame)
+        told = learner.learn(encoded, method, settings, "test", lambda line: None)
+        found.append(kind.measured(encoded["test"].rows, told.answers)["accuracy"])
     return found
 
 

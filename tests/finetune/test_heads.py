@@ -55,7 +55,7 @@ def test_it_is_one_that_the_reference_library_has(
     if member is None:
         return
     assert [h.kind for h in config.heads] == ([head] if head else [])
-    assert all(h.labels == kind.outputs for h in config.heads)
+    assert all(h.labels == kind.num_outputs for h in config.heads)
     assert family(name).belongs(config)
     model = transfer(loaded.model, config).model
     pretrained.save(model, None, tmp_path / "tuned", About(family=member, labels=kind.labels))
@@ -68,7 +68,7 @@ def test_it_is_one_that_the_reference_library_has(
     missing = {key for key in told["missing_keys"] if "pooler" not in key}  # which no vector needs
     assert not missing and not told["unexpected_keys"]
     if head in ("sequence", "token"):
-        assert theirs.config.num_labels == kind.outputs
+        assert theirs.config.num_labels == kind.num_outputs
 
 
 def test_a_vector_of_t5_is_that_of_its_encoder(folders: dict[str, Path]) -> None:

@@ -15,7 +15,7 @@ import torch
 from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.examples import Examples, Reading, framed
-from maskwright.finetune.kind import Asked, kind_of
+from maskwright.finetune.kind import Encoded, kind_of
 from maskwright.finetune.kinds import answers as answers_room
 from maskwright.finetune.kinds import vectors as room
 from maskwright.finetune.kinds.answers import Answers
@@ -266,9 +266,11 @@ def test_never_to_answer_can_be_the_best() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(answers_room, "_found", lambda *_: found)
         empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
-        kind = Stub("question-answering").settle(Asked(asked, empty), np.zeros((0, 2), np.float32))
+        kind = Stub("question-answering").calibrate(
+            Encoded(asked, empty), np.zeros((0, 2), np.float32)
+        )
         assert json.loads(json.dumps(kind.settled)) == kind.settled
-        told = kind.answers(Asked(asked, empty), np.zeros((0, 2), np.float32))
+        told = kind.answers(Encoded(asked, empty), np.zeros((0, 2), np.float32))
     assert told == ["", ""]
     # The control: with nothing chosen, it answers.
     assert Stub("question-answering").threshold == np.inf

@@ -9,7 +9,7 @@ import pytest
 
 from maskwright.finetune import page
 from maskwright.finetune.examples import Examples, framed
-from maskwright.finetune.kind import Asked, Kind, kind_of
+from maskwright.finetune.kind import Encoded, Kind, kind_of
 from maskwright.finetune.progress import unseen, watching
 from maskwright.tasks.examples import Choice, Pair, Rewrite, Single
 from maskwright.train.state import TrainState
@@ -24,8 +24,8 @@ ROWS = [
 TOLD = np.array([[0, 3, 0], [0, 9, 0], [2, 0, 0], [5, 0, 0]], np.float32)  # two are wrong
 
 
-def asked(rows: list[object]) -> Asked:
-    return Asked(rows, Examples(framed([[1]] * len(rows)), np.zeros(len(rows), np.int64)))
+def asked(rows: list[object]) -> Encoded:
+    return Encoded(rows, Examples(framed([[1]] * len(rows)), np.zeros(len(rows), np.int64)))
 
 
 def test_classes_by_hand() -> None:

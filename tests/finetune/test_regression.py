@@ -15,7 +15,7 @@ import torch
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.kind import kind_of
 from maskwright.finetune.kinds.labels import Labels, Standardised
-from maskwright.finetune.learner import Learner, asker
+from maskwright.finetune.learner import Learner, reader
 from maskwright.finetune.method import Method
 from maskwright.finetune.predict import load
 from maskwright.finetune.tune import Settings, tune
@@ -48,17 +48,17 @@ def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
     heads = tuple(replace(head, bias=bias) for head in learner.config.heads)
     made = initialise.build(replace(learner.config, heads=heads), torch.Generator().manual_seed(0))
     given = rows(task)
-    asked = kind.ask(given, learner.frame)
+    asked = kind.encode(given, learner.frame)
     vocabulary = build.vocabulary(learner.frame.tokenizer)
-    objective = kind.learning(made, vocabulary, "head", asked)
+    objective = kind.training_objective(made, vocabulary, "head", asked)
     assert isinstance(objective, Standardised)
     settings = Settings(epochs=3, batch=16, least_steps=90,
                         optimizer=AdamW(learning_rate=1e-2))  # fmt: skip
     tuned = tune(objective, asked.examples, learner.reading, settings)
     objective.eval()
-    before = kind.tell(objective, asked, learner.reading)
-    kind.learned(tuned.model, asked)
-    after = asker(tuned.model, kind, learner.frame, learner.reading)(asked)
+    before = kind.outputs(objective, asked, learner.reading)
+    kind.after_training(tuned.model, asked)
+    after = reader(tuned.model, kind, learner.frame, learner.reading)(asked)
     np.testing.assert_allclose(after, before, atol=0.01)
     truth = np.array([row.label for row in given])
     error = np.square(after[:, 0] - truth).mean()
@@ -72,15 +72,15 @@ def test_numbers_that_are_all_alike_and_classes(model: Path) -> None:
     assert isinstance(kind, Labels)
     learner = Learner.of(model, kind, Method("full"), 32, "head")
     made = initialise.build(learner.config, torch.Generator().manual_seed(0))
-    asked = kind.ask([Single("a cat", 7.0, ""), Single("a dog", 7.0, "")], learner.frame)
+    asked = kind.encode([Single("a cat", 7.0, ""), Single("a dog", 7.0, "")], learner.frame)
     before = {name: value.clone() for name, value in made.named_parameters()}
-    kind.learned(made, asked)
+    kind.after_training(made, asked)
     apart = {n: float((p - before[n]).detach().abs().max()) for n, p in made.named_parameters()}
     assert {n: d for n, d in apart.items() if d} == {"heads.classifier.bias": 7.0}
     classes = kind_of("classification", ("a", "b"))
     assert isinstance(classes, Labels)
     vocabulary = build.vocabulary(learner.frame.tokenizer)
-    assert type(classes.learning(made, vocabulary, "head", asked)) is not Standardised
+    assert type(classes.training_objective(made, vocabulary, "head", asked)) is not Standardised
 
 
 @pytest.mark.parametrize("method", ["full", "probe", "lora", "ia3", "last-1"])

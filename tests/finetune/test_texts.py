@@ -130,7 +130,7 @@ def test_answers_are_called_what_pipelines_call_them(columns: tuple[str, str], k
 def asked(name: str, models: dict[str, Path], length: int, rows: list[Rewrite]) -> Any:
     tokenizer = Tokenizer.load(models[name] / "tokenizer")
     frame = Frame(tokenizer, length, False, continues=name == "gpt2")
-    return kind_of("sequence-to-sequence").ask(rows, frame), tokenizer
+    return kind_of("sequence-to-sequence").encode(rows, frame), tokenizer
 
 
 def test_what_a_decoder_alone_is_asked(models: dict[str, Path]) -> None:
@@ -187,7 +187,7 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     loaded = pretrained.load(checkpoints.model_folder(models["t5"]))
     objective = kind.objective(loaded.model, build.vocabulary(tokenizer))
     told = [
-        kind.tell(objective, kind.ask([Rewrite("the cat sat", target, "")], frame),
+        kind.outputs(objective, kind.encode([Rewrite("the cat sat", target, "")], frame),
                   Reading(0, True, decoder_start=0))[0]
         for target in ("", "a red hat and a tall old tree", "a red")
     ]  # fmt: skip
@@ -195,7 +195,8 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     # Negative control: nothing settled, what is asked does tell.
     free = kind_of("sequence-to-sequence")
     sizes = [
-        free.ask([Rewrite("the cat", target, "")], frame).way_back.longest for target in ("", "a a")
+        free.encode([Rewrite("the cat", target, "")], frame).way_back.longest
+        for target in ("", "a a")
     ]
     assert sizes[0] < sizes[1]
 
@@ -206,24 +207,26 @@ def test_a_long_source_is_cut_inside_its_prompt(models: dict[str, Path], name: s
     frame = Frame(tokenizer, 24, False, continues=name == "gpt2")
     kind = kind_of("sequence-to-sequence", (), {"prompt": "the {source} old tree"})
     rows = [Rewrite(" ".join(PLAIN * 4), "a", ""), Rewrite("big", "a", "")]
-    asked = kind.ask(rows, frame)
+    asked = kind.encode(rows, frame)
     way = asked.way_back
     for ids in way.sources or way.prompts:
         assert tokenizer.decode(ids).strip().endswith("old tree"), tokenizer.decode(ids)
         assert len(ids) <= 24
     assert "50.0% of 2 rows" in asked.cut
-    signs = kind.ask([Rewrite("\U0001f9d9\U0001f40d" * 20, "a", "")], frame)  # tokens of bytes
+    signs = kind.encode([Rewrite("\U0001f9d9\U0001f40d" * 20, "a", "")], frame)  # tokens of bytes
     assert len((signs.way_back.sources or signs.way_back.prompts)[0]) <= 24
     assert bool(signs.cut) is (name == "gpt2")  # where all signs are one unknown token, it fits
     with pytest.raises(ConfigError, match="prompt is longer"):
-        kind_of("sequence-to-sequence", (), {"prompt": "{source} " + "tree " * 40}).ask(rows, frame)
+        kind_of("sequence-to-sequence", (), {"prompt": "{source} " + "tree " * 40}).encode(
+            rows, frame
+        )
 
 
 def test_who_has_no_end_cannot_learn_to_stop(models: dict[str, Path]) -> None:
     tokenizer = Tokenizer.load(models["gpt2"] / "tokenizer")
     tokenizer.end = tokenizer.separator = None
     with pytest.raises(IncompatibleError, match="ends a text"):
-        kind_of("sequence-to-sequence").ask([Rewrite("a", "b", "")], Frame(tokenizer, 32, False))
+        kind_of("sequence-to-sequence").encode([Rewrite("a", "b", "")], Frame(tokenizer, 32, False))
 
 
 def test_what_is_cut_is_said(models: dict[str, Path]) -> None:

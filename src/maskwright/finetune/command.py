@@ -19,7 +19,7 @@ from maskwright.finetune.run import finetune
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.checkpoints import MODEL
-from maskwright.pretrain.run import said
+from maskwright.pretrain.run import printer
 from maskwright.report import tables
 from maskwright.tasks import splits, survey
 from maskwright.tasks.framing import Template
@@ -72,7 +72,7 @@ def finetune_file(
     """
     if seeds < 1:
         raise UsageError("no seed to try", where="--seeds", found=seeds, wanted="1 or more")
-    say = said(stream)
+    say = printer(stream)
     ways = [Method(name.strip(), layer_decay) for name in method.split(",")]
     if len(ways) > 1 and not curve:
         raise UsageError("several methods make no model", where="--method", found=method,

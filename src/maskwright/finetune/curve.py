@@ -27,12 +27,12 @@ from maskwright.errors import UsageError
 from maskwright.evaluate import intervals
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kind import Kind, Long, kind_of
-from maskwright.finetune.learner import Learner, asker
+from maskwright.finetune.learner import Learner, reader
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import Watch, watching
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
-from maskwright.pretrain.run import quiet, said
+from maskwright.pretrain.run import printer, quiet
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
 from maskwright.report.svg import COLOURS, escape
@@ -114,7 +114,7 @@ def measure_curve(
     Raises:
         UsageError: more labels than there are, or figures of another task in `out`.
     """
-    say, watch = said(stream), watching(stream)
+    say, watch = printer(stream), watching(stream)
     commit.probe_writable(out)
     kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
     last = TEST if TEST in data.parts else VALIDATION
@@ -217,15 +217,15 @@ def _trained(
     scratch: bool,
 ) -> dict[str, float]:
     learner = Learner.of(folder, kind, method, length, long)
-    parts = {part: kind.ask(rows, learner.frame) for part, rows in data.parts.items()}
+    parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
     way = SCRATCH if scratch else method.name
     name = f"{way}, {len(data.parts[TRAIN]):,} labels, seed {settings.seed}"
     found = learner.learn(parts, method, settings, last, quiet, watch, scratch=scratch, name=name)
-    again = kind.ask(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-    ask = asker(found.tuned.model, found.kind, learner.frame, learner.reading)
+    again = kind.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
+    read = reader(found.tuned.model, found.kind, learner.frame, learner.reading)
     figures = {
         "value": kind.measured(data.parts[last], found.answers),
-        "learned": kind.measured(again.rows, found.kind.answers(again, ask(again))),
+        "learned": kind.measured(again.rows, found.kind.answers(again, read(again))),
     }
     told = {name: _defined(each[kind.measure]) for name, each in figures.items()}
     return {**told, "moved": found.moved}

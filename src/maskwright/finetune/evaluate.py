@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TextIO
 
 from maskwright.errors import UsageError, near
-from maskwright.finetune.learner import asker
+from maskwright.finetune.learner import reader
 from maskwright.finetune.predict import load
 from maskwright.finetune.run import interval
-from maskwright.pretrain.run import said
+from maskwright.pretrain.run import printer
 from maskwright.report import tables
 from maskwright.tasks import table
 from maskwright.tasks.build import build
@@ -52,7 +52,7 @@ def evaluate_file(
         DataError: a bad row, or a label that is none of the model's.
         IncompatibleError: the model was not fine-tuned for a task.
     """
-    say, model = said(stream), load(folder)
+    say, model = printer(stream), load(folder)
     whole = table.load(data, header=read.header, reading=read.reading)
     names = list(whole.parts)
     chosen = part or next((n for n in (TEST, VALIDATION) if n in names), names[0])
@@ -70,10 +70,10 @@ def evaluate_file(
     if made.dropped:
         say(f"{len(made.dropped):,} bad rows left out; the first: {': '.join(made.dropped[0])}")
     kind, rows = model.kind, made.parts[ALL]
-    asked = kind.ask(rows, model.frame)
-    if asked.cut:
-        say(asked.cut)
-    answers = kind.answers(asked, asker(model.model, kind, model.frame, model.reading)(asked))
+    encoded = kind.encode(rows, model.frame)
+    if encoded.cut:
+        say(encoded.cut)
+    answers = kind.answers(encoded, reader(model.model, kind, model.frame, model.reading)(encoded))
     figures = kind.estimated(rows, answers)
     title = f"{kind.task}, {len(rows):,} rows" + ("" if chosen == ALL else f" of {chosen}")
     cells = [[name, interval(estimate)] for name, estimate in figures.items()]

@@ -1,6 +1,6 @@
 """What a kind of task asks of a model, and how its scores become answers.
 
-    rows of tasks/  --ask-->  Examples  --a model-->  scores  --answers-->  figures, predictions
+    rows of tasks/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, predictions
 
 Every module of `kinds/` is one kind, of one head. It names the tasks that it serves (`TASKS`, of
 `tasks/infer.py`) and has a class `KIND`. A new task of a head that is there, or of a new one, is a
@@ -36,7 +36,7 @@ from maskwright.tasks.table import Row
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Scores = NDArray[np.float32]
-Told = NDArray[Any]  # scores, or texts
+Outputs = NDArray[Any]  # scores, or texts
 # What stays of a text, or: all of it in pieces. Each piece is scored, and the scores are averaged
 # or the largest taken; or that is done with the vectors of the pieces, and what comes of them is
 # scored; or layers over these vectors read them first.
@@ -65,8 +65,8 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Rows of a task as a model is asked them.
+class Encoded:
+    """Rows of a task as a model reads them.
 
     Attributes:
         rows: as `tasks` gives them; prediction leaves their labels empty.
@@ -116,7 +116,7 @@ class Kind(ABC):
         return "single"
 
     @property
-    def outputs(self) -> int:
+    def num_outputs(self) -> int:
         """How many scores the head gives."""
         return max(1, len(self.labels))
 
@@ -152,20 +152,21 @@ class Kind(ABC):
         how: Pooling = "max" if long == "vectors-max" else "mean"
         return Supervised(model, Options(problem=self.problem, pieces=how), vocabulary)
 
-    def learning(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Asked
+    def training_objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
     ) -> Objective:
-        """`objective`, as it learns `train`; `learned` ends it."""
+        """`objective`, as it learns `train`; `after_training` ends it."""
         return self.objective(model, vocabulary, long)
 
-    def learned(self, model: Transformer, train: Asked) -> None:
-        """Make `model`, which learned `train` by `learning`, what `objective` asks."""
+    def after_training(self, model: Transformer, train: Encoded) -> None:
+        """Make `model`, which learned `train` by `training_objective`, what `objective`
+        asks."""
         return
 
-    def tell(self, objective: Objective, asked: Asked, reading: Reading) -> Told:
-        """What the model says to what it is `asked`."""
+    def outputs(self, objective: Objective, encoded: Encoded, reading: Reading) -> Outputs:
+        """What the model makes of `encoded` rows."""
         assert isinstance(objective, Scored)
-        return scores(objective, asked.examples, reading)
+        return scores(objective, encoded.examples, reading)
 
     def named(self, columns: Mapping[str, Sequence[str]]) -> Self:
         """The same for data with these `columns` by role, where their names tell something."""
@@ -177,8 +178,8 @@ class Kind(ABC):
 
     # ------------------------------------------------------------------------ the way there
     @abstractmethod
-    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
-        """Rows as `Examples`.
+    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        """Rows as ids in frames.
 
         Raises:
             DataError: a row that cannot be asked.
@@ -218,7 +219,7 @@ class Kind(ABC):
 
     # ------------------------------------------------------------------------ the way back
     @abstractmethod
-    def answers(self, asked: Asked, told: Told) -> Answers:
+    def answers(self, encoded: Encoded, outputs: Outputs) -> Answers:
         """An answer for each row."""
 
     @abstractmethod
@@ -230,7 +231,7 @@ class Kind(ABC):
         """The same with 95 % intervals."""
 
     @abstractmethod
-    def said(self, asked: Asked, told: Told) -> Iterator[Any]:
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
         """An answer for each row as `pipeline` of the reference library gives it."""
 
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
@@ -241,11 +242,11 @@ class Kind(ABC):
         """(L, L) how often each label (row) was taken for which (column), where there is one."""
         return None
 
-    def mistakes(self, asked: Asked, told: Told) -> list[Mistake]:
+    def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
         """The rows that were answered wrongly, the worst first."""
         return []
 
-    def ranked(self, asked: Asked, told: Told, top: int) -> Iterator[list[Any]]:
+    def ranked(self, encoded: Encoded, outputs: Outputs, top: int) -> Iterator[list[Any]]:
         """The best `top` answers for each row, the best first, as `pipeline` gives them with
         `top_k`.
 
@@ -255,7 +256,7 @@ class Kind(ABC):
         raise UsageError("such a task has one answer for each row", where="--top",
                          found=self.task, do="ask without it")  # fmt: skip
 
-    def settle(self, asked: Asked, told: Told) -> Self:
+    def calibrate(self, encoded: Encoded, outputs: Outputs) -> Self:
         """The same with what is to be chosen on validation data chosen."""
         return self
 

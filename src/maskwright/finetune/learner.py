@@ -22,11 +22,11 @@ from maskwright.finetune.kind import (
     LONG,
     POOLINGS,
     Answers,
-    Asked,
+    Encoded,
     Frame,
     Kind,
     Long,
-    Told,
+    Outputs,
 )
 from maskwright.finetune.method import PROBE, Method
 from maskwright.finetune.progress import Watch, unseen
@@ -50,14 +50,19 @@ LONGEST = 512
 
 @dataclass(frozen=True)
 class Seed:
-    """What one seed came to; `told` and `answers` are of the part that is asked at the end, `moved`
-    is how far the weights below the head are from where they began, beside their length there."""
+    """What one seed came to.
+
+    Attributes:
+        outputs, answers: of the part that is asked at the end.
+        moved: how far the weights below the head are from where they began, beside their length
+            there.
+    """
 
     seed: int
     tuned: Tuned
     adapter: Adapter | None
     kind: Kind
-    told: Told
+    outputs: Outputs
     answers: Answers
     moved: float = math.nan
 
@@ -127,7 +132,7 @@ class Learner:
 
     def learn(
         self,
-        parts: Mapping[str, Asked],
+        parts: Mapping[str, Encoded],
         method: Method,
         settings: Settings,
         last: str,
@@ -163,38 +168,38 @@ class Learner:
             steps = steps_of(settings, len(parts[TRAIN].examples))
             with watch(name or f"seed {settings.seed}", steps) as hook:
                 tuned = self._tuned(model, method, parts, settings, say, hook)
-            self.kind.learned(tuned.model, parts[TRAIN])
+            self.kind.after_training(tuned.model, parts[TRAIN])
             if kept:
                 kept.keep(settings.seed, tuned)
-        ask = asker(tuned.model, self.kind, self.frame, self.reading)
-        settled = self.kind.settle(parts[VALIDATION], ask(parts[VALIDATION]))
-        ask = asker(tuned.model, settled, self.frame, self.reading)
-        told = ask(parts[last])
-        answers = settled.answers(parts[last], told)
+        read = reader(tuned.model, self.kind, self.frame, self.reading)
+        settled = self.kind.calibrate(parts[VALIDATION], read(parts[VALIDATION]))
+        read = reader(tuned.model, settled, self.frame, self.reading)
+        outputs = read(parts[last])
+        answers = settled.answers(parts[last], outputs)
         moved = _distance(begun, _body(tuned.model))
-        return Seed(settings.seed, tuned, adapter, settled, told, answers, moved)
+        return Seed(settings.seed, tuned, adapter, settled, outputs, answers, moved)
 
     def _tuned(
         self,
         model: Transformer,
         method: Method,
-        parts: Mapping[str, Asked],
+        parts: Mapping[str, Encoded],
         settings: Settings,
         say: Callable[[str], None],
         hook: Hook,
     ) -> Tuned:
         kind, reading = self.kind, self.reading
         vocabulary = build.vocabulary(self.frame.tokenizer)
-        objective = kind.learning(model, vocabulary, self.frame.long, parts[TRAIN])
-        asked, measure, number = parts[VALIDATION], kind.measure, 0
+        objective = kind.training_objective(model, vocabulary, self.frame.long, parts[TRAIN])
+        encoded, measure, number = parts[VALIDATION], kind.measure, 0
 
         def figure(learner: Objective) -> float:
             nonlocal number
             number += 1
-            told = kind.tell(learner, asked, reading)
+            outputs = kind.outputs(learner, encoded, reading)
             # As it will be asked: where there may be no answer, with the best threshold for one.
-            answers = kind.settle(asked, told).answers(asked, told)
-            value = kind.measured(asked.rows, answers)[measure]
+            answers = kind.calibrate(encoded, outputs).answers(encoded, outputs)
+            value = kind.measured(encoded.rows, answers)[measure]
             shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
             say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
                 f"validation {measure} {shown}")  # fmt: skip
@@ -222,13 +227,13 @@ def usual_rate(width: int, method: Method) -> float:
     return RATE * max(1.0, WIDTH / width) if method.trains_layers else RATE_OF_FEW
 
 
-def asker(
+def reader(
     model: Transformer, kind: Kind, frame: Frame, reading: Reading
-) -> Callable[[Asked], Told]:
+) -> Callable[[Encoded], Outputs]:
     """What gives the scores, or the texts, of a finished model."""
     objective = kind.objective(model, build.vocabulary(frame.tokenizer), frame.long)
     objective.eval()
-    return lambda asked: kind.tell(objective, asked, reading)
+    return lambda encoded: kind.outputs(objective, encoded, reading)
 
 
 # ------------------------------------------------------------------------------ model and texts
@@ -267,7 +272,7 @@ def headed(
         if kit.labels is not None and kind.head in ("sequence", "token"):
             continue  # of pairs of sentences, or of replaced tokens
         config = pretrained.described(path, name).config
-        heads = tuple(replace(head, labels=kind.outputs) for head in config.heads)
+        heads = tuple(replace(head, labels=kind.num_outputs) for head in config.heads)
         return replace(config, heads=heads), None if member is None else member.name
     top: tuple[Head, ...] = ()
     if kind.writes:
@@ -280,7 +285,7 @@ def headed(
             )  # fmt: skip
         return replace(loaded.config, heads=()), None
     if kind.head is not None:
-        top = (Head(name="classifier", kind=kind.head, labels=kind.outputs),)
+        top = (Head(name="classifier", kind=kind.head, labels=kind.num_outputs),)
     return replace(loaded.config, vocabulary_head=None, heads=top), None
 
 

@@ -22,7 +22,15 @@ from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.finetune import learner, run
 from maskwright.finetune.examples import Reading
-from maskwright.finetune.kind import HIERARCHICAL, Asked, Frame, Kind, Told, kind_of, kind_of_head
+from maskwright.finetune.kind import (
+    HIERARCHICAL,
+    Encoded,
+    Frame,
+    Kind,
+    Outputs,
+    kind_of,
+    kind_of_head,
+)
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
@@ -101,20 +109,20 @@ class Predictor(Answering):
     targets: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def answers(self, rows: Sequence[Any], top: int | None = None) -> list[Answer]:
-        ask = learner.asker(self.model, self.kind, self.frame, self.reading)
-        asked = self.kind.ask(rows, self.frame)
-        return list(said(self.kind, asked, ask(asked), top))
+        read = learner.reader(self.model, self.kind, self.frame, self.reading)
+        encoded = self.kind.encode(rows, self.frame)
+        return list(answers_of(self.kind, encoded, read(encoded), top))
 
 
-def said(kind: Kind, asked: Asked, told: Told, top: int | None) -> Iterator[Answer]:
-    """What a kind makes of what a model told: an answer each, or the best `top`.
+def answers_of(kind: Kind, encoded: Encoded, outputs: Outputs, top: int | None) -> Iterator[Answer]:
+    """What a kind makes of what a model gave: an answer each, or the best `top`.
 
     Raises:
         UsageError: fewer than one, or a task with one answer only.
     """
     if top is not None and top < 1:
         raise UsageError("no answer to give", where="--top", found=top, wanted="1 or more")
-    return kind.said(asked, told) if top is None else kind.ranked(asked, told, top)
+    return kind.as_pipeline(encoded, outputs) if top is None else kind.ranked(encoded, outputs, top)
 
 
 def load(folder: Path | str) -> Predictor:

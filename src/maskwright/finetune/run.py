@@ -35,7 +35,7 @@ from maskwright.finetune import page
 from maskwright.finetune.card import card
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kept import Kept
-from maskwright.finetune.kind import Asked, Long, kind_of
+from maskwright.finetune.kind import Encoded, Long, kind_of
 from maskwright.finetune.learner import Learner, Seed, usual_rate
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
@@ -43,7 +43,7 @@ from maskwright.finetune.tune import Settings, passes_of
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.checkpoints import MODEL, TASK
-from maskwright.pretrain.run import LOCK, said
+from maskwright.pretrain.run import LOCK, printer
 from maskwright.report import document, tables
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
@@ -93,7 +93,7 @@ def finetune(
         UsageError: a task that is not learned here, or a model in `out` already.
         IncompatibleError: a model without tokenizer.
     """
-    say = said(stream)
+    say = printer(stream)
     kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
     kind = kind.named(data.task.columns.roles)
     if (out / MODEL).exists():
@@ -104,10 +104,10 @@ def finetune(
     settings = settings or Settings(
         optimizer=AdamW(learning_rate=usual_rate(learner.config.width, method))
     )
-    parts = {part: kind.ask(rows, learner.frame) for part, rows in data.parts.items()}
-    for part, asked in parts.items():
-        if asked.cut:
-            say(f"{part}: {asked.cut}")
+    parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
+    for part, encoded in parts.items():
+        if encoded.cut:
+            say(f"{part}: {encoded.cut}")
     passes = passes_of(settings, len(parts[TRAIN].examples))
     if passes > 1:
         say(f"each epoch is {passes} passes over the {len(data.parts[TRAIN]):,} rows, for "
@@ -155,7 +155,7 @@ def _write(
     out: Path,
     learner: Learner,
     data: labelled.Examples,
-    parts: Mapping[str, Asked],
+    parts: Mapping[str, Encoded],
     method: Method,
     found: Sequence[Seed],
     facts: Mapping[str, Any],
@@ -179,7 +179,7 @@ def _write(
         base=checkpoints.called(learner.path),
         data=origin,
         rows={part: len(each) for part, each in data.parts.items()},
-        cut={part: asked.cut for part, asked in parts.items()},
+        cut={part: encoded.cut for part, encoded in parts.items()},
         settings=facts,
         asked=last,
         figures=kind.measured(parts[last].rows, best.answers),
@@ -210,7 +210,7 @@ def _write(
     plain = {
         "task": kind.task, "method": method.name, "layer_decay": method.layer_decay,
         "measure": kind.measure, "asked": last,
-        "chosen": best.seed, "cut": {part: asked.cut for part, asked in parts.items()},
+        "chosen": best.seed, "cut": {part: encoded.cut for part, encoded in parts.items()},
         "seeds": [
             {"seed": one.seed, "epoch": one.tuned.epoch,
              "validation": [_finite(v) for v in one.tuned.figures],
@@ -230,7 +230,7 @@ def _write(
         losses={f"seed {one.seed}": one.tuned.losses for one in found},
         rows=parts[last].rows,
         answers=best.answers,
-        mistakes=best.kind.mistakes(parts[last], best.told),
+        mistakes=best.kind.mistakes(parts[last], best.outputs),
         facts={"model": checkpoints.called(learner.path), **facts, "data": dict(origin)},
     )
     say(f"report: {document.write(out / PAGE, shown_page)}")

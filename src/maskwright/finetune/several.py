@@ -18,7 +18,7 @@ import torch
 from maskwright.checkpoint.transfer import TOPS
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.finetune.kind import Kind
-from maskwright.finetune.predict import Answer, Answering, Predictor, load, said
+from maskwright.finetune.predict import Answer, Answering, Predictor, answers_of, load
 from maskwright.finetune.tune import scores_together
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Supervised
@@ -45,9 +45,9 @@ class Several(Answering):
             objective = each.kind.objective(each.model, vocabulary, frame.long)
             assert isinstance(objective, Supervised)
             objectives.append(objective.eval())
-        asked = self.kind.ask(rows, frame)
-        told = scores_together(objectives, asked.examples, self.first.reading)
-        answers = [said(each.kind, asked, one, top)
+        encoded = self.kind.encode(rows, frame)
+        told = scores_together(objectives, encoded.examples, self.first.reading)
+        answers = [answers_of(each.kind, encoded, one, top)
                    for each, one in zip(self.members.values(), told, strict=True)]  # fmt: skip
         return [dict(zip(self.members, row, strict=True)) for row in zip(*answers, strict=True)]
 

@@ -137,7 +137,7 @@ def compare(
             `out` that is not the one asked for.
         SystemExit: a signal stopped the run that was going on; the same call continues.
     """
-    equal, say = Equal.parse(budget), run.said(stream)
+    equal, say = Equal.parse(budget), run.printer(stream)
     _refuse_names(recipes, seeds)
     _refuse_other_text(recipes)
     recipes = [build.resolved(recipe) for recipe in recipes]

@@ -109,7 +109,7 @@ def adapt(
         return last
     made = worth(before, out, old=folder / HELD_OUT)
     tables.add(out, [made])
-    run.said(stream)(tables.for_terminal(made))
+    run.printer(stream)(tables.for_terminal(made))
     page.write_report(out)
     return last
 

@@ -86,7 +86,7 @@ def pretrain(
     if processes.first:
         _claim(recipe, out)
         if settle is not None:
-            recipe = settle(recipe, prepare(recipe, out, said(stream)))
+            recipe = settle(recipe, prepare(recipe, out, printer(stream)))
             document.write(out / RECIPE, config.to_toml(recipe))
     processes.wait()
     return _run(recipe, out, processes, stream=stream)
@@ -171,7 +171,7 @@ def _run(
         if processes.first:
             held.enter_context(commit.Lock(out / LOCK))
             commit.sweep(out)
-        say = said(stream) if processes.first else quiet
+        say = printer(stream) if processes.first else quiet
         if processes.first:
             if processes.world == 1:
                 _say_crowded(recipe, chosen, say)
@@ -411,7 +411,7 @@ def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
     )
 
 
-def said(stream: TextIO | None) -> Callable[[str], None]:
+def printer(stream: TextIO | None) -> Callable[[str], None]:
     """What tells the user something: a line on `stream`, or on standard output."""
 
     def say(text: str) -> None:

@@ -15,7 +15,7 @@ from maskwright import commit
 from maskwright.corpus.read import read
 from maskwright.errors import UsageError
 from maskwright.pretrain import checkpoints
-from maskwright.pretrain.run import said
+from maskwright.pretrain.run import printer
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
 from maskwright.report.grid import grid
@@ -61,7 +61,7 @@ def probe(
     """
     if items is not None and items < 2:
         raise UsageError("too few to look at", where="--items", found=items, wanted="2 or more")
-    say = said(stream)
+    say = printer(stream)
     commit.probe_writable(out)
     if data is None or word is not None:
         ignored = {
@@ -107,7 +107,7 @@ def attention(
     Returns:
         The page.
     """
-    say = said(stream)
+    say = printer(stream)
     commit.probe_writable(out)
     subject = Subject.of(model)
     drawn = []

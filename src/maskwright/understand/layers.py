@@ -144,12 +144,12 @@ def _of_part(
     counts = np.array([1 if whole else len(rows[i].tokens) for i in drawn])
     drawn = drawn[: int(np.searchsorted(counts.cumsum(), items)) + 1]
     rows = [rows[i] for i in np.sort(drawn)]
-    asked = kind.ask(rows, subject.frame)
-    examples = asked.examples
+    encoded = kind.encode(rows, subject.frame)
+    examples = encoded.examples
     if whole:
         words = [row.text.split()[0].lower() if row.text.split() else "" for row in rows]
     else:
-        _, numbers = asked.way_back
+        _, numbers = encoded.way_back
         flat = [word.lower() for row in rows for word in row.tokens]
         words = [flat[n] for n in numbers]
         if len(words) > items:
@@ -158,7 +158,7 @@ def _of_part(
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if whole else at_places
     states, others = (layer_states(model, examples, subject.reading, pooling) for model in models)
-    return _Asked(states, others, np.asarray(examples.labels, np.int64), words, asked.cut)
+    return _Asked(states, others, np.asarray(examples.labels, np.int64), words, encoded.cut)
 
 
 def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:

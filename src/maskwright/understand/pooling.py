@@ -85,17 +85,17 @@ def compare_pooling(subject: Subject, data: labelled.Examples, items: int = 10_0
     kind = kind_of("embedding")
     last = TEST if TEST in data.parts else VALIDATION
     rows = data.parts[last][:items]
-    asked = kind.ask(rows, subject.frame)
+    encoded = kind.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
     found = {
-        name: _told(subject.model, subject, asked.examples, way, truth)
+        name: _told(subject.model, subject, encoded.examples, way, truth)
         for name, way in WAYS.items()
     }
-    untrained = _told(subject.untrained(), subject, asked.examples, _mean, truth)
+    untrained = _told(subject.untrained(), subject, encoded.examples, _mean, truth)
     answers = dict(kind.baselines(data, last))
     words = next(iter(answers.values()))
     told = metrics.spearman(truth, np.asarray(words)[: len(truth)])
-    return Pooled(last, len(rows), subject.layers, found, untrained, told, asked.cut)
+    return Pooled(last, len(rows), subject.layers, found, untrained, told, encoded.cut)
 
 
 def _told(

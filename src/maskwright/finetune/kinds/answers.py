@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from maskwright.finetune import kind as room
 from maskwright.finetune.examples import Examples, framed
-from maskwright.finetune.kind import Asked, Frame, Kind, Scores, text
+from maskwright.finetune.kind import Encoded, Frame, Kind, Scores, text
 from maskwright.objectives.sequences import Sequences
 from maskwright.tasks import answer_search, metrics, squad_score
 from maskwright.tasks import examples as labelled
@@ -42,7 +42,7 @@ class Answers(Kind):
     head = "span"
 
     @property
-    def outputs(self) -> int:
+    def num_outputs(self) -> int:
         return 2
 
     @property
@@ -64,7 +64,7 @@ class Answers(Kind):
         return np.inf if value is None else float(value)
 
     # ------------------------------------------------------------------------ the way there
-    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         questions = [
             Question(str(n), r.question, r.context, tuple(Answer(*a) for a in r.answers), r.where)
             for n, r in enumerate(rows)
@@ -96,16 +96,16 @@ class Answers(Kind):
         )
         counts = windows.counts
         odd = counts.questions_cut or counts.tokenless or counts.lost
-        told = counts.render() if odd or len(windows) > len(questions) else ""
-        return Asked(rows, examples, told, windows)
+        cut = counts.render() if odd or len(windows) > len(questions) else ""
+        return Encoded(rows, examples, cut, windows)
 
     def example(self, values: Sequence[Any], where: str) -> Answered:
         question, context = (text(v, r, where) for v, r in zip(values, self.roles, strict=True))
         return Answered(question, context, (), where)
 
     # ------------------------------------------------------------------------ the way back
-    def answers(self, asked: Asked, told: Scores) -> list[str]:
-        return [found.answer(self.threshold) for found in _found(asked, told)]
+    def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
+        return [found.answer(self.threshold) for found in _found(encoded, outputs)]
 
     def measured(self, rows: Sequence[Any], answers: room.Answers) -> dict[str, float]:
         found = squad_score.score(
@@ -117,12 +117,12 @@ class Answers(Kind):
     def estimated(self, rows: Sequence[Any], answers: room.Answers) -> dict[str, metrics.Estimate]:
         return metrics.estimates_of_means(self.measures, _each(rows, answers))
 
-    def settle(self, asked: Asked, told: Scores) -> Self:
-        if all(row.answers for row in asked.rows):
+    def calibrate(self, encoded: Encoded, outputs: Scores) -> Self:
+        if all(row.answers for row in encoded.rows):
             return self
-        found = _found(asked, told)
-        said = _each(asked.rows, [prediction.answer() for prediction in found])[:, 0]
-        none = _each(asked.rows, [""] * len(found))[:, 0]
+        found = _found(encoded, outputs)
+        said = _each(encoded.rows, [prediction.answer() for prediction in found])[:, 0]
+        none = _each(encoded.rows, [""] * len(found))[:, 0]
         differences = np.array([prediction.difference for prediction in found])
         threshold, _ = squad_score.best_threshold(differences, said, none)
         # JSON has no infinity: no number is "always answer", the least number "never".
@@ -134,8 +134,8 @@ class Answers(Kind):
         """The sentence of the context that has most of the question's words."""
         return [("nearest sentence", [_nearest(row) for row in data.parts[asked]])]
 
-    def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
-        for found in _found(asked, told):
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+        for found in _found(encoded, outputs):
             answer = found.answer(self.threshold)
             best = found.candidates[0] if found.candidates else None
             if not answer or best is None:
@@ -149,8 +149,8 @@ class Answers(Kind):
     def wrongness(self) -> str:
         return "F1"
 
-    def mistakes(self, asked: Asked, told: Scores) -> list[room.Mistake]:
-        mine = self.answers(asked, told)
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[room.Mistake]:
+        mine = self.answers(encoded, outputs)
         found = [
             room.Mistake(
                 row.where,
@@ -160,14 +160,14 @@ class Answers(Kind):
                 float(right),
             )
             for number, (row, right) in enumerate(
-                zip(asked.rows, _each(asked.rows, mine)[:, 0], strict=True)
+                zip(encoded.rows, _each(encoded.rows, mine)[:, 0], strict=True)
             )
             if right < 1.0
         ]
         return sorted(found, key=lambda mistake: mistake.weight)
 
-    def ranked(self, asked: Asked, told: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
-        for found in _found(asked, told):
+    def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+        for found in _found(encoded, outputs):
             spans: list[dict[str, Any]] = [
                 {"score": round(each.probability, 6), "start": each.start,
                  "end": each.start + len(each.text), "answer": each.text}
@@ -195,18 +195,18 @@ def _asked(rows: AnswerRows) -> NDArray[np.bool_]:
     return asked
 
 
-def _found(asked: Asked, told: Scores) -> list[Prediction]:
+def _found(encoded: Encoded, outputs: Scores) -> list[Prediction]:
     def scored() -> Iterator[answer_search.Scored]:
         at = 0
-        for rows in _portions(asked.way_back):
+        for rows in _portions(encoded.way_back):
             here = _asked(rows)
             both = np.full((2, *here.shape), -np.inf, np.float64)
             count = int(here.sum())
-            both[:, here] = told[at : at + count].T
+            both[:, here] = outputs[at : at + count].T
             at += count
             yield rows, both[0], both[1]
 
-    return answer_search.search(asked.way_back, scored(), longest=LONGEST_ANSWER)
+    return answer_search.search(encoded.way_back, scored(), longest=LONGEST_ANSWER)
 
 
 def _each(rows: Sequence[Any], answers: room.Answers) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from maskwright.errors import DataError
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Mistake, Scores, text
+from maskwright.finetune.kind import Answers, Encoded, Frame, Kind, Mistake, Scores, text
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.build import options_of, text_of
@@ -32,7 +32,7 @@ class Choices(Kind):
     head = "choice"
 
     @property
-    def outputs(self) -> int:
+    def num_outputs(self) -> int:
         return 1
 
     @property
@@ -48,17 +48,17 @@ class Choices(Kind):
         return metrics.USUAL[self.task]
 
     # ------------------------------------------------------------------------ the way there
-    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sizes = np.array([len(row.choices) for row in rows], np.int64)
         pairs = [(row.question, choice) for row in rows for choice in row.choices]
         none = np.zeros(len(pairs), np.int64)
         given, cuts = encode(pairs, none, frame.tokenizer, frame.length, segments=frame.segments)
         right = np.array([row.label for row in rows], np.int64)
-        told = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
+        cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
         if (sizes == sizes[:1]).all():
             size = int(sizes[0]) if len(sizes) else 2
-            return Asked(rows, Examples(given.texts, right, given.segments, size), told)
-        return Asked(rows, Examples(given.texts, right, given.segments, pieces=sizes), told)
+            return Encoded(rows, Examples(given.texts, right, given.segments, size), cut)
+        return Encoded(rows, Examples(given.texts, right, given.segments, pieces=sizes), cut)
 
     def example(self, values: Sequence[Any], where: str) -> Choice:
         question, choices = values
@@ -72,8 +72,8 @@ class Choices(Kind):
         return self.example((question, options_of(row, columns["choices"])), row.where)
 
     # ------------------------------------------------------------------------ the way back
-    def answers(self, asked: Asked, told: Scores) -> NDArray[np.int64]:
-        return told.argmax(1)
+    def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[np.int64]:
+        return outputs.argmax(1)
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         truth = _truth(rows)
@@ -97,20 +97,20 @@ class Choices(Kind):
             ("nearest by words", np.array([int(each.argmax()) for each in near])),
         ]
 
-    def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
-        yield from (best for (best,) in self.ranked(asked, told, 1))
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+        yield from (best for (best,) in self.ranked(encoded, outputs, 1))
 
-    def mistakes(self, asked: Asked, told: Scores) -> list[Mistake]:
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
         found = [
             Mistake(row.where, row.question, row.choices[row.label], best["choice"], best["score"])
-            for row, best in zip(asked.rows, self.said(asked, told), strict=True)
+            for row, best in zip(encoded.rows, self.as_pipeline(encoded, outputs), strict=True)
             if best["label"] != row.label
         ]
         return sorted(found, key=lambda mistake: -mistake.weight)
 
-    def ranked(self, asked: Asked, told: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
-        shares = np.exp(told - told.max(1, keepdims=True), dtype=np.float64)
-        for row, each in zip(asked.rows, shares / shares.sum(1, keepdims=True), strict=True):
+    def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+        shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
+        for row, each in zip(encoded.rows, shares / shares.sum(1, keepdims=True), strict=True):
             order = np.argsort(-each, kind="stable")[: min(top, len(row.choices))]
             yield [
                 {"label": int(n), "choice": row.choices[n], "score": round(float(each[n]), 6)}

@@ -21,7 +21,7 @@ from maskwright.errors import UsageError
 from maskwright.finetune.encode import divide, encode, examples_of
 from maskwright.finetune.kind import (
     Answers,
-    Asked,
+    Encoded,
     Frame,
     Kind,
     Long,
@@ -101,18 +101,18 @@ class Labels(Kind):
     def measures(self) -> tuple[str, ...]:
         return metrics.USUAL[self.task]
 
-    def learning(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Asked
+    def training_objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
     ) -> Objective:
-        """What is trained on `train`; `learned` ends it."""
+        """What is trained on `train`; `after_training` ends it."""
         made = self.objective(model, vocabulary, long)
         if self.problem != "regression" or not isinstance(made, Supervised):
             return made
         return Standardised(model, made.options, vocabulary, *self._unit(model, train))
 
     @torch.no_grad()
-    def learned(self, model: Transformer, train: Asked) -> None:
-        """Fold the unit of `learning` into the head, which then tells the numbers by itself."""
+    def after_training(self, model: Transformer, train: Encoded) -> None:
+        """Fold the unit of `training_objective` into the head, which then gives the numbers."""
         if self.problem != "regression":
             return
         centre, spread = self._unit(model, train)
@@ -122,7 +122,7 @@ class Labels(Kind):
         if head.bias is not None:
             head.bias.mul_(spread).add_(centre)
 
-    def _unit(self, model: Transformer, train: Asked) -> tuple[float, float]:
+    def _unit(self, model: Transformer, train: Encoded) -> tuple[float, float]:
         """Mean and deviation of the targets; without a bias a head cannot be moved, so 0 and how
         far they are from it."""
         targets = self._truth(train.rows).astype(np.float64)
@@ -130,7 +130,7 @@ class Labels(Kind):
         spread = float(np.sqrt(np.square(targets - centre).mean()))
         return centre, spread if spread > 0 else 1.0
 
-    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         if self.task in PAIRS and frame.long != "head":
             raise UsageError("of two texts the longer one loses its end", where="--long",
                              found=frame.long, wanted="head")  # fmt: skip
@@ -140,21 +140,22 @@ class Labels(Kind):
         texts = [(r.first, r.second) if isinstance(r, Pair) else (r.text,) for r in rows]
         examples, cuts = encode(texts, self._targets(rows), frame.tokenizer, frame.length,
                                segments=frame.segments, keep=keep)  # fmt: skip
-        told = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
-        return Asked(rows, examples, told)
+        cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
+        return Encoded(rows, examples, cut)
 
-    def _pieces(self, rows: Sequence[Any], frame: Frame) -> Asked:
+    def _pieces(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         """Every piece of a text has its label, or all together have it."""
         pieces, owners = divide([row.text for row in rows], frame.tokenizer, frame.length)
         counts = np.bincount(owners, minlength=len(rows))
         several = int((counts > 1).sum())
-        told = f"{several:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
-        told = told if several else ""
+        cut = ""
+        if several:
+            cut = f"{several:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
         labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
         how = frame.long.removeprefix("pieces-")
         if how == frame.long:
-            return Asked(rows, examples_of(pieces, labels, *framed, counts), told)
-        return Asked(rows, examples_of(pieces, labels[owners], *framed), told, (owners, how))
+            return Encoded(rows, examples_of(pieces, labels, *framed, counts), cut)
+        return Encoded(rows, examples_of(pieces, labels[owners], *framed), cut, (owners, how))
 
     def example(self, values: Sequence[Any], where: str) -> Single | Pair:
         texts = [text(value, role, where) for value, role in zip(values, self.roles, strict=True)]
@@ -163,11 +164,11 @@ class Labels(Kind):
             return Pair(texts[0], texts[1], none, where)
         return Single(texts[0], none, where)
 
-    def answers(self, asked: Asked, told: Scores) -> NDArray[Any]:
-        told = _of_texts(asked, told)
+    def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
+        outputs = _of_texts(encoded, outputs)
         if self.problem == "single":
-            return told.argmax(1)
-        return (told > 0).astype(np.int64) if self.problem == "multi" else told[:, 0]
+            return outputs.argmax(1)
+        return (outputs > 0).astype(np.int64) if self.problem == "multi" else outputs[:, 0]
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         truth = self._truth(rows)
@@ -179,12 +180,12 @@ class Labels(Kind):
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         return [(each.name, each.predicted) for each in baseline.baselines(data)]
 
-    def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         if self.problem == "regression":
-            told = _of_texts(asked, told)
-            yield from ({"score": round(float(value), 6)} for value in told[:, 0])
+            outputs = _of_texts(encoded, outputs)
+            yield from ({"score": round(float(value), 6)} for value in outputs[:, 0])
             return
-        for row in self._shares(asked, told):
+        for row in self._shares(encoded, outputs):
             if self.problem == "multi":
                 chosen = [i for i, p in enumerate(row) if p > 0.5]
                 yield {"labels": [self.labels[i] for i in chosen],
@@ -192,10 +193,10 @@ class Labels(Kind):
             else:
                 yield self._one(row, int(row.argmax()))
 
-    def ranked(self, asked: Asked, told: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+    def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         if self.problem == "regression":
-            yield from super().ranked(asked, told, top)
-        for row in self._shares(asked, told):
+            yield from super().ranked(encoded, outputs, top)
+        for row in self._shares(encoded, outputs):
             order = np.argsort(-row, kind="stable")[:top]
             yield [self._one(row, int(place)) for place in order]
 
@@ -217,8 +218,8 @@ class Labels(Kind):
             return None
         return metrics.confusion(self._truth(rows), np.asarray(answers), len(self.labels))
 
-    def mistakes(self, asked: Asked, told: Scores) -> list[Mistake]:
-        truth, mine = self._truth(asked.rows), self.answers(asked, told)
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
+        truth, mine = self._truth(encoded.rows), self.answers(encoded, outputs)
         if self.problem == "regression":
             weights = np.abs(mine - truth)
             named = [(figure(float(a)), figure(float(b))) for a, b in zip(truth, mine, strict=True)]
@@ -226,14 +227,14 @@ class Labels(Kind):
             weights = (mine != truth).sum(1)
             named = [(self._names(a), self._names(b)) for a, b in zip(truth, mine, strict=True)]
         else:
-            weights = np.where(mine != truth, self._shares(asked, told).max(1), 0.0)
+            weights = np.where(mine != truth, self._shares(encoded, outputs).max(1), 0.0)
             named = [(self.labels[a], self.labels[b]) for a, b in zip(truth, mine, strict=True)]
         worst = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
         return [
             Mistake(
                 row.where, labelled.whole_text(row), named[n][0], named[n][1], float(weights[n])
             )
-            for n, row in ((n, asked.rows[n]) for n in worst)
+            for n, row in ((n, encoded.rows[n]) for n in worst)
         ]
 
     def _names(self, chosen: NDArray[np.int64]) -> str:
@@ -242,12 +243,12 @@ class Labels(Kind):
     def _one(self, shares: NDArray[np.float64], place: int) -> dict[str, Any]:
         return {"label": self.labels[place], "score": round(float(shares[place]), 6)}
 
-    def _shares(self, asked: Asked, told: Scores) -> NDArray[np.float64]:
+    def _shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
         """(N, L) the probability of each label, of several labels each by itself."""
-        told = _of_texts(asked, told)
+        outputs = _of_texts(encoded, outputs)
         if self.problem == "multi":
-            return np.asarray(1.0 / (1.0 + np.exp(-told.astype(np.float64))))
-        shifted = np.exp(told - told.max(1, keepdims=True), dtype=np.float64)
+            return np.asarray(1.0 / (1.0 + np.exp(-outputs.astype(np.float64))))
+        shifted = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
         return np.asarray(shifted / shifted.sum(1, keepdims=True))
 
     def _targets(self, rows: Sequence[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
@@ -267,12 +268,12 @@ class Labels(Kind):
         return targets[:, 0] if self.problem == "regression" else targets
 
 
-def _of_texts(asked: Asked, told: Scores) -> Scores:
+def _of_texts(encoded: Encoded, outputs: Scores) -> Scores:
     """The scores of texts from those of their pieces."""
-    if asked.way_back is None:
-        return told
-    owners, how = asked.way_back
-    return pool(told, owners, how).astype(np.float32)
+    if encoded.way_back is None:
+        return outputs
+    owners, how = encoded.way_back
+    return pool(outputs, owners, how).astype(np.float32)
 
 
 KIND = Labels

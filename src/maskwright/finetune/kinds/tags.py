@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import DataError
 from maskwright.finetune.examples import Examples, framed
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Mistake, Scores, classes_table
+from maskwright.finetune.kind import Answers, Encoded, Frame, Kind, Mistake, Scores, classes_table
 from maskwright.objectives.sequences import Sequences
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
@@ -63,7 +63,7 @@ class Tags(Kind):
         return ("entity_f1", "accuracy") if self.marks_entities else ("accuracy",)
 
     # ------------------------------------------------------------------------ the way there
-    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sentences = [row if isinstance(row, Sentence) else self._sentence(row) for row in rows]
         windows = TagWindows(frame.tokenizer, sentences, self.labels, length=frame.length,
                              stride=max(1, frame.length // 2))  # fmt: skip
@@ -85,8 +85,8 @@ class Tags(Kind):
             np.concatenate([empty, *segments]) if frame.segments else None,
             places=Sequences(np.concatenate([empty, *places]), counts),
         )
-        told = windows.counts.render() if windows.counts.dropped or windows.counts.divided else ""
-        return Asked(rows, examples, told, (windows, np.concatenate([empty, *words])))
+        cut = windows.counts.render() if windows.counts.dropped or windows.counts.divided else ""
+        return Encoded(rows, examples, cut, (windows, np.concatenate([empty, *words])))
 
     def example(self, values: Sequence[Any], where: str) -> Sentence:
         (value,) = values
@@ -116,9 +116,9 @@ class Tags(Kind):
         return Sentence(row.tokens, tuple(self.labels[n] for n in row.tags), where=row.where)
 
     # ------------------------------------------------------------------------ the way back
-    def answers(self, asked: Asked, told: Scores) -> list[list[str]]:
-        windows, words = asked.way_back
-        return windows.by_sentence(words, told.argmax(1))
+    def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
+        windows, words = encoded.way_back
+        return windows.by_sentence(words, outputs.argmax(1))
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         true = [[self.labels[n] for n in row.tags] for row in rows]
@@ -189,9 +189,9 @@ class Tags(Kind):
         figures = metrics.per_class(truth, predicted, self.labels)
         return classes_table(figures, "Rows are the words with that tag in the file.")
 
-    def mistakes(self, asked: Asked, told: Scores) -> list[Mistake]:
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
         found = []
-        for row, mine in zip(asked.rows, self.answers(asked, told), strict=True):
+        for row, mine in zip(encoded.rows, self.answers(encoded, outputs), strict=True):
             true = [self.labels[n] for n in row.tags]
             wrong = [n for n, (a, b) in enumerate(zip(true, mine, strict=True)) if a != b]
             wanted, said = (
@@ -200,14 +200,16 @@ class Tags(Kind):
             found.append(Mistake(row.where, " ".join(row.tokens), wanted, said, len(wrong)))
         return sorted((m for m in found if m.weight), key=lambda mistake: -mistake.weight)
 
-    def said(self, asked: Asked, told: Scores) -> Iterator[list[dict[str, Any]]]:
-        windows, words = asked.way_back
-        shares = np.exp(told - told.max(1, keepdims=True), dtype=np.float64)
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[list[dict[str, Any]]]:
+        windows, words = encoded.way_back
+        shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
         shares = shares.max(1) / shares.sum(1)
         each = np.zeros(sum(len(s.words) for s in windows.sentences))
         each[words] = shares
         at = 0
-        for sentence, told_tags in zip(windows.sentences, self.answers(asked, told), strict=True):
+        for sentence, told_tags in zip(
+            windows.sentences, self.answers(encoded, outputs), strict=True
+        ):
             scores = each[at : at + len(sentence.words)]
             at += len(sentence.words)
             if self.marks_entities:

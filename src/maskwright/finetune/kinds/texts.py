@@ -25,7 +25,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from maskwright.data.sentences import sentence_starts
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.finetune.examples import Examples, Reading, framed
-from maskwright.finetune.kind import Answers, Asked, Frame, Kind, Long, Mistake, Told, text
+from maskwright.finetune.kind import Answers, Encoded, Frame, Kind, Long, Mistake, Outputs, text
 from maskwright.finetune.tune import by_length
 from maskwright.generate.beam import beam_search
 from maskwright.nn.transformer import Transformer
@@ -105,7 +105,7 @@ class Texts(Kind):
         return self.with_settled({"key": key})
 
     # ------------------------------------------------------------------------ the way there
-    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         end = build.vocabulary(frame.tokenizer).end
         if end is None:
             raise IncompatibleError("the tokenizer has no token that ends a text",
@@ -133,19 +133,19 @@ class Texts(Kind):
             none = np.zeros(len(rows), np.int64)
             examples = Examples(framed(sources), none, targets=framed(targets))
             way = _Way(sources, None, end, longest, room, frame)
-        return Asked(rows, examples, cut, way)
+        return Encoded(rows, examples, cut, way)
 
     def example(self, values: Sequence[Any], where: str) -> Rewrite:
         return Rewrite(text(values[0], "source", where), "", where)
 
-    def tell(self, objective: Objective, asked: Asked, reading: Reading) -> Told:
-        way: _Way = asked.way_back
+    def outputs(self, objective: Objective, encoded: Encoded, reading: Reading) -> Outputs:
+        way: _Way = encoded.way_back
         beams, tokenizer = int(self.settled.get("beams", 1)), way.frame.tokenizer
-        prompts = way.prompts or [[reading.decoder_start or 0]] * len(asked.rows)
+        prompts = way.prompts or [[reading.decoder_start or 0]] * len(encoded.rows)
         # What is asked at the end must not tell how long its answers are.
         longest = min(way.room, int(self.settled.get("longest", way.longest)))
         lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + longest
-        found = np.full(len(asked.rows), "", object)
+        found = np.full(len(encoded.rows), "", object)
         for numbers in by_length(lengths * beams):
             made = beam_search(
                 objective.product,
@@ -160,8 +160,8 @@ class Texts(Kind):
         return found
 
     # ------------------------------------------------------------------------ the way back
-    def answers(self, asked: Asked, told: Told) -> list[str]:
-        return [str(each) for each in told]
+    def answers(self, encoded: Encoded, outputs: Outputs) -> list[str]:
+        return [str(each) for each in outputs]
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         return text_score.figures(list(answers), _references(rows))
@@ -169,21 +169,21 @@ class Texts(Kind):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
         return text_score.estimates(list(answers), _references(rows))
 
-    def settle(self, asked: Asked, told: Told) -> Self:
-        way: _Way = asked.way_back
+    def calibrate(self, encoded: Encoded, outputs: Outputs) -> Self:
+        way: _Way = encoded.way_back
         return self.with_settled({"longest": int(ROOM * way.longest) + 1, "beams": BEAMS})
 
-    def said(self, asked: Asked, told: Told) -> Iterator[dict[str, str]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:
         key = str(self.settled.get("key", "generated_text"))
-        yield from ({key: str(each)} for each in told)
+        yield from ({key: str(each)} for each in outputs)
 
     @property
     def wrongness(self) -> str:
         return "chrF"
 
-    def mistakes(self, asked: Asked, told: Told) -> list[Mistake]:
+    def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
         found = []
-        for row, mine in zip(asked.rows[:JUDGED], map(str, told), strict=False):
+        for row, mine in zip(encoded.rows[:JUDGED], map(str, outputs), strict=False):
             right = text_score.chrf([mine], _references([row]))
             found.append(Mistake(row.where, row.source, row.target, mine, right))
         return sorted((m for m in found if m.weight < 1.0), key=lambda mistake: mistake.weight)

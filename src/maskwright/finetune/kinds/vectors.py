@@ -20,7 +20,7 @@ from maskwright.errors import IncompatibleError
 from maskwright.finetune.contrast import Aim, Contrast
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.kind import POOLINGS, Answers, Asked, Frame, Kind, Long, Scores, text
+from maskwright.finetune.kind import POOLINGS, Answers, Encoded, Frame, Kind, Long, Scores, text
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
 from maskwright.tasks import baseline, metrics
@@ -66,7 +66,7 @@ class Vectors(Kind):
         return str(self.settled.get("pooling", "mean"))
 
     # ------------------------------------------------------------------------ the way there
-    def ask(self, rows: Sequence[Any], frame: Frame) -> Asked:
+    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         texts = [(each,) for row in rows for each in _both(row)]
         none = np.zeros(len(texts), np.int64)
         given, cuts = encode(texts, none, frame.tokenizer, frame.length, segments=frame.segments)
@@ -75,8 +75,8 @@ class Vectors(Kind):
             known = np.array([row.label for row in rows], np.float32)
             low, high = float(known.min()), float(known.max())
             labels = ((known - low) / max(high - low, 1e-9)).astype(np.float32)  # a cosine
-        told = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
-        return Asked(rows, Examples(given.texts, labels, given.segments, 2), told)
+        cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
+        return Encoded(rows, Examples(given.texts, labels, given.segments, 2), cut)
 
     def example(self, values: Sequence[Any], where: str) -> Pair | Match:
         first, second = (text(v, role, where) for v, role in zip(values, self.roles, strict=True))
@@ -85,8 +85,8 @@ class Vectors(Kind):
         return Match(first, second, where)
 
     # ------------------------------------------------------------------------ the way back
-    def answers(self, asked: Asked, told: Scores) -> NDArray[Any]:
-        first, second = np.split(told, 2, axis=1)
+    def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
+        first, second = np.split(outputs, 2, axis=1)
         if self.task == "embedding":
             return np.asarray((first * second).sum(1))
         return _ranks(first @ second.T)
@@ -116,8 +116,8 @@ class Vectors(Kind):
             return [("words", np.asarray(first.multiply(second).sum(1))[:, 0])]
         return [("words", _ranks((first @ second.T).toarray()))]
 
-    def said(self, asked: Asked, told: Scores) -> Iterator[dict[str, Any]]:
-        first, second = np.split(told, 2, axis=1)
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+        first, second = np.split(outputs, 2, axis=1)
         yield from ({"score": round(float(value), 6)} for value in (first * second).sum(1))
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:

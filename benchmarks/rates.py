@@ -1,0 +1,90 @@
+"""Which learning rate fine-tuning should begin with: multiples of the usual one, on many tasks.
+
+    python -m benchmarks.rates --model FOLDER --out DIR --labels 500 --seeds 2 --times 1 2 4 8
+
+Reads $MASKWRIGHT_DATA, and of it the training and validation parts alone: as many rows as
+`--labels`, and as many again to ask at the end, are drawn from train; epochs are chosen on
+validation. Started again with the same --out, it goes on; the table is of what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import statistics
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.tasks import TASKS
+from maskwright.checkpoint import pretrained
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.learner import usual_rate
+from maskwright.finetune.method import Method
+from maskwright.finetune.run import RESULTS
+from maskwright.pretrain import checkpoints
+from maskwright.pretrain.prepare import resolve
+from maskwright.randomness import key, permute
+
+USUAL = ("trec", "mrpc", "stsb", "cola", "banking77")
+ASKED = 500
+
+
+def read(path: Path) -> list[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def parts_of(name: str, labels: int, scratch: Path) -> Path:
+    """A folder with so many rows to learn from, and others to choose by and to ask."""
+    made = scratch / f"{name}-{labels}"
+    if made.is_dir():
+        return made
+    folder = resolve(f"$MASKWRIGHT_DATA/{TASKS[name][0]}")
+    train, validation = (read(folder / f"{part}.jsonl.gz") for part in ("train", "validation"))
+    drawn = permute(key("sample", 0), len(train), np.arange(min(len(train), labels + ASKED)))
+    rows = [train[number] for number in drawn]
+    made.mkdir(parents=True)
+    cut = {"train": rows[:labels], "test": rows[labels:], "validation": validation[:ASKED]}
+    for part, lines in cut.items():
+        (made / f"{part}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for path in folder.glob("*labels.json"):
+        (made / path.name).write_bytes(path.read_bytes())
+    return made
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    ask.add_argument("--model", type=Path, required=True)
+    ask.add_argument("--out", type=Path, required=True)
+    ask.add_argument("--seeds", type=int, default=2)
+    ask.add_argument("--labels", type=int, default=500, help="to learn from")
+    ask.add_argument("--method", default="full")
+    ask.add_argument("--times", type=float, nargs="+", default=[1.0, 2.0, 4.0, 8.0])
+    ask.add_argument("--tasks", nargs="+", choices=TASKS, default=USUAL)
+    a = ask.parse_args()
+    width = pretrained.described(checkpoints.model_folder(a.model)).config.width
+    usual = usual_rate(width, Method(a.method))
+    rows: dict[str, list[str]] = {}
+    for name in a.tasks:
+        options = {k: v for k, v in TASKS[name][1].items() if k != "rate"}
+        for times in a.times:
+            out = a.out / f"{name}-{a.labels}-{a.method}-{times:g}"
+            if not (out / RESULTS).is_file():
+                data = parts_of(name, a.labels, a.out / "parts")
+                finetune_file(a.model, data, out, seeds=a.seeds, method=a.method,
+                              rate=usual * times, **options)  # fmt: skip
+            found = json.loads((out / RESULTS).read_text())
+            values = [one[found["measure"]] or 0.0 for one in found["seeds"]]
+            spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+            rows.setdefault(f"{name}, {found['measure']}", []).append(
+                f"{statistics.mean(values):.3f}{spread}"
+            )
+    head = ["task, figure", *(f"{usual * times:.1e}" for times in a.times)]
+    for cells in (head, ["---"] * len(head), *([n, *each] for n, each in rows.items())):
+        print(f"| {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
