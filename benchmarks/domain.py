@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from maskwright.finetune.kind import kind_of
-from maskwright.finetune.learner import Learner, usual_rate
+from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import further, run, use
@@ -89,7 +89,7 @@ def accuracies(model: Path, rows: Examples, count: int, seeds: int) -> list[floa
     for seed in range(seeds):
         few = splits.with_few(rows, count, seed)
         learner = Learner.of(model, kind, method, 128)
-        rate = usual_rate(learner.config.width, method)
+        rate = method.rate(learner.config.width)
         settings = Settings(epochs=EPOCHS, least_steps=LEAST, seed=seed,
                             optimizer=AdamW(learning_rate=rate))  # fmt: skip
         encoded = {part: kind.encode(each, learner.frame) for part, each in few.parts.items()}

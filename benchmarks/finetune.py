@@ -84,7 +84,7 @@ def our_learner(a: argparse.Namespace) -> Any:
     from maskwright.finetune.method import Method
     from maskwright.pretrain import build
 
-    method = Method(a.method)
+    method = Method(a.method, head_rate=1.0)  # one rate, as theirs
     learner = Learner.of(model_folder(), kind_of("classification", ("0", "1")), method, LENGTH)
     generator = torch.Generator().manual_seed(a.seed)
     model = transfer(learner.loaded.model, learner.config, generator).model

@@ -20,7 +20,6 @@ import numpy as np
 from benchmarks.tasks import TASKS
 from maskwright.checkpoint import pretrained
 from maskwright.finetune.command import finetune_file
-from maskwright.finetune.learner import usual_rate
 from maskwright.finetune.method import Method
 from maskwright.finetune.run import RESULTS
 from maskwright.pretrain import checkpoints
@@ -65,7 +64,7 @@ def main() -> None:
     ask.add_argument("--tasks", nargs="+", choices=TASKS, default=USUAL)
     a = ask.parse_args()
     width = pretrained.described(checkpoints.model_folder(a.model)).config.width
-    usual = usual_rate(width, Method(a.method))
+    usual = Method(a.method).rate(width)
     rows: dict[str, list[str]] = {}
     for name in a.tasks:
         options = {k: v for k, v in TASKS[name][1].items() if k != "rate"}

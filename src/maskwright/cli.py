@@ -172,6 +172,13 @@ def parser() -> Parser:
         help="factor on the learning rate from each layer to the one below it (default 1)",
     )
     made.add_argument(
+        "--head-rate",
+        type=float,
+        default=None,
+        help="factor on the learning rate of the task's head (default 10 where layers are trained, "
+        "else 1)",
+    )
+    made.add_argument(
         "--patience",
         type=int,
         default=None,
@@ -597,6 +604,7 @@ def _finetune(a: argparse.Namespace) -> None:
         pooling=a.pooling,
         measure=a.measure,
         layer_decay=a.layer_decay,
+        head_rate=a.head_rate,
         patience=a.patience,
         prompt=a.prompt,
         curve=_counts(a.curve),

@@ -16,12 +16,13 @@ from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.examples import Examples, Reading, framed
 from maskwright.finetune.kind import Encoded, kind_of
-from maskwright.finetune.kinds import answers as answers_room
-from maskwright.finetune.kinds import vectors as room
-from maskwright.finetune.kinds.answers import Answers
+from maskwright.finetune.kinds import embeddings, question_answering
+from maskwright.finetune.kinds.question_answering import QuestionAnswering
+from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import Method
 from maskwright.finetune.predict import Predictor, load
 from maskwright.finetune.predict_file import predict_file
+from maskwright.nn import initialise
 from maskwright.objectives.sequences import Sequences
 from maskwright.tasks.answer_search import Candidate, Prediction
 from maskwright.tasks.examples import Answered, Match, Tagged
@@ -258,13 +259,13 @@ def test_answers_are_scored_by_hand() -> None:
 def test_never_to_answer_can_be_the_best() -> None:
     """Where nothing said is right, the threshold that is chosen says nothing."""
 
-    class Stub(Answers):
+    class Stub(QuestionAnswering):
         pass
 
     asked = [Answered("q", "a b c", (), ""), Answered("q", "a b c", (("c", 4),), "")]
     found = [Prediction(str(n), (Candidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answers_room, "_found", lambda *_: found)
+        patch.setattr(question_answering, "_found", lambda *_: found)
         empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
         kind = Stub("question-answering").calibrate(
             Encoded(asked, empty), np.zeros((0, 2), np.float32)
@@ -296,6 +297,27 @@ def test_methods_by_name(model: Path, tmp_path: Path) -> None:
         finetune_file(model, data, tmp_path / "many", method="last-99", stream=said)
     with pytest.raises(UsageError, match="--layer-decay"):
         finetune_file(model, data, tmp_path / "odd", layer_decay=0.0, stream=said)
+    for odd in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="--head-rate"):
+            finetune_file(model, data, tmp_path / "odd", head_rate=odd, stream=said)
+
+
+def test_a_head_learns_faster_than_what_was_pretrained(model: Path) -> None:
+    learner = Learner.of(model, kind_of("tagging", ("A", "B", "C")), Method("full"))
+    made = initialise.build(learner.config, torch.Generator().manual_seed(0))
+
+    def factors(method: Method) -> dict[bool, set[float]]:
+        pace = method.pace(made, 100)
+        given = {n: 1.0 for n, _ in made.named_parameters()} if pace is None else pace(0)
+        return {top: {f for n, f in given.items() if n.startswith("heads.") is top}
+                for top in (True, False)}  # fmt: skip
+
+    assert factors(Method("full")) == {True: {10.0}, False: {1.0}}
+    assert factors(Method("last-1", head_rate=3.0)) == {True: {3.0}, False: {1.0}}
+    assert factors(Method("full", head_rate=1.0)) == {True: {1.0}, False: {1.0}}
+    for few in ("probe", "lora"):  # a rate for few parameters is the head's already
+        assert factors(Method(few)) == {True: {1.0}, False: {1.0}}
+    assert Method("full").rate(384) == 2 * Method("full").rate(768) == Method("full").rate(96) / 4
 
 
 # ------------------------------------------------------------------------------ vectors
@@ -374,4 +396,4 @@ def test_ranks_by_hand() -> None:
     rows = [Match("a", "b", ""), Match("c", "d", "")]
     assert kind.measured(rows, np.array([1.0, 2.0])) == {"first_is_right": 0.5, "mrr": 0.75}
     near = np.array([[0.5, 0.5, 0.1], [0.9, 0.2, 0.1], [0.0, 0.0, 1.0]])
-    assert room._ranks(near).tolist() == [1.5, 2.0, 1.0], "ties count half"
+    assert embeddings._ranks(near).tolist() == [1.5, 2.0, 1.0], "ties count half"

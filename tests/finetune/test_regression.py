@@ -14,7 +14,7 @@ import torch
 
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.kind import kind_of
-from maskwright.finetune.kinds.labels import Labels, Standardised
+from maskwright.finetune.kinds.classification import Classification, Standardised
 from maskwright.finetune.learner import Learner, reader
 from maskwright.finetune.method import Method
 from maskwright.finetune.predict import load
@@ -43,7 +43,7 @@ def rows(task: str, count: int = 120) -> list[Single | Pair]:
 @pytest.mark.parametrize("bias", [True, False])
 def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
     kind = kind_of(task)
-    assert isinstance(kind, Labels)
+    assert isinstance(kind, Classification)
     learner = Learner.of(model, kind, Method("full"), 32, "head")
     heads = tuple(replace(head, bias=bias) for head in learner.config.heads)
     made = initialise.build(replace(learner.config, heads=heads), torch.Generator().manual_seed(0))
@@ -69,7 +69,7 @@ def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
 
 def test_numbers_that_are_all_alike_and_classes(model: Path) -> None:
     kind = kind_of("regression")
-    assert isinstance(kind, Labels)
+    assert isinstance(kind, Classification)
     learner = Learner.of(model, kind, Method("full"), 32, "head")
     made = initialise.build(learner.config, torch.Generator().manual_seed(0))
     asked = kind.encode([Single("a cat", 7.0, ""), Single("a dog", 7.0, "")], learner.frame)
@@ -78,7 +78,7 @@ def test_numbers_that_are_all_alike_and_classes(model: Path) -> None:
     apart = {n: float((p - before[n]).detach().abs().max()) for n, p in made.named_parameters()}
     assert {n: d for n, d in apart.items() if d} == {"heads.classifier.bias": 7.0}
     classes = kind_of("classification", ("a", "b"))
-    assert isinstance(classes, Labels)
+    assert isinstance(classes, Classification)
     vocabulary = build.vocabulary(learner.frame.tokenizer)
     assert type(classes.training_objective(made, vocabulary, "head", asked)) is not Standardised
 

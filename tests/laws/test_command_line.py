@@ -24,8 +24,8 @@ FROZEN = {
     },
     "finetune": {
         "model", "--data", "--method", "--task", "--column", "--read", "--seeds", "--epochs",
-        "--batch", "--rate", "--length", "--layer-decay", "--patience", "--long", "--pooling",
-        "--measure", "--prompt", "--curve", "--out",
+        "--batch", "--rate", "--length", "--layer-decay", "--head-rate", "--patience", "--long",
+        "--pooling", "--measure", "--prompt", "--curve", "--out",
     },
     "predict": {"model", "file", "--also", "--column", "--read", "--top", "--out"},
     "probe": {

@@ -1,4 +1,4 @@
-"""A step shortened by a factor is a step at a smaller rate; a factor of 0 holds."""
+"""A step times a factor is a step at another rate; a factor of 0 holds."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ def moved(optimizer: Optimizer, factors: dict[str, float] | None, rate: float) -
 @pytest.mark.parametrize(
     "optimizer", [AdamW(learning_rate=1.0, decay=0.1), Lamb(learning_rate=1.0)]
 )
-def test_a_factor_is_a_rate(optimizer: Optimizer) -> None:
+@pytest.mark.parametrize("factor", [0.25, 10.0])
+def test_a_factor_is_a_rate(optimizer: Optimizer, factor: float) -> None:
     names = list(parameters().named)
     p = parameters()
-    factors = {n: 0.25 if n.startswith("1.") else 1.0 for n in names}
+    factors = {n: factor if n.startswith("1.") else 1.0 for n in names}
     mixed = moved(optimizer, factors, 0.01)
-    fast, slow = moved(optimizer, None, 0.01), moved(optimizer, None, 0.0025)
+    usual, other_rate = moved(optimizer, None, 0.01), moved(optimizer, None, 0.01 * factor)
     for name in names:
-        wanted = slow if name.startswith("1.") else fast
+        wanted = other_rate if name.startswith("1.") else usual
         if isinstance(optimizer, AdamW):
             torch.testing.assert_close(p.view(mixed, name), p.view(wanted, name))
         # The control: the other rate would be seen.
-        other = fast if name.startswith("1.") else slow
+        other = usual if name.startswith("1.") else other_rate
         assert not torch.allclose(p.view(mixed, name), p.view(other, name), rtol=1e-4)
 
 

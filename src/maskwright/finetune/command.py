@@ -12,8 +12,8 @@ from maskwright.errors import UsageError, near
 from maskwright.finetune.curve import measure_curve
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kind import POOLINGS, Long, kind_of
-from maskwright.finetune.kinds import vectors
-from maskwright.finetune.learner import longest, usual_rate
+from maskwright.finetune.kinds import embeddings
+from maskwright.finetune.learner import longest
 from maskwright.finetune.method import FULL, PROBE, Method
 from maskwright.finetune.run import finetune
 from maskwright.finetune.tune import Settings
@@ -47,6 +47,7 @@ def finetune_file(
     length: int | None = None,
     long: Long = "head",
     layer_decay: float = 1.0,
+    head_rate: float | None = None,
     patience: int | None = None,
     prompt: str | None = None,
     pooling: str | None = None,
@@ -73,13 +74,10 @@ def finetune_file(
     if seeds < 1:
         raise UsageError("no seed to try", where="--seeds", found=seeds, wanted="1 or more")
     say = printer(stream)
-    ways = [Method(name.strip(), layer_decay) for name in method.split(",")]
+    ways = [Method(name.strip(), layer_decay, head_rate) for name in method.split(",")]
     if len(ways) > 1 and not curve:
         raise UsageError("several methods make no model", where="--method", found=method,
                          wanted="one", do="compare them with --curve")  # fmt: skip
-    if not 0.0 < layer_decay <= 1.0:
-        raise UsageError("a share is out of range", where="--layer-decay", found=layer_decay,
-                         wanted="above 0, at most 1")  # fmt: skip
     if (out / MODEL).exists():
         raise UsageError("a fine-tuned model is there already", where=out / MODEL,
                          do="choose another --out")  # fmt: skip
@@ -104,39 +102,15 @@ def finetune_file(
         say(f"note: {warning}")
 
     def settings(way: Method) -> Settings:
-        optimizer = AdamW(learning_rate=usual_rate(config.width, way) if rate is None else rate)
+        optimizer = AdamW(learning_rate=way.rate(config.width) if rate is None else rate)
         return Settings(epochs=epochs, batch=batch, optimizer=optimizer, patience=patience,
                         least_steps=least_steps)  # fmt: skip
 
-    settled = {}
-    if prompt is not None:
-        if not kind_of(examples.task.kind).writes:
-            raise UsageError("only a task of texts to be written has a prompt", where="--prompt",
-                             found=examples.task.kind, wanted="sequence-to-sequence",
-                             do="say which column is source=… and which target=…")  # fmt: skip
-        if odd := set((template := Template(prompt)).fields) - {"source"}:
-            raise UsageError("a hole that no row fills", where="--prompt",
-                             found=", ".join(sorted(odd)), wanted="{source}")  # fmt: skip
-        settled["prompt"] = template.text
-    if pooling is not None:
-        head = kind_of(examples.task.kind).head
-        if head != "sequence" and examples.task.kind not in vectors.TASKS:
-            raise UsageError("only of whole texts one vector is made", where="--pooling",
-                             found=examples.task.kind)  # fmt: skip
-        if pooling not in POOLINGS:
-            raise UsageError("no such pooling", where="--pooling", found=pooling,
-                             wanted=near(pooling, POOLINGS))  # fmt: skip
-        settled["pooling"] = pooling
-    elif kind_of(examples.task.kind).head == "sequence" and any(w.name == PROBE for w in ways):
-        say("note: the head alone reads one place of a text, for which a model may never have been "
-            "trained; --pooling mean often knows more")  # fmt: skip
-    if measure is not None:
-        # An error is better the lower it is, and no epoch is chosen by it.
-        known = [name for name in kind_of(examples.task.kind).measures if "error" not in name]
-        if measure not in known:
-            raise UsageError("no such figure to choose by", where="--measure", found=measure,
-                             wanted=f"{near(measure, known)} (of {', '.join(known)})")  # fmt: skip
-        settled["measure"] = measure
+    settled = _settled(examples.task.kind, prompt=prompt, pooling=pooling, measure=measure)
+    if pooling is None and kind_of(examples.task.kind).head == "sequence":
+        if any(way.name == PROBE for way in ways):
+            say("note: the head alone reads one place of a text, for which a model may never have "
+                "been trained; --pooling mean often knows more")  # fmt: skip
     common: dict[str, Any] = {
         "seeds": seeds, "length": length, "long": long, "settled": settled, "stream": stream,
     }  # fmt: skip
@@ -152,3 +126,39 @@ def finetune_file(
         origin=hashes(data),
         **common,
     )
+
+
+def _settled(
+    task: str, *, prompt: str | None, pooling: str | None, measure: str | None
+) -> dict[str, str]:
+    """What of a kind of task is chosen beforehand.
+
+    Raises:
+        UsageError: a choice that such a task does not have.
+    """
+    kind, settled = kind_of(task), {}
+    if prompt is not None:
+        if not kind.writes:
+            raise UsageError("only a task of texts to be written has a prompt", where="--prompt",
+                             found=task, wanted="sequence-to-sequence",
+                             do="say which column is source=… and which target=…")  # fmt: skip
+        if odd := set((template := Template(prompt)).fields) - {"source"}:
+            raise UsageError("a hole that no row fills", where="--prompt",
+                             found=", ".join(sorted(odd)), wanted="{source}")  # fmt: skip
+        settled["prompt"] = template.text
+    if pooling is not None:
+        if kind.head != "sequence" and task not in embeddings.TASKS:
+            raise UsageError("only of whole texts one vector is made", where="--pooling",
+                             found=task)  # fmt: skip
+        if pooling not in POOLINGS:
+            raise UsageError("no such pooling", where="--pooling", found=pooling,
+                             wanted=near(pooling, POOLINGS))  # fmt: skip
+        settled["pooling"] = pooling
+    if measure is not None:
+        # An error is better the lower it is, and no epoch is chosen by it.
+        known = [name for name in kind.measures if "error" not in name]
+        if measure not in known:
+            raise UsageError("no such figure to choose by", where="--measure", found=measure,
+                             wanted=f"{near(measure, known)} (of {', '.join(known)})")  # fmt: skip
+        settled["measure"] = measure
+    return settled

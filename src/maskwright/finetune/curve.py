@@ -146,7 +146,7 @@ def measure_curve(
                 way = SCRATCH if scratch else method.name
                 chosen = replace(settings(method), seed=seed)
                 how = config.fingerprint(
-                    [method.layer_decay, config.to_plain(chosen), length, long]
+                    [method.layer_decay, method.head_factor, config.to_plain(chosen), length, long]
                 )
                 row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
                 if tuple(row.values()) not in known:

@@ -42,9 +42,6 @@ from maskwright.tasks.parts import TRAIN, VALIDATION
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.loop import Hook
 
-# The published rate is for a width of 768; narrower models want more, in proportion. Few parameters
-# want more, too.
-RATE, WIDTH, RATE_OF_FEW = 5e-5, 768, 1e-3
 LONGEST = 512
 
 
@@ -220,11 +217,6 @@ def _body(model: Transformer) -> dict[str, torch.Tensor]:
 def _distance(begun: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
     apart = sum(float((ended[n] - t).square().sum()) for n, t in begun.items())
     return math.sqrt(apart / max(1e-30, sum(float(t.square().sum()) for t in begun.values())))
-
-
-def usual_rate(width: int, method: Method) -> float:
-    """The learning rate for a model of that width, where none is asked for."""
-    return RATE * max(1.0, WIDTH / width) if method.trains_layers else RATE_OF_FEW
 
 
 def reader(

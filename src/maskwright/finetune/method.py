@@ -8,10 +8,13 @@
     lora, …      what `adapters/` adds to a model that stands still
 
 `layer_decay` below 1 lets lower layers learn more slowly (`adapters/freeze.py`), with any method.
+The scores of a head begin at weights that were drawn; these learn `head_rate` times as fast as what
+was pretrained.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,6 +32,12 @@ FULL, PROBE, GRADUAL = "full", "probe", "gradual"
 LAST = re.compile(r"last-(\d+)")
 # The share of the run from which on everything trains.
 UNFROZEN_AT = 0.5
+# The learning rate for a width of 768, narrower models want more in proportion; and how much faster
+# a head learns (docs/decisions/0019-how-fast-a-head-learns.md). Few parameters want more, too.
+RATE, WIDTH, RATE_OF_FEW = 1e-4, 768, 1e-3
+HEAD_RATE = 10.0
+# What of a head gives its scores, and is always drawn.
+PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
 
 def names() -> list[str]:
@@ -40,14 +49,26 @@ def names() -> list[str]:
 class Method:
     """One of them.
 
+    Attributes:
+        layer_decay: what the learning rate is multiplied by from each layer to the one below it.
+        head_rate: how many times as fast the scores of a head learn; None: HEAD_RATE where layers
+            train, else 1.
+
     Raises:
-        UsageError: no such method.
+        UsageError: no such method, or a number out of range.
     """
 
     name: str
     layer_decay: float = 1.0
+    head_rate: float | None = None
 
     def __post_init__(self) -> None:
+        if not 0.0 < self.layer_decay <= 1.0:
+            raise UsageError("a share is out of range", where="--layer-decay",
+                             found=self.layer_decay, wanted="above 0, at most 1")  # fmt: skip
+        if self.head_rate is not None and not 0.0 < self.head_rate < math.inf:
+            raise UsageError("a factor is out of range", where="--head-rate",
+                             found=self.head_rate, wanted="above 0")  # fmt: skip
         if self.name not in names() and not LAST.fullmatch(self.name):
             raise UsageError("no such method", where="--method", found=repr(self.name),
                              wanted=near(self.name, names()))  # fmt: skip
@@ -56,6 +77,17 @@ class Method:
     def trains_layers(self) -> bool:
         """Whether layers of the model itself train, for which the published rates are."""
         return self.name in (FULL, GRADUAL) or bool(LAST.fullmatch(self.name))
+
+    def rate(self, width: int) -> float:
+        """The learning rate for a model of that width, where none is asked for."""
+        return RATE * max(1.0, WIDTH / width) if self.trains_layers else RATE_OF_FEW
+
+    @property
+    def head_factor(self) -> float:
+        """`head_rate`, or the usual one."""
+        if self.head_rate is not None:
+            return self.head_rate
+        return HEAD_RATE if self.trains_layers else 1.0
 
     @property
     def positions(self) -> int:
@@ -89,8 +121,11 @@ class Method:
             ConfigError: a decay outside 0 to 1.
         """
         factors = freeze.learning_rate_factors(model, self.layer_decay)
+        for name in factors:
+            if PROJECTION.fullmatch(name):
+                factors[name] *= self.head_factor
         if self.name != GRADUAL:
-            return None if self.layer_decay == 1.0 else lambda step: factors
+            return None if set(factors.values()) == {1.0} else lambda step: factors
 
         def gradually(step: int) -> dict[str, float]:
             free = set(freeze.gradual(model, min(1.0, step / steps), until=UNFROZEN_AT))

@@ -36,7 +36,7 @@ from maskwright.finetune.card import card
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kept import Kept
 from maskwright.finetune.kind import Encoded, Long, kind_of
-from maskwright.finetune.learner import Learner, Seed, usual_rate
+from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
 from maskwright.finetune.tune import Settings, passes_of
@@ -102,7 +102,7 @@ def finetune(
     commit.probe_writable(out)
     learner = Learner.of(folder, kind, method, length, long)
     settings = settings or Settings(
-        optimizer=AdamW(learning_rate=usual_rate(learner.config.width, method))
+        optimizer=AdamW(learning_rate=method.rate(learner.config.width))
     )
     parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
     for part, encoded in parts.items():
@@ -122,6 +122,7 @@ def finetune(
     facts = {
         "method": method.name,
         "layer decay": method.layer_decay,
+        "head learns faster by": method.head_factor,
         "optimizer": settings.optimizer.kind,
         "learning rate": settings.optimizer.learning_rate,
         "epochs": settings.epochs,
@@ -209,6 +210,7 @@ def _write(
     document.write(out / TASK, json.dumps(task, indent=2) + "\n")
     plain = {
         "task": kind.task, "method": method.name, "layer_decay": method.layer_decay,
+        "head_rate": method.head_factor,
         "measure": kind.measure, "asked": last,
         "chosen": best.seed, "cut": {part: encoded.cut for part, encoded in parts.items()},
         "seeds": [

@@ -21,7 +21,7 @@ from maskwright.nn.selection import Selection
 
 
 class Block(nn.Module):
-    """See the module's first lines."""
+    """Self-attention, perhaps cross-attention, and the feed-forward half."""
 
     def __init__(self, config: BlockConfig, width: int) -> None:
         super().__init__()

@@ -45,7 +45,7 @@ class Trace:
 
 
 class Stack(nn.Module):
-    """See the module's first lines."""
+    """Embeddings, blocks and final norm of one side of a model."""
 
     def __init__(self, config: StackConfig, token_width: int, width: int) -> None:
         super().__init__()

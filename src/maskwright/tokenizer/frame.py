@@ -18,8 +18,6 @@ from typing import Any
 
 from maskwright.errors import IncompatibleError, TokenizerError
 
-LONGEST_TEMPLATE = 32
-
 
 @dataclass(frozen=True)
 class Item:

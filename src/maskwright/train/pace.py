@@ -1,5 +1,5 @@
 """Learning rates that differ from parameter to parameter, or change while others do not, for any
-optimizer: its step is taken whole and then shortened, parameter by parameter.
+optimizer: its step is taken whole and then shortened or lengthened, parameter by parameter.
 
     w  <-  w + factor * (step(w) - w)
 
@@ -22,7 +22,7 @@ Pace = Callable[[int], Mapping[str, float]]
 
 
 class Paced(OptimizerState):
-    """`inner` with the steps of each parameter shortened by `pace`."""
+    """`inner` with the steps of each parameter multiplied by `pace`."""
 
     def __init__(self, inner: OptimizerState, pace: Pace) -> None:
         super().__init__(inner.parameters, inner.settings)
@@ -32,25 +32,26 @@ class Paced(OptimizerState):
 
     def _update(self, learning_rate: float) -> None:
         masters = self.parameters.masters
-        before = masters.clone()
+        changed = self._changed()
+        before = [masters[here].clone() for here, _ in changed]
         self.inner.steps = self.steps
         self.inner._update(learning_rate)
-        for begin, stop, factor in self._runs():
-            if factor != 1.0:
-                here = slice(begin, stop)
-                masters[here] = before[here].lerp(masters[here], factor)
+        for (here, factor), old in zip(changed, before, strict=True):
+            masters[here] = old.lerp(masters[here], factor)
 
-    def _runs(self) -> list[tuple[int, int, float]]:
-        """Parts of the masters, each with its factor; neighbours of one factor are one part."""
+    def _changed(self) -> list[tuple[slice, float]]:
+        """Parts of the masters whose factor is not 1; neighbours of one factor are one part."""
         factors = self.pace(self.steps - 1)
-        runs: list[tuple[int, int, float]] = []
+        found: list[tuple[slice, float]] = []
         for name, span in self.parameters.spans.items():
             factor = factors[name]
-            if runs and runs[-1][1:] == (span.start, factor):
-                runs[-1] = (runs[-1][0], span.stop, factor)
+            if factor == 1.0:
+                continue
+            if found and (found[-1][0].stop, found[-1][1]) == (span.start, factor):
+                found[-1] = slice(found[-1][0].start, span.stop), factor
             else:
-                runs.append((span.start, span.stop, factor))
-        return runs
+                found.append((slice(span.start, span.stop), factor))
+        return found
 
     def state(self) -> dict[str, Tensor]:
         return self.inner.state()

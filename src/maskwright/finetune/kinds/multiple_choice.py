@@ -26,8 +26,8 @@ from maskwright.tasks.table import Row
 TASKS = ("multiple-choice",)
 
 
-class Choices(Kind):
-    """See the module's first lines."""
+class MultipleChoice(Kind):
+    """One score for each choice of a row, read together with its question."""
 
     head = "choice"
 
@@ -122,4 +122,4 @@ def _truth(rows: Sequence[Any]) -> NDArray[np.int64]:
     return np.array([row.label for row in rows], np.int64)
 
 
-KIND = Choices
+KIND = MultipleChoice

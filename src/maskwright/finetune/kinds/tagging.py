@@ -37,8 +37,8 @@ WORD = re.compile(r"\w+|[^\w\s]")
 PORTION = 512  # windows that are framed together
 
 
-class Tags(Kind):
-    """See the module's first lines."""
+class Tagging(Kind):
+    """A tag for each word, at its first sub-token (Devlin et al. 2018, section 5.3)."""
 
     head = "token"
 
@@ -245,4 +245,4 @@ def _entity_f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return 2 * sums[:, 4] / total
 
 
-KIND = Tags
+KIND = Tagging

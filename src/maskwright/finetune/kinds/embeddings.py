@@ -31,8 +31,8 @@ from maskwright.tasks.parts import TRAIN
 TASKS = ("embedding", "matching")
 
 
-class Vectors(Kind):
-    """See the module's first lines."""
+class Embeddings(Kind):
+    """Vectors of two texts, taught by how alike they are or by what belongs together."""
 
     head = None
 
@@ -162,4 +162,4 @@ def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([ranks == 1.0, 1.0 / ranks], axis=1).astype(np.float64)
 
 
-KIND = Vectors
+KIND = Embeddings

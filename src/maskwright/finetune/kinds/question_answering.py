@@ -17,9 +17,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.finetune import kind as room
 from maskwright.finetune.examples import Examples, framed
-from maskwright.finetune.kind import Encoded, Frame, Kind, Scores, text
+from maskwright.finetune.kind import Answers, Encoded, Frame, Kind, Mistake, Scores, text
 from maskwright.objectives.sequences import Sequences
 from maskwright.tasks import answer_search, metrics, squad_score
 from maskwright.tasks import examples as labelled
@@ -36,8 +35,8 @@ NONE = "(no answer)"
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
-class Answers(Kind):
-    """See the module's first lines."""
+class QuestionAnswering(Kind):
+    """Begin and end of an answer in its context (Devlin et al. 2018, sections 4.2 and 4.3)."""
 
     head = "span"
 
@@ -107,14 +106,14 @@ class Answers(Kind):
     def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
         return [found.answer(self.threshold) for found in _found(encoded, outputs)]
 
-    def measured(self, rows: Sequence[Any], answers: room.Answers) -> dict[str, float]:
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         found = squad_score.score(
             {str(n): answer for n, answer in enumerate(answers)},
             {str(n): [gold for gold, _ in row.answers] for n, row in enumerate(rows)},
         )
         return {"f1": found.f1, "exact": found.exact}
 
-    def estimated(self, rows: Sequence[Any], answers: room.Answers) -> dict[str, metrics.Estimate]:
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
         return metrics.estimates_of_means(self.measures, _each(rows, answers))
 
     def calibrate(self, encoded: Encoded, outputs: Scores) -> Self:
@@ -130,7 +129,7 @@ class Answers(Kind):
         kept = None if threshold == np.inf else max(threshold, least)
         return self.with_settled({"threshold": kept})
 
-    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, room.Answers]]:
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The sentence of the context that has most of the question's words."""
         return [("nearest sentence", [_nearest(row) for row in data.parts[asked]])]
 
@@ -149,10 +148,10 @@ class Answers(Kind):
     def wrongness(self) -> str:
         return "F1"
 
-    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[room.Mistake]:
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
         mine = self.answers(encoded, outputs)
         found = [
-            room.Mistake(
+            Mistake(
                 row.where,
                 row.question,
                 " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or NONE,
@@ -209,7 +208,7 @@ def _found(encoded: Encoded, outputs: Scores) -> list[Prediction]:
     return answer_search.search(encoded.way_back, scored(), longest=LONGEST_ANSWER)
 
 
-def _each(rows: Sequence[Any], answers: room.Answers) -> NDArray[np.float64]:
+def _each(rows: Sequence[Any], answers: Answers) -> NDArray[np.float64]:
     """(N, 2) F1 and exact match of each answer, of its golds the one that suits it best."""
     found = [
         squad_score.best(mine, [gold for gold, _ in row.answers])
@@ -225,4 +224,4 @@ def _nearest(row: Answered) -> str:
     return sentences[int(np.argmax(shared))]
 
 
-KIND = Answers
+KIND = QuestionAnswering

@@ -76,8 +76,8 @@ class Standardised(Supervised):
         return super()._scored(read, batch) * self.spread + self.centre
 
 
-class Labels(Kind):
-    """See the module's first lines."""
+class Classification(Kind):
+    """One class of a text or a pair, several classes, or a number; the `task` says which."""
 
     head = "sequence"
 
@@ -276,4 +276,4 @@ def _of_texts(encoded: Encoded, outputs: Scores) -> Scores:
     return pool(outputs, owners, how).astype(np.float32)
 
 
-KIND = Labels
+KIND = Classification

@@ -67,8 +67,8 @@ class _Way:
     frame: Frame
 
 
-class Texts(Kind):
-    """See the module's first lines. Of `settled`, "prompt" is a template such as
+class SequenceToSequence(Kind):
+    """Texts that a model writes. Of `settled`, "prompt" is a template such as
     "summarize: {source}", "beams" and "longest" are what answers are written with, "key" is what
     they are called."""
 
@@ -271,4 +271,4 @@ def _first_sentence(text: str) -> str:
     return text[: stop[0]].strip() if stop else text
 
 
-KIND = Texts
+KIND = SequenceToSequence
