@@ -107,10 +107,10 @@ def finetune_file(
                         least_steps=least_steps)  # fmt: skip
 
     settled = _settled(examples.task.kind, prompt=prompt, pooling=pooling, measure=measure)
-    if pooling is None and kind_of(examples.task.kind).head == "sequence":
-        if any(way.name == PROBE for way in ways):
-            say("note: the head alone reads one place of a text, for which a model may never have "
-                "been trained; --pooling mean often knows more")  # fmt: skip
+    one_place = pooling is None and kind_of(examples.task.kind).head == "sequence"
+    if one_place and any(way.name == PROBE for way in ways):
+        say("note: the head alone reads one place of a text, for which a model may never have been "
+            "trained; --pooling mean often knows more")  # fmt: skip
     common: dict[str, Any] = {
         "seeds": seeds, "length": length, "long": long, "settled": settled, "stream": stream,
     }  # fmt: skip
