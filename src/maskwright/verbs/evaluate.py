@@ -1,0 +1,76 @@
+"""How good a model is: on text, on minimal pairs, on labelled rows."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.verbs.arguments import (
+    add_columns,
+    add_out,
+    add_read,
+    add_text,
+    existing,
+    existing_texts,
+    named_columns,
+    next_run,
+)
+
+SUMMARY = "evaluate a model on text, minimal pairs or labelled rows"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    add_text(parser)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="PATH",
+        help="of a fine-tuned model: labelled rows, as for finetune; of others minimal pairs such "
+        "as BLiMP's, a folder with a .jsonl file for each paradigm",
+    )
+    add_columns(parser)
+    parser.add_argument(
+        "--how",
+        default=None,
+        metavar="METHOD",
+        help="scoring method for --data, such as causal or masked (default: as trained)",
+    )
+    parser.add_argument(
+        "--part",
+        default="all",
+        help="which pairs: all, choosing (a tenth, to choose models or methods by) or reporting "
+        "(the other nine tenths) (default all); or which part of a folder of labelled rows",
+    )
+    add_read(parser)
+    add_out(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    existing_texts(a.text)
+    from maskwright.tasks.how_read import how_read
+
+    if a.data is None or a.text:
+        from maskwright.pretrain.use import evaluate_folder
+
+        reading = how_read(a.read).reading if a.read else None
+        print(evaluate_folder(a.model, a.text, reading=reading))
+    if a.data is not None and not a.text and _is_tuned(a.model):
+        from maskwright.finetune.evaluate import evaluate_file
+
+        part = None if a.part == "all" else a.part
+        columns, read = named_columns(a), how_read(a.read)
+        evaluate_file(a.model, existing(a.data, "data"), part=part, columns=columns, read=read)
+    elif a.data is not None:
+        from maskwright.pretrain.grammar import evaluate_pairs
+        from maskwright.recipes.recipe import is_run
+
+        out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
+        evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part)
+
+
+def _is_tuned(model: Path) -> bool:
+    """Whether `finetune` wrote the folder, or the model in it."""
+    return any((folder / "task.json").is_file() for folder in (model, model.parent))

@@ -1,0 +1,23 @@
+"""The likeliest tokens for a mask."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.verbs.arguments import existing
+
+SUMMARY = "show the most likely tokens for each mask in a text"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    parser.add_argument("text", help="a text with the model's mask token in it, such as [MASK]")
+    parser.add_argument("--top", type=int, default=5, help="number of tokens to show (default 5)")
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    from maskwright.pretrain.use import fill_mask
+
+    print(fill_mask(a.model, a.text, top=a.top))

@@ -1,0 +1,147 @@
+"""From labelled rows to a model that answers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.errors import UsageError
+from maskwright.verbs.arguments import (
+    add_columns,
+    add_out,
+    add_read,
+    add_task,
+    existing,
+    named_columns,
+    next_run,
+)
+
+SUMMARY = "fine-tune a model on labelled texts"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="a csv, tsv, jsonl, parquet or conll file, or a folder of them for train, validation "
+        "and test",
+    )
+    parser.add_argument(
+        "--method",
+        default="full",
+        help="which weights are trained: full, probe (only the head), last-N (the last N layers), "
+        "gradual (unfreezing), or an adapter such as lora (default full)",
+    )
+    add_task(parser)
+    add_columns(parser)
+    add_read(parser)
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds to try (default 3)")
+    parser.add_argument("--epochs", type=int, default=3, help="number of epochs (default 3)")
+    parser.add_argument("--batch", type=int, default=32, help="examples per step (default 32)")
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=None,
+        help="learning rate (default: by the method and the model's width)",
+    )
+    parser.add_argument(
+        "--layer-decay",
+        type=float,
+        default=1.0,
+        help="factor on the learning rate from each layer to the one below it (default 1)",
+    )
+    parser.add_argument(
+        "--head-rate",
+        type=float,
+        default=None,
+        help="factor on the learning rate of the task's head (default 10 where layers are trained, "
+        "else 1)",
+    )
+    parser.add_argument(
+        "--patience",
+        type=int,
+        default=None,
+        help="stop a seed after this many epochs without improvement",
+    )
+    parser.add_argument(
+        "--length",
+        type=int,
+        default=None,
+        help="maximum number of tokens per text (default: the model's maximum, at most 512)",
+    )
+    parser.add_argument(
+        "--long",
+        default="head",
+        help="how longer texts are read: cut to their head, tail or head-and-tail; or whole, in "
+        "pieces: pieces-mean or pieces-max combines the scores of the pieces, vectors-mean or "
+        "vectors-max their vectors, hierarchical adds layers over the vectors (default head)",
+    )
+    parser.add_argument(
+        "--pooling",
+        default=None,
+        help="how token vectors become one vector per text: cls, mean or max (default cls; mean "
+        "for embedding tasks)",
+    )
+    parser.add_argument(
+        "--measure",
+        default=None,
+        metavar="NAME",
+        help="validation metric that selects epoch and seed, such as macro_f1 or matthews "
+        "(default: the usual one of the task)",
+    )
+    parser.add_argument(
+        "--prompt",
+        default=None,
+        metavar="TEXT",
+        help='input template of text-to-text tasks, such as "summarize: {source}"',
+    )
+    parser.add_argument(
+        "--curve",
+        default=None,
+        metavar="N,N,all",
+        help="do not save a model; measure each method with these numbers of labels",
+    )
+    add_out(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    existing(a.data, "data")
+    columns = named_columns(a)
+    from maskwright.finetune.command import finetune_file
+    from maskwright.tasks.how_read import how_read
+
+    finetune_file(
+        a.model,
+        a.data,
+        a.out or next_run("finetune"),
+        method=a.method,
+        task=a.task,
+        columns=columns,
+        seeds=a.seeds,
+        epochs=a.epochs,
+        batch=a.batch,
+        rate=a.rate,
+        length=a.length,
+        long=a.long,
+        pooling=a.pooling,
+        measure=a.measure,
+        layer_decay=a.layer_decay,
+        head_rate=a.head_rate,
+        patience=a.patience,
+        prompt=a.prompt,
+        curve=_counts(a.curve),
+        read=how_read(a.read),
+    )
+
+
+def _counts(given: str | None) -> list[int]:
+    """Numbers with commas between, 0 for "all"."""
+    words = [word.strip() for word in given.split(",")] if given else []
+    if not all(word == "all" or (word.isdigit() and int(word)) for word in words):
+        raise UsageError("not numbers of labels", where="--curve", found=repr(given),
+                         wanted="numbers with commas between, such as 50,200,all")  # fmt: skip
+    return [0 if word == "all" else int(word) for word in words]

@@ -1,0 +1,71 @@
+"""Answers for the rows of a file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import UsageError
+from maskwright.verbs.arguments import add_columns, add_read, existing, named_columns
+
+STDIN = Path("-")
+SUMMARY = "apply a fine-tuned model to the rows of a file"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="a folder written by finetune, or a model folder")
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        default=STDIN,
+        help="a table, or a .txt file with one text per line (default, and -: standard input, "
+        "lines of text or JSON)",
+    )
+    parser.add_argument(
+        "--also",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="MODEL",
+        help="more models that were fine-tuned from the same model with --method probe; all of "
+        "them answer, and each text is encoded only once",
+    )
+    add_columns(parser)
+    add_read(parser)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="a .jsonl, .csv or .tsv file to write (default: the terminal)",
+    )
+    parser.add_argument(
+        "--top", type=int, default=None, help="list this many best answers for each row"
+    )
+
+
+def do(a: argparse.Namespace) -> None:
+    for model in (a.model, *a.also):
+        existing(model, "model")
+    if a.file != STDIN:
+        existing(a.file, "file")
+    elif sys.stdin.isatty():
+        raise UsageError("no rows to answer", wanted="a file, or lines from a pipe",
+                         do=f"maskwright predict {a.model} FILE")  # fmt: skip
+    columns = named_columns(a)
+    from maskwright.finetune.predict_file import piped, predict_file, write_predictions
+    from maskwright.tasks.how_read import how_read
+
+    told: dict[str, Any] = {
+        "also": a.also, "columns": columns, "read": how_read(a.read), "top": a.top,
+        "say": lambda text: print(text, file=sys.stderr),
+    }  # fmt: skip
+    with piped(sys.stdin.buffer) if a.file == STDIN else contextlib.nullcontext(a.file) as file:
+        if a.out is None:
+            predict_file(a.model, file, sys.stdout, **told)
+            return
+        print(f"{write_predictions(a.model, file, a.out, **told):,} predictions: {a.out}")

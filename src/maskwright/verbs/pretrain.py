@@ -1,0 +1,29 @@
+"""From a recipe to a pretrained model."""
+
+from __future__ import annotations
+
+import argparse
+
+from maskwright.verbs.arguments import add_out, add_settings, add_text, existing_texts, next_run
+
+SUMMARY = "pretrain a model from a recipe"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", help="a built-in recipe, a .toml file, or the folder of a run")
+    add_text(parser)
+    add_settings(parser)
+    add_out(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    from maskwright.recipes.recipe import find, override, with_text
+
+    recipe = find(a.recipe)
+    recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
+    existing_texts(a.text)
+    from maskwright.pretrain import run
+
+    out = a.out or next_run(recipe.name)
+    checkpoint = run.pretrain(recipe, out)
+    print(f"model: {checkpoint}")

@@ -1,0 +1,26 @@
+"""A run that goes on where it stopped."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.verbs.arguments import add_settings, existing
+
+SUMMARY = "continue a run from its last checkpoint"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, help="the folder of the run")
+    add_settings(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.run, "run")
+    from maskwright.pretrain import run
+    from maskwright.recipes.recipe import override, read
+
+    settings = None
+    if a.settings and (a.run / run.RECIPE).is_file():
+        settings = override(read(a.run / run.RECIPE), a.settings)
+    print(f"model: {run.resume(a.run, settings=settings)}")

@@ -1,0 +1,22 @@
+"""What a recipe, a run or a model is."""
+
+from __future__ import annotations
+
+import argparse
+
+from maskwright.verbs.arguments import add_settings
+
+SUMMARY = "print a recipe as TOML, or describe a run or a model folder"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "thing", help="a built-in recipe, a .toml file, a run folder or a model folder"
+    )
+    add_settings(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    from maskwright.pretrain.show import show
+
+    print(show(a.thing, a.settings))
