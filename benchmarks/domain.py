@@ -25,7 +25,8 @@ from maskwright.finetune.kind import kind_of
 from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
-from maskwright.pretrain import further, run, use
+from maskwright.pretrain import further, run
+from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.recipes import bert_mini
 from maskwright.recipes.recipe import Checkpoints, Evaluation, Recipe, with_text
 from maskwright.tasks import splits
@@ -79,7 +80,7 @@ def trained(recipe: Recipe, texts: list[Path], tokens: float, seed: int, out: Pa
 
 def loss(model: Path, text: Path) -> float:
     """Of masked tokens, in nats."""
-    return float(use.evaluate_folder(model, [str(text)]).splitlines()[1][30:39])
+    return evaluate_folder(model, [str(text)]).figures.loss
 
 
 def accuracies(model: Path, rows: Examples, count: int, seeds: int) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 import shlex
 import tomllib
@@ -13,11 +14,13 @@ from typing import Any
 import pytest
 
 import maskwright
-from maskwright import catalogue, cli
+from maskwright import api, catalogue, cli
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.S)
+PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+ALL_OF_PYTHON = "\n".join(re.findall(r"```python\n(.*?)```", PYTHON, re.S))
 COMMANDS = [
     line.split("  #")[0].split(" > ")[0].strip()
     for kind, text in BLOCKS
@@ -59,7 +62,19 @@ def test_extras_of_the_readme_exist() -> None:
     )
 
 
-@pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])
+def test_the_page_on_python_calls_every_function_rightly() -> None:
+    every = [node for node in ast.walk(ast.parse(ALL_OF_PYTHON)) if isinstance(node, ast.Call)]
+    calls = [call for call in every if ast.unparse(call.func).startswith("api.")]
+    assert {ast.unparse(call.func).removeprefix("api.") for call in calls} == set(api.__all__)
+    for call in calls:
+        function = getattr(api, ast.unparse(call.func).removeprefix("api."))
+        names = {str(each.arg): None for each in call.keywords}
+        inspect.signature(function).bind(*call.args, **names)
+
+
+@pytest.mark.parametrize(
+    "code", [*(text for kind, text in BLOCKS if kind == "python"), ALL_OF_PYTHON]
+)
 def test_python_in_the_readme_uses_what_exists(code: str) -> None:
     known: dict[str, Any] = {}
     for node in ast.walk(ast.parse(code)):

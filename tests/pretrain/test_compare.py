@@ -21,7 +21,7 @@ from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.pretrain import compare as module
 from maskwright.pretrain import run
 from maskwright.pretrain.compare import Equal, compare, finished, run_folder
-from maskwright.pretrain.use import evaluate_folder
+from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report.comparison import Comparison
 from maskwright.tokenizer.train import TokenizerChoice
@@ -267,5 +267,5 @@ def test_a_run_is_evaluated_though_its_text_is_gone(lowercase: bool, tmp_path: P
     chosen = replace(chosen, tokenizer=replace(chosen.tokenizer, lowercase=lowercase))
     run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
     text.unlink()
-    said = evaluate_folder(tmp_path / "run", [])
+    said = evaluate_folder(tmp_path / "run", []).render()
     assert "bits per byte" in said and ("does not keep all" in said) == lowercase

@@ -16,7 +16,8 @@ from maskwright.corpus.read import Reader
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError, IncompatibleError, OutputError, StoppedError
 from maskwright.lock import Lock
-from maskwright.pretrain import checkpoints, journal, run, use
+from maskwright.pretrain import checkpoints, journal, run
+from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.prepare import Text, prepare, resolve
 from maskwright.pretrain.run import quiet
 from maskwright.recipes.recipe import Corpus, Recipe, find, override, with_text
@@ -157,7 +158,7 @@ def test_files_are_read_as_the_recipe_says(
     assert run.read(tmp_path / "run" / "recipe.toml").corpus == chosen.corpus
     # evaluate reads as the run does, and a message says how it is typed for each verb.
     assert "café" in next(iter(Reader([path], chosen.corpus))).text
-    assert "this model" in use.evaluate_folder(tmp_path / "run", [str(path)])
+    assert "this model" in evaluate_folder(tmp_path / "run", [str(path)]).render()
     few = ["--set", "training.budget.steps=1"]
     plain = ["pretrain", "tiny", "--text", str(path), "--out", str(tmp_path / "no"), *few]
     assert main(plain) == 65

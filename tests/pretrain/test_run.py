@@ -24,6 +24,7 @@ from maskwright.errors import (
     UsageError,
 )
 from maskwright.pretrain import build, checkpoints, journal, run, use
+from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.recipes.recipe import FamilyModel, Recipe
 from maskwright.train import machine
 from tinyrun import essence, forked, recipe, text_file, wait
@@ -124,9 +125,9 @@ def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:
 
 
 def test_the_verbs_work_on_the_run(made: tuple[Recipe, Path]) -> None:
-    filled = use.fill_mask(made[1], "the [MASK] sat on the mat.", top=3)
-    assert len(filled.splitlines()) == 3 and "%" in filled
-    figures = use.evaluate_folder(made[1], [])
+    (hole,) = use.fill_mask(made[1], "the [MASK] sat on the mat.", top=3)
+    assert len(hole.candidates) == 3
+    figures = evaluate_folder(made[1], []).render()
     assert "unigram (of the training text)" in figures and "uniform" in figures
     with pytest.raises(IncompatibleError, match="fill-mask"):
         use.generate_text(made[1], "the", tokens=3, temperature=1.0, top_k=0, top_p=1.0, seed=0)

@@ -12,6 +12,7 @@ import pytest
 from maskwright.errors import IncompatibleError
 from maskwright.generate.fill import fill
 from maskwright.pretrain import checkpoints, journal, run, use
+from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.show import show
 from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
 from tinyrun import recipe, text_file
@@ -50,10 +51,8 @@ def held_out_loss(out: Path) -> float:
 
 @pytest.mark.parametrize("name", ["hybrid", "replaced-token"])
 def test_a_run_is_measured_as_it_was_trained(name: str, runs: dict[str, Path]) -> None:
-    said = use.evaluate_folder(runs[name], [])
-    assert float(said.splitlines()[1].split()[2]) == pytest.approx(
-        held_out_loss(runs[name]), abs=1e-4
-    )
+    figures = evaluate_folder(runs[name], []).figures
+    assert figures.loss == pytest.approx(held_out_loss(runs[name]), abs=1e-4)
 
 
 def test_a_lost_generator_would_be_seen(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -62,26 +61,24 @@ def test_a_lost_generator_would_be_seen(runs: dict[str, Path], tmp_path: Path) -
     kept = checkpoints.OTHERS
     checkpoints.OTHERS = "elsewhere"
     try:
-        said = use.evaluate_folder(run_folder, [])
+        figures = evaluate_folder(run_folder, []).figures
     finally:
         checkpoints.OTHERS = kept
-    loss = float(said.splitlines()[1].split()[2])
-    assert loss != pytest.approx(held_out_loss(run_folder), abs=1e-4)
+    assert figures.loss != pytest.approx(held_out_loss(run_folder), abs=1e-4)
 
 
 def test_holes_of_a_hybrid_model_are_read_one_place_ahead(runs: dict[str, Path]) -> None:
-    said = use.fill_mask(runs["hybrid"], PROMPT)
+    (told,) = use.fill_mask(runs["hybrid"], PROMPT)
     loaded, tokenizer = use.open_model(runs["hybrid"])
     right, wrong = (fill(loaded.model, tokenizer, [PROMPT], shift=shift)[0][0] for shift in (1, 0))
-    first = said.splitlines()[0].split()[0]
-    assert first == f"{right.candidates[0].probability:.1%}"
+    assert told.candidates == right.candidates
     assert [c.probability for c in right.candidates] != [c.probability for c in wrong.candidates]
 
 
 def test_a_discriminator_alone_cannot_be_measured(runs: dict[str, Path]) -> None:
     folder = checkpoints.newest(runs["replaced-token"])
     with pytest.raises(IncompatibleError, match="without a vocabulary head") as caught:
-        use.evaluate_folder(folder, [str(runs["hybrid"].parent / "text.txt")])
+        evaluate_folder(folder, [str(runs["hybrid"].parent / "text.txt")])
     assert "--data" in str(caught.value)
 
 

@@ -18,8 +18,9 @@ from maskwright.checkpoint import pretrained
 from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError
 from maskwright.families.family import family
 from maskwright.generate.decode import Sampling, generate
-from maskwright.generate.fill import fill
+from maskwright.generate.fill import Candidate, fill
 from maskwright.pretrain import checkpoints, journal, run, use
+from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.samples import opening
 from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe, RowChoice
 from maskwright.tokenizer.roles import Style
@@ -72,9 +73,10 @@ def written(folder: Path, text: str, **keys: Any) -> str:
     return use.generate_text(folder, text, **settings)
 
 
-def candidates(said: str) -> list[tuple[str, str]]:
-    """(probability, token) of each line."""
-    return [(line.split()[0], line.split()[1]) for line in said.splitlines()]
+def candidates(folder: Path, text: str) -> list[Candidate]:
+    """Of the only hole."""
+    (hole,) = use.fill_mask(folder, text)
+    return list(hole.candidates)
 
 
 @pytest.fixture(scope="module", params=["roberta", "bert"])
@@ -99,8 +101,8 @@ def test_a_hole_is_filled_as_was_learned(made: tuple[Style, Path]) -> None:
     for text in TEXTS:
         words = text.split()
         hidden = " ".join([*words[:2], SIGNS[style], *words[3:]])
-        first, *_ = candidates(use.fill_mask(out, hidden))
-        assert first[1] == words[2] and float(first[0].rstrip("%")) > 60
+        first, *_ = candidates(out, hidden)
+        assert first.token == words[2] and first.probability > 0.6
 
 
 def test_a_checkpoint_fills_as_its_run(made: tuple[Style, Path]) -> None:
@@ -119,12 +121,12 @@ def test_holes_are_those_of_the_reference_library(made: tuple[Style, Path]) -> N
     pipeline = transformers.pipeline("fill-mask", model=folder, device="cpu")
     for text in ("the cat {} on the mat and purred .", "{} bird sang", "the dog ran after the {}"):
         theirs = pipeline(text.format(SIGNS[style]), top_k=5)
-        ours = candidates(use.fill_mask(out, text.format(SIGNS[style]), top=5))
-        assert [token for _, token in ours] == tokenizer.convert_ids_to_tokens(
+        ours = candidates(out, text.format(SIGNS[style]))
+        assert [c.token for c in ours] == tokenizer.convert_ids_to_tokens(
             [answer["token"] for answer in theirs]
         )
-        assert [float(chance.rstrip("%")) for chance, _ in ours] == pytest.approx(
-            [100 * answer["score"] for answer in theirs], abs=0.051
+        assert [c.probability for c in ours] == pytest.approx(
+            [answer["score"] for answer in theirs], abs=1e-5
         )
 
 
@@ -133,7 +135,7 @@ def test_an_encoder_trained_alone_is_asked_alone(masked_alone: Path) -> None:
     loaded, tokenizer = use.open_model(masked_alone)
     (alone,) = fill(loaded.model, tokenizer, [text], alone=True)[0]
     (both,) = fill(loaded.model, tokenizer, [text], start=tokenizer.end)[0]
-    tokens = [token for _, token in candidates(use.fill_mask(masked_alone, text))]
+    tokens = [c.token for c in candidates(masked_alone, text)]
     assert tokens == [c.token for c in alone.candidates] != [c.token for c in both.candidates]
     with pytest.raises(IncompatibleError, match="never taught to write"):
         written(masked_alone, "the cat")
@@ -246,7 +248,7 @@ def test_a_run_without_a_checkpoint_is_to_be_resumed(tmp_path: Path) -> None:
     (out / "metrics.jsonl").unlink()
     for there in (False, True):
         for ask in (
-            lambda: use.evaluate_folder(out, []),
+            lambda: evaluate_folder(out, []),
             lambda: use.fill_mask(out, "the <mask>"),
             lambda: written(out, "the"),
         ):

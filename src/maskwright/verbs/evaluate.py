@@ -53,10 +53,10 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.tasks.how_read import how_read
 
     if a.data is None or a.text:
-        from maskwright.pretrain.use import evaluate_folder
+        from maskwright.pretrain.evaluate_text import evaluate_folder
 
         reading = how_read(a.read).reading if a.read else None
-        print(evaluate_folder(a.model, a.text, reading=reading))
+        print(evaluate_folder(a.model, a.text, reading=reading).render())
     if a.data is not None and not a.text and _is_tuned(a.model):
         from maskwright.finetune.evaluate import evaluate_file
 

@@ -20,4 +20,9 @@ def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     from maskwright.pretrain.use import fill_mask
 
-    print(fill_mask(a.model, a.text, top=a.top))
+    holes = fill_mask(a.model, a.text, top=a.top)
+    for number, hole in enumerate(holes, start=1):
+        if len(holes) > 1:
+            print(f"mask {number}")
+        for each in hole.candidates:
+            print(f"  {each.probability:6.1%}  {each.token:<14} {each.text}")

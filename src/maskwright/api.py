@@ -1,0 +1,51 @@
+"""All that the command line does, as functions (docs/python.md shows each of them).
+
+    from maskwright import api
+
+    recipe = api.with_text(api.find("bert-mini"), ["my-documents/"])
+    api.pretrain(recipe, Path("runs/mine"))
+
+This brings torch with it; `maskwright.load` waits until it is asked for.
+"""
+
+from __future__ import annotations
+
+from maskwright.checkpoint.pretrained import load as load_pretrained
+from maskwright.checkpoint.pretrained import save as save_pretrained
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.evaluate import evaluate_file
+from maskwright.finetune.predict import load
+from maskwright.finetune.predict_file import predict_file, write_predictions
+from maskwright.pretrain.compare import compare
+from maskwright.pretrain.evaluate_text import evaluate_folder
+from maskwright.pretrain.further import adapt
+from maskwright.pretrain.grammar import evaluate_pairs
+from maskwright.pretrain.run import pretrain, resume
+from maskwright.pretrain.tokenizer_run import train_and_report
+from maskwright.pretrain.use import fill_mask, generate_text
+from maskwright.recipes.recipe import find, override, with_text
+from maskwright.understand.command import attention, probe
+
+__all__ = [
+    "adapt",
+    "attention",
+    "compare",
+    "evaluate_file",
+    "evaluate_folder",
+    "evaluate_pairs",
+    "fill_mask",
+    "find",
+    "finetune_file",
+    "generate_text",
+    "load",
+    "load_pretrained",
+    "override",
+    "predict_file",
+    "pretrain",
+    "probe",
+    "resume",
+    "save_pretrained",
+    "train_and_report",
+    "with_text",
+    "write_predictions",
+]

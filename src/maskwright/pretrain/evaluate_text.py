@@ -1,0 +1,176 @@
+"""How well a trained folder knows a text, by the measure it was trained by.
+
+A folder is a model folder of any origin, or a run, which stands for its newest valid checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from maskwright.checkpoint.pretrained import Pretrained
+from maskwright.corpus.read import Reader, Reading
+from maskwright.data.pack import PackedDocuments
+from maskwright.data.rows import RowSource
+from maskwright.data.store import TokenStore
+from maskwright.data.stream import Stream
+from maskwright.data.tokenize import build_store
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.evaluate import likelihood
+from maskwright.objectives import causal, masked
+from maskwright.objectives.objective import Objective
+from maskwright.pretrain import build, checkpoints
+from maskwright.pretrain.prepare import keeps_text
+from maskwright.pretrain.run import RECIPE
+from maskwright.pretrain.use import open_model
+from maskwright.recipes.recipe import is_run, read
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures of a language model on a text.
+
+    Attributes:
+        figures: of the model.
+        lines: of guessing evenly, and by how often each token occurs in the training text; without
+            one, in this text itself (`own_counts`).
+        read: sentences about what was read of the files.
+        notes: sentences about what the figures are, and are not, comparable with.
+    """
+
+    figures: likelihood.Figures
+    lines: likelihood.Lines
+    own_counts: bool
+    read: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    def render(self) -> str:
+        """All of it as text: a small table between what was read and what is to be noted."""
+        counted = "of this text itself" if self.own_counts else "of the training text"
+        figures, lines = self.figures, self.lines
+        table = [
+            ("this model", figures.loss, figures.perplexity, figures.top1, figures.top5),
+            (
+                f"unigram ({counted})",
+                lines.unigram_loss,
+                math.exp(lines.unigram_loss),
+                lines.unigram_top1,
+                lines.unigram_top5,
+            ),
+            (
+                "uniform",
+                lines.uniform_loss,
+                math.exp(lines.uniform_loss),
+                lines.uniform_top1,
+                lines.uniform_top5,
+            ),
+        ]
+        text = [f"{'':30}{'loss':>9}{'perplexity':>13}{'top-1':>9}{'top-5':>9}"]
+        for name, loss, perplexity, top1, top5 in table:
+            text.append(f"{name:30}{loss:9.4f}{perplexity:13.2f}{top1:9.4f}{top5:9.4f}")
+        if figures.bits_per_byte is not None:
+            text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
+        text.append(f"{figures.targets:,} targets")
+        return "\n".join([*self.read, *text, *self.notes])
+
+
+def evaluate_folder(
+    folder: Path, texts: list[str], *, rows: int = 4096, reading: Reading | None = None
+) -> Measured:
+    """Language-model figures of a folder on text files, or on its run's held-out text.
+
+    The measure is the model's own: masked accuracy for encoders, next-token loss and bits per
+    byte for decoders; for what reads two stacks, one place ahead or another network's text, that
+    of its run. Beside it stand the uniform and, for a run, the unigram lines of its
+    training text.
+
+    Args:
+        reading: how the files are read; None: as the run reads its own.
+    """
+    loaded, tokenizer = open_model(folder)
+    data, read_of = folder / "data", list[str]()
+    with tempfile.TemporaryDirectory() as scratch:
+        if texts:
+            built = Path(scratch) / "store"
+            sentences = len(loaded.config.stacks) == 2
+            if is_run(folder):
+                sentences = sentences or build.needs_sentences(read(folder / RECIPE))
+            if reading is None:
+                reading = read(folder / RECIPE).corpus if is_run(folder) else Reading()
+            reader = Reader(texts, reading)
+            build_store(reader, tokenizer, built, sentences=sentences)
+            read_of = [reader.counts.summary(), *map("note: {}".format, reader.counts.warnings)]
+            store = TokenStore.open(built)
+        elif (data / "held-out").is_dir():
+            store = TokenStore.open(data / "held-out", tokenizer_fingerprint=tokenizer.fingerprint)
+        else:
+            raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
+        objective, rows_of = _measure(folder, loaded, tokenizer)
+        source = rows_of(store)
+        kept = not objective.codes_text or keeps_text(tokenizer, store)
+        bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
+        figures = likelihood.evaluate(
+            objective,
+            source,
+            rows=rows,
+            bytes_per_token=bytes_per_token if objective.codes_text else None,
+        )
+        train = data / "train"
+        learned = TokenStore.open(train) if train.is_dir() else store
+        lines = likelihood.reference_lines(objective, learned, rows_of(learned), source, rows=rows)
+    notes = []
+    if not kept:
+        notes.append(
+            "note: the tokenizer does not keep all of the text (capitals, blanks or unknown "
+            "words), so its bits per byte are not those of another tokenizer"
+        )
+    if objective.scorer is not objective.product:
+        notes.append("of the network beside the model that fills its holes (the generator)")
+    return Measured(figures, lines, not train.is_dir(), read_of, notes)
+
+
+def _measure(
+    folder: Path, loaded: Pretrained, tokenizer: Tokenizer
+) -> tuple[Objective, Callable[[TokenStore], RowSource]]:
+    """The objective that measures the model, and its rows, as long as those of its run: masks for
+    an encoder and next tokens for a decoder, and that of the run where these would not do."""
+    config = loaded.config
+    recipe = read(folder / RECIPE) if is_run(folder) else None
+    simple = len(config.stacks) == 1 and config.vocabulary_head is not None
+    if simple and (recipe is None or not (build.shift(recipe) or build.reads_whole(recipe))):
+        objective = _objective(loaded, tokenizer)
+        if recipe is not None and recipe.objective.name in ("causal", "masked"):
+            return objective, partial(build.held_out_rows, recipe)
+        length = _length(loaded) if recipe is None else recipe.rows.length
+        if objective.codes_text:
+            return objective, lambda store: Stream(store, length)
+        return objective, lambda store: PackedDocuments(store, length, seed=likelihood.SEED)
+    if recipe is None:
+        kind = "of two stacks" if len(config.stacks) == 2 else "without a vocabulary head"
+        raise IncompatibleError(
+            f"how a model {kind} is to be measured is written in its run alone",
+            where=folder,
+            wanted=f"a run folder with {RECIPE}",
+            do="name the run, or score minimal pairs: --data FOLDER",
+        )
+    objective = build.objective(recipe, loaded.model, tokenizer)
+    checkpoints.take_others(objective, checkpoints.model_folder(folder))
+    return objective, partial(build.held_out_rows, recipe)
+
+
+def _objective(loaded: Pretrained, tokenizer: Tokenizer) -> Objective:
+    known = build.vocabulary(tokenizer)
+    if loaded.config.encoder is not None:
+        return masked.build(loaded.model, masked.Options(), known)
+    return causal.build(loaded.model, causal.Options(), known)
+
+
+def _length(loaded: Pretrained) -> int:
+    """Of rows, where no run says what the model was trained on."""
+    stack = next(iter(loaded.config.stacks.values()))
+    return min(getattr(stack.embeddings.positions, "length", None) or 512, 512)
