@@ -1,6 +1,6 @@
 """Which learning rate fine-tuning should begin with: multiples of the usual one, on many tasks.
 
-    python -m benchmarks.rates --model FOLDER --out DIR --labels 500 --seeds 2 --times 1 2 4 8
+    python -m benchmarks.rates --model FOLDER --out DIR --labels 500 --times 0.5 1 2 4 [--head-rate 10]
 
 Reads $MASKWRIGHT_DATA, and of it the training and validation parts alone: as many rows as
 `--labels`, and as many again to ask at the end, are drawn from train; epochs are chosen on
@@ -60,7 +60,8 @@ def main() -> None:
     ask.add_argument("--seeds", type=int, default=2)
     ask.add_argument("--labels", type=int, default=500, help="to learn from")
     ask.add_argument("--method", default="full")
-    ask.add_argument("--times", type=float, nargs="+", default=[1.0, 2.0, 4.0, 8.0])
+    ask.add_argument("--times", type=float, nargs="+", default=[0.5, 1.0, 2.0, 4.0])
+    ask.add_argument("--head-rate", type=float, default=1.0, help="how much faster a head learns")
     ask.add_argument("--tasks", nargs="+", choices=TASKS, default=USUAL)
     a = ask.parse_args()
     width = pretrained.described(checkpoints.model_folder(a.model)).config.width
@@ -69,11 +70,11 @@ def main() -> None:
     for name in a.tasks:
         options = {k: v for k, v in TASKS[name][1].items() if k != "rate"}
         for times in a.times:
-            out = a.out / f"{name}-{a.labels}-{a.method}-{times:g}"
+            out = a.out / f"{name}-{a.labels}-{a.method}-{times:g}-{a.head_rate:g}"
             if not (out / RESULTS).is_file():
                 data = parts_of(name, a.labels, a.out / "parts")
                 finetune_file(a.model, data, out, seeds=a.seeds, method=a.method,
-                              rate=usual * times, **options)  # fmt: skip
+                              rate=usual * times, head_rate=a.head_rate, **options)  # fmt: skip
             found = json.loads((out / RESULTS).read_text())
             values = [one[found["measure"]] or 0.0 for one in found["seeds"]]
             spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""

@@ -24,7 +24,8 @@ from maskwright.pretrain.run import pretrain, resume
 from maskwright.pretrain.tokenizer_run import train_and_report
 from maskwright.pretrain.use import fill_mask, generate_text
 from maskwright.recipes.recipe import find, override, with_text
-from maskwright.understand.command import attention, probe
+from maskwright.understand.attention import attention
+from maskwright.understand.probe import probe
 
 __all__ = [
     "adapt",

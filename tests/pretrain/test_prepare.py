@@ -19,8 +19,8 @@ from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.prepare import Text, prepare, resolve
-from maskwright.pretrain.run import quiet
 from maskwright.recipes.recipe import Corpus, Recipe, find, override, with_text
+from maskwright.report.say import quiet
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tinyrun import SENTENCE, recipe, text_file
 

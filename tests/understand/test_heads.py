@@ -17,8 +17,9 @@ import torch
 from maskwright.cli import main
 from maskwright.errors import DataError, UsageError
 from maskwright.understand import heads, trees
-from maskwright.understand.command import attention, probe
+from maskwright.understand.attention import attention
 from maskwright.understand.heads import MEASURES, look_at_heads, one_text
+from maskwright.understand.probe import probe
 from maskwright.understand.senses import _apart, _neighbours
 from maskwright.understand.states import Subject
 from tinyrun import WORDS, text_file

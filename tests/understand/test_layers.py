@@ -15,9 +15,9 @@ from maskwright.cli import main
 from maskwright.errors import UsageError
 from maskwright.tasks.prepare import prepare
 from maskwright.understand import layers as room
-from maskwright.understand.command import DIVISION, probe
 from maskwright.understand.layers import probe_layers
 from maskwright.understand.pooling import WAYS
+from maskwright.understand.probe import DIVISION, probe
 from maskwright.understand.states import Subject, layer_states
 from tinyrun import WORDS
 

@@ -19,8 +19,8 @@ from maskwright.finetune.run import finetune
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.checkpoints import MODEL
-from maskwright.pretrain.run import printer
 from maskwright.report import tables
+from maskwright.report.say import printer
 from maskwright.tasks import splits, survey
 from maskwright.tasks.framing import Template
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
@@ -61,6 +61,9 @@ def finetune_file(
 
     Args:
         method: one name, or for a curve several with commas between.
+        rate: the learning rate; None: the usual one of method and width.
+        head_rate: how many times as fast the scores of the head learn; None: the usual, but 1 where
+            a `rate` is given.
         prompt: what a model that writes its answers reads, with the hole {source}.
         pooling: what is read of a text: cls, mean or max; None: cls, and mean for vectors.
         measure: the figure that chooses the epoch and the seed; None: the usual one of the task.
@@ -74,6 +77,8 @@ def finetune_file(
     if seeds < 1:
         raise UsageError("no seed to try", where="--seeds", found=seeds, wanted="1 or more")
     say = printer(stream)
+    # A rate that is asked for is that of all weights, as everywhere else.
+    head_rate = 1.0 if head_rate is None and rate is not None else head_rate
     ways = [Method(name.strip(), layer_decay, head_rate) for name in method.split(",")]
     if len(ways) > 1 and not curve:
         raise UsageError("several methods make no model", where="--method", found=method,

@@ -32,9 +32,9 @@ from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import Watch, watching
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
-from maskwright.pretrain.run import printer, quiet
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
+from maskwright.report.say import printer, quiet
 from maskwright.report.svg import COLOURS, escape
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure

@@ -16,9 +16,8 @@ from typing import TextIO
 from maskwright.errors import UsageError, near
 from maskwright.finetune.learner import reader
 from maskwright.finetune.predict import load
-from maskwright.finetune.run import interval
-from maskwright.pretrain.run import printer
 from maskwright.report import tables
+from maskwright.report.say import printer
 from maskwright.tasks import table
 from maskwright.tasks.build import build
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
@@ -76,7 +75,7 @@ def evaluate_file(
     answers = kind.answers(encoded, reader(model.model, kind, model.frame, model.reading)(encoded))
     figures = kind.estimated(rows, answers)
     title = f"{kind.task}, {len(rows):,} rows" + ("" if chosen == ALL else f" of {chosen}")
-    cells = [[name, interval(estimate)] for name, estimate in figures.items()]
+    cells = [[name, estimate.render()] for name, estimate in figures.items()]
     note = "95 % intervals by resampling the rows."
     shown = {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
     for each in (shown, kind.by_class(rows, answers)):

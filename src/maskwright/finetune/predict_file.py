@@ -36,14 +36,13 @@ from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import Predictor, load, portions
 from maskwright.finetune.several import Several, load_several
 from maskwright.pretrain import checkpoints
-from maskwright.pretrain.run import quiet
+from maskwright.report.say import Say, quiet
 from maskwright.strict_json import parse
 from maskwright.tasks import table
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.list_cells import row_with_lists
 from maskwright.tasks.parts import names_beside
 
-Say = Callable[[str], None]
 PREDICTION, PREDICTED = "prediction", "predicted_"
 # What is written by the name of the file: what stands between columns, None for JSON Lines.
 WRITTEN = {".jsonl": None, ".csv": ",", ".tsv": "\t"}

@@ -43,11 +43,11 @@ from maskwright.finetune.tune import Settings, passes_of
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.checkpoints import MODEL, TASK
-from maskwright.pretrain.run import LOCK, printer
+from maskwright.pretrain.run import LOCK
 from maskwright.report import document, tables
+from maskwright.report.say import printer
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
-from maskwright.tasks import metrics
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 from maskwright.train.optimizer import AdamW
 
@@ -277,7 +277,7 @@ def _table(data: labelled.Examples, asked: str, found: Sequence[Seed], best: See
         (f"fine-tuned, seed {best.seed}", best.answers),
         *kind.baselines(data, asked),
     ]:
-        rows.append([name, *map(interval, kind.estimated(truth, answers).values())])
+        rows.append([name, *(each.render() for each in kind.estimated(truth, answers).values())])
     if len(found) > 1:
         each = [kind.measured(truth, one.answers) for one in found]
         spreads = (intervals.over_seeds([e[m] for e in each]) for m in kind.measures)
@@ -302,12 +302,3 @@ def _spread(spread: intervals.Spread) -> str:
     if not math.isfinite(spread.mean):
         return "–"
     return f"{spread.mean:.4f} ± {spread.deviation:.4f}"
-
-
-def interval(estimate: metrics.Estimate) -> str:
-    """A figure and its interval; a dash where it is not defined, as of answers all alike."""
-    if not math.isfinite(estimate.value):
-        return "–"
-    if not math.isfinite(estimate.low):
-        return f"{estimate.value:.4f}"
-    return f"{estimate.value:.4f} ({estimate.low:.4f} to {estimate.high:.4f})"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -35,6 +35,7 @@ from maskwright.pretrain.use import open_model
 from maskwright.recipes.recipe import Recipe, frozen_part, is_run, read
 from maskwright.report import comparison, document
 from maskwright.report.comparison import Comparison, Contender, Measure
+from maskwright.report.say import Say, printer
 from maskwright.train.operations import training_operations
 from maskwright.train.schedule import Budget
 
@@ -52,7 +53,6 @@ BITS = Measure("bits_per_byte", "bits per byte")
 KEPT_BITS = replace(BITS, title="bits per byte of what its tokenizer keeps", compares=False)
 MASKED = Measure("masked_loss", "masked loss (15 %)")
 PAIRS = Measure("pairs", "minimal pairs", higher_is_better=True)
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def compare(
             `out` that is not the one asked for.
         SystemExit: a signal stopped the run that was going on; the same call continues.
     """
-    equal, say = Equal.parse(budget), run.printer(stream)
+    equal, say = Equal.parse(budget), printer(stream)
     _refuse_names(recipes, seeds)
     _refuse_other_text(recipes)
     recipes = [build.resolved(recipe) for recipe in recipes]

@@ -33,6 +33,7 @@ from maskwright.recipes.recipe import (
     Training,
 )
 from maskwright.report import page, tables
+from maskwright.report.say import printer
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train import distribute, machine
 from maskwright.train.optimizer import AdamW
@@ -109,7 +110,7 @@ def adapt(
         return last
     made = worth(before, out, old=folder / HELD_OUT)
     tables.add(out, [made])
-    run.printer(stream)(tables.for_terminal(made))
+    printer(stream)(tables.for_terminal(made))
     page.write_report(out)
     return last
 

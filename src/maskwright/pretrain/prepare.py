@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,11 +33,11 @@ from maskwright.manifest import hash_file
 from maskwright.pretrain.build import needs_sentences
 from maskwright.recipes.recipe import Corpus, Recipe, TokenizerFolder
 from maskwright.report import document
+from maskwright.report.say import Say
 from maskwright.strict_json import parse
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train as train_tokenizer
 
-Say = Callable[[str], None]
 # The split is the same for every seed: what is held out must not depend on the run.
 SPLIT_SEED = 0
 LOOKED_THROUGH = 256  # documents at a time, for the first that is held out

@@ -48,6 +48,7 @@ from maskwright.recipes.recipe import Folder, Recipe, Training, frozen_part, rea
 from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
+from maskwright.report.say import printer, quiet
 from maskwright.train import distribute, loop, machine
 from maskwright.train.average import Average
 from maskwright.train.optimizer import OptimizerState
@@ -409,16 +410,3 @@ def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
         found=f"{t.batch // t.microbatches} rows of {recipe.rows.length} tokens at once",
         do=f"--set training.microbatches={t.microbatches * 2} computes the same with less",
     )
-
-
-def printer(stream: TextIO | None) -> Callable[[str], None]:
-    """What tells the user something: a line on `stream`, or on standard output."""
-
-    def say(text: str) -> None:
-        print(text, file=stream or sys.stdout, flush=True)
-
-    return say
-
-
-def quiet(text: str) -> None:
-    """Say nothing."""

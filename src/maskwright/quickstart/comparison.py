@@ -6,7 +6,6 @@ the labelled task. Each is printed and kept for the report.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from maskwright.pretrain import build, checkpoints, run
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.quickstart import task
 from maskwright.recipes.recipe import Recipe, read
+from maskwright.report.say import Say
 from maskwright.report.tables import Table, for_terminal
-
-Say = Callable[[str], None]
 
 SENTENCES = (
     "Return the number of [MASK] in the list.",

@@ -43,6 +43,14 @@ class Estimate:
     low: float
     high: float
 
+    def render(self) -> str:
+        """The figure and its interval; a dash where it is not defined, as of answers all alike."""
+        if not math.isfinite(self.value):
+            return "–"
+        if not math.isfinite(self.low):
+            return f"{self.value:.4f}"
+        return f"{self.value:.4f} ({self.low:.4f} to {self.high:.4f})"
+
 
 @dataclass(frozen=True)
 class ClassFigures:

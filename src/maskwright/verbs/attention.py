@@ -33,7 +33,7 @@ def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     for path in [Path(text) for text in a.text] + ([] if a.tree is None else [a.tree]):
         existing(path, "text")
-    from maskwright.understand.command import attention
+    from maskwright.understand.attention import attention
 
     attention(a.model, a.out or next_run("attention"), text=[Path(text) for text in a.text],
               sentence=a.sentence, tree=a.tree)  # fmt: skip

@@ -49,7 +49,7 @@ def do(a: argparse.Namespace) -> None:
         existing(a.data, "data")
     columns = named_columns(a)
     from maskwright.tasks.how_read import how_read
-    from maskwright.understand.command import probe
+    from maskwright.understand.probe import probe
 
     probe(a.model, a.out or next_run("probe"), data=a.data, word=a.word, task=a.task,
           columns=columns, items=a.items, read=how_read(a.read))  # fmt: skip

@@ -1,0 +1,181 @@
+"""What the heads of a model look at: one page, `results.json`, tables for the screen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from maskwright import commit
+from maskwright.corpus.read import read
+from maskwright.errors import UsageError
+from maskwright.report import tables
+from maskwright.report.grid import grid
+from maskwright.report.say import printer
+from maskwright.report.svg import escape
+from maskwright.report.tables import Table
+from maskwright.understand import heads, senses, trees
+from maskwright.understand.page import write
+from maskwright.understand.states import Subject
+
+# Maps of single heads on a page, and their cells; tokens of a text that is drawn.
+SMALL_GRIDS, CELLS = 36, 40_000
+DRAWN, FEW_DRAWN = 64, 24
+TEXTS = 200
+HEADS = (
+    '<p class="note">A shade is the mean weight, in full at 1 (or at the largest value, for the '
+    "distance). Entropy 1 is a head that looks everywhere alike.</p>"
+)
+
+
+def attention(
+    model: Path,
+    out: Path,
+    *,
+    text: Sequence[Path] = (),
+    sentence: str | None = None,
+    tree: Path | None = None,
+    stream: TextIO | None = None,
+) -> Path:
+    """What the heads of `model` look at: in the first texts of `text`, in one `sentence`, and in a
+    `tree` bank.
+
+    Returns:
+        The page.
+    """
+    say = printer(stream)
+    commit.probe_writable(out)
+    subject = Subject.of(model)
+    drawn = []
+    if sentence is not None:
+        drawn = heads.beginning(subject, sentence, subject.frame.length)
+        whole = len(subject.tokenizer.encode(sentence))
+        if len(drawn) > DRAWN or not whole:
+            raise UsageError(
+                "not a text that can be drawn",
+                where="--sentence",
+                found=f"{whole} tokens",
+                wanted=f"1 to about {DRAWN}",
+            )
+    texts = [each for group in senses.SENTENCES.values() for each in group]
+    bank = trees.read_trees(tree) if tree is not None else []
+    if text:
+        texts = []
+        for document_ in read(list(text)):
+            texts.append(document_.text)
+            if len(texts) == TEXTS:
+                say(f"note: only the first {TEXTS} texts are looked at")
+                break
+    elif bank:
+        texts = [" ".join(each.words) for each in bank[:TEXTS]]
+    found = heads.look_at_heads(subject, texts)
+    if short := len(texts) - found.texts:
+        say(f"note: {short:,} texts of fewer than two tokens are left out")
+    relations, passed = trees.compare_with_trees(subject, bank) if bank else ([], 0)
+    if passed:
+        say(
+            f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank, too long or "
+            "with two words in one token"
+        )
+    shown = [_head_table(found)] + ([_tree_table(relations)] if relations else [])
+    for each in shown:
+        say("\n" + tables.for_terminal(each))
+    names = [f"layer {n + 1}" for n in range(len(found.found["entropy"]))]
+    numbers = [str(n + 1) for n in range(found.found["entropy"].shape[1])]
+    maps = ""
+    for name, values in found.found.items():
+        high = max(1.0, float(values.max()))
+        made = grid(_measured(found, name), values.tolist(), names, numbers, high=high)
+        maps += f'<div class="grid">{made}</div>'
+    drawn = drawn or heads.beginning(subject, texts[0], FEW_DRAWN)
+    sections = [(escape(each["title"]), tables.for_page(each)) for each in shown]
+    sections.append(("Every head", f'<div class="grids">{maps}</div>{HEADS}'))
+    sections.append(("One text", _one_text(subject, drawn)))
+    plain = {
+        "texts": found.texts,
+        "tokens": found.tokens,
+        "cut": found.cut,
+        "even": found.even,
+        "passed_over": passed,
+        "heads": {name: values.tolist() for name, values in found.found.items()},
+        "relations": [dataclasses.asdict(each) for each in relations],
+    }
+    head = (
+        f"<p>Attention on {found.tokens:,} tokens of {found.texts:,} texts"
+        + (f", {found.cut:,} of them cut at {heads.LONGEST} tokens" if found.cut else "")
+        + ".</p>"
+    )
+    return write(out, subject, "What heads look at", head, sections, plain, say)
+
+
+def _measured(found: heads.Heads, name: str) -> str:
+    return f"{name} (even weights: {found.even[name]:.2f})"
+
+
+def _head_table(found: heads.Heads) -> Table:
+    rows = []
+    for kind in heads.KINDS:
+        layer, head = found.best(kind)
+        values = found.found[kind]
+        rows.append(
+            [
+                kind,
+                f"layer {layer}, head {head}",
+                f"{values.max():.3f}",
+                f"{found.even[kind]:.3f}",
+                f"{int((values > 0.5).sum())} of {values.size}",
+            ]
+        )
+    return {
+        "title": f"Heads on {found.tokens:,} tokens of {found.texts:,} texts",
+        "head": ["looks at", "most", "weight", "even weights", "heads above 0.5"],
+        "rows": rows,
+        "note": "The mean weight of attention over positions of ordinary tokens.",
+    }
+
+
+def _tree_table(relations: Sequence[trees.Relation]) -> Table:
+    return {
+        "title": "Heads of attention beside heads of grammar",
+        "head": ["relation", "words", "head", "which", "right", "best distance", "right"],
+        "rows": [
+            [
+                r.name,
+                f"{r.words:,}",
+                f"layer {r.layer}, head {r.head}",
+                r.way,
+                f"{r.right:.3f}",
+                f"{r.distance:+d}",
+                f"{r.fixed:.3f}",
+            ]
+            for r in relations
+        ],
+        "note": "Head and distance were chosen on one half of the sentences, the shares are of the "
+        "other half.",
+    }
+
+
+def _one_text(subject: Subject, ids: list[int]) -> str:
+    tokens, weights = heads.one_text(subject, ids)
+    most = min(SMALL_GRIDS, max(1, CELLS // len(tokens) ** 2))
+    many = weights.shape[0] * weights.shape[1]
+    shown: list[str] = []
+    for layer in range(weights.shape[0]):
+        for head in range(weights.shape[1]):
+            if len(shown) == most:
+                break
+            made = grid(
+                f"layer {layer + 1}, head {head + 1}",
+                weights[layer, head].tolist(),
+                tokens,
+                [""] * len(tokens),
+                side=max(4.0, 180 / len(tokens)),
+                sparse=True,
+            )
+            shown.append(f'<div class="grid">{made}</div>')
+    left = f" {many - len(shown)} heads are not drawn." if many > len(shown) else ""
+    return (
+        f'<div class="grids">{"".join(shown)}</div><p class="note">A row is a token '
+        f"that looks, a column one that is looked at, in the order of the text.{left}</p>"
+    )

@@ -1,0 +1,65 @@
+"""What all pages of this room have: how they are written, and how figures are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.pretrain import checkpoints
+from maskwright.report import document, tables
+from maskwright.report.curves import Line
+from maskwright.report.say import Say
+from maskwright.tasks.metrics import Estimate
+from maskwright.understand.states import Subject
+
+
+def write(
+    out: Path,
+    subject: Subject,
+    kind: str,
+    head: str,
+    sections: Sequence[tuple[str, str]],
+    plain: dict[str, Any],
+    say: Say,
+) -> Path:
+    """Write figures and page into `out`, and say where the page is."""
+    document.write(out / tables.NAME, json.dumps(plain, indent=2) + "\n")
+    page = document.document(checkpoints.called(subject.path), kind, head, sections)
+    target = document.write(out / "report.html", page)
+    say(f"report: {target}")
+    return target
+
+
+def plain(found: Any) -> dict[str, Any]:
+    """What was found as JSON values; None where a figure is not defined."""
+
+    def simple(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        if isinstance(value, Estimate):
+            each = dataclasses.asdict(value)
+            return {name: one if math.isfinite(one) else None for name, one in each.items()}
+        if isinstance(value, dict):
+            return {name: simple(each) for name, each in value.items()}
+        return [simple(each) for each in value] if isinstance(value, list) else value
+
+    return {field.name: simple(getattr(found, field.name)) for field in dataclasses.fields(found)}
+
+
+def line(name: str, each: Sequence[Estimate], css: str) -> Line:
+    """Figures by layer with their intervals."""
+    spread = [
+        (float(x), one.low, one.high)
+        if math.isfinite(one.low)
+        else (float(x), one.value, one.value)
+        for x, one in enumerate(each)
+    ]
+    return Line(
+        name, [(float(x), one.value) for x, one in enumerate(each)], css, dots=True, spread=spread
+    )

@@ -1,0 +1,78 @@
+"""What a model knows: one page, `results.json`, tables for the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from maskwright import commit
+from maskwright.errors import UsageError
+from maskwright.report.say import printer
+from maskwright.tasks import splits
+from maskwright.tasks.how_read import AS_IT_COMES, HowRead
+from maskwright.tasks.prepare import prepare
+from maskwright.understand import layers, pooling, senses
+from maskwright.understand.layers_page import show_layers
+from maskwright.understand.pooling_page import show_pooling
+from maskwright.understand.senses_page import show_senses
+from maskwright.understand.states import Subject
+
+DIVISION = splits.Division(validation=0.1, test=0.1)
+ITEMS = 10_000
+
+
+def probe(
+    model: Path,
+    out: Path,
+    *,
+    data: Path | None = None,
+    word: str | None = None,
+    task: str | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
+    items: int | None = None,
+    read: HowRead = AS_IT_COMES,
+    stream: TextIO | None = None,
+) -> Path:
+    """What each layer of `model` knows: of the labels in `data`, or of the meanings of a `word`.
+
+    Args:
+        data: labelled texts; with a `word`, a csv of texts and meanings. None: sentences about two
+            banks.
+        items: how many words or texts are looked at, at most; None: 10,000.
+        read: how labelled files are read: separator, encoding, and so on.
+
+    Returns:
+        The page.
+    """
+    if items is not None and items < 2:
+        raise UsageError("too few to look at", where="--items", found=items, wanted="2 or more")
+    say = printer(stream)
+    commit.probe_writable(out)
+    if data is None or word is not None:
+        ignored = {
+            "--task": task is not None,
+            "--items": items is not None,
+            "--column": bool(columns) and data is None,
+            "--read": read != AS_IT_COMES,
+        }
+        for option in (name for name, given in ignored.items() if given):
+            raise UsageError(
+                "option has no effect here",
+                where=option,
+                do="leave it out, or give labelled --data without a --word",
+            )
+        if word is not None and not word.strip():
+            raise UsageError("no word to look at", where="--word", found=repr(word))
+    subject = Subject.of(model)
+    if data is None or word is not None:
+        return show_senses(subject, out, word or senses.WORD, data, columns, say)
+    items = ITEMS if items is None else items
+    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION,
+                       reading=read.reading, header=read.header,
+                       fold_labels=read.fold_labels)  # fmt: skip
+    for line in examples.task.lines():
+        say(line)
+    if examples.task.kind in ("similarity", "embedding"):
+        return show_pooling(subject, out, pooling.compare_pooling(subject, examples, items), say)
+    return show_layers(subject, out, layers.probe_layers(subject, examples, items=items), say)
