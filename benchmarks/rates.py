@@ -1,6 +1,6 @@
 """Which learning rate fine-tuning should begin with: multiples of the usual one, on many tasks.
 
-    python -m benchmarks.rates --model FOLDER --out DIR --labels 500 --times 0.5 1 2 4 [--head-rate 10]
+    python -m benchmarks.rates --model FOLDER --out DIR --times 0.5 1 2 4 [--head-rate 10]
 
 Reads $MASKWRIGHT_DATA, and of it the training and validation parts alone: as many rows as
 `--labels`, and as many again to ask at the end, are drawn from train; epochs are chosen on

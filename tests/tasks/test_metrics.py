@@ -152,6 +152,20 @@ def test_resamples_by_counts_are_resamples_of_rows() -> None:
         assert (by_counts.low, by_counts.high) == pytest.approx((by_rows.low, by_rows.high))
 
 
+def test_how_many_resamples_are_looked_at_together_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = np.random.default_rng(0)
+    one, several = draw.integers(0, 5, (2, 40)), draw.integers(0, 2, (2, 40, 3))
+    numbers = draw.random((2, 40))
+    given = [("classification", *one), ("multi-label", *several), ("regression", *numbers)]
+    whole = [metrics.estimates(*each) for each in given]
+    sums = metrics.estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1)
+    monkeypatch.setattr(metrics, "AT_ONCE", 7 * 40)
+    assert [metrics.estimates(*each) for each in given] == whole
+    assert metrics.estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1) == sums
+
+
 NUMBERS = st.lists(st.tuples(*[st.floats(-1e6, 1e6) | st.integers(0, 3)] * 2),
                    min_size=2, max_size=12)  # fmt: skip
 
@@ -160,8 +174,9 @@ NUMBERS = st.lists(st.tuples(*[st.floats(-1e6, 1e6) | st.integers(0, 3)] * 2),
 def test_resamples_of_numbers_together_are_those_one_by_one(pairs: list[tuple[float, ...]]) -> None:
     truth, predicted = np.array(pairs, np.float64).T
     for metric in (metrics.pearson, metrics.spearman, metrics.squared_error):
-        together = metrics._drawn(metric, truth, predicted, 6)
-        one_by_one = metrics._drawn(partial(metric), truth, predicted, 6)
+        plain = partial(metric)
+        together = metrics._drawn([metric], truth, predicted, 6)[metric]
+        one_by_one = metrics._drawn([plain], truth, predicted, 6)[plain]
         assert together == pytest.approx(one_by_one, nan_ok=True, rel=1e-6, abs=1e-6)
 
 
@@ -172,8 +187,9 @@ def test_resamples_of_several_labels_together_are_those_one_by_one(
     draw = np.random.default_rng(seed)
     truth, predicted = (draw.integers(0, 2, (rows, labels)) for _ in range(2))
     for metric in (metrics.accuracy, metrics.macro_f1, metrics.micro_f1):
-        together = metrics._drawn(metric, truth, predicted, 6)
-        one_by_one = metrics._drawn(partial(metric), truth, predicted, 6)
+        plain = partial(metric)
+        together = metrics._drawn([metric], truth, predicted, 6)[metric]
+        one_by_one = metrics._drawn([plain], truth, predicted, 6)[plain]
         assert together == pytest.approx(one_by_one)
 
 

@@ -7,12 +7,12 @@ models are resampled alike and their difference has an interval of its own.
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,8 +140,12 @@ def estimates(
     if kind not in USUAL:
         raise UsageError("no figures for this task here", found=repr(kind),
                          wanted=near(kind, USUAL))  # fmt: skip
+    truth, predicted = _checked(truth, predicted)
+    chosen = [METRICS[name] for name in USUAL[kind]]
+    drawn = _drawn(chosen, truth, predicted, resamples)
     return {
-        name: estimate(METRICS[name], truth, predicted, resamples=resamples) for name in USUAL[kind]
+        name: _estimate(metric, truth, predicted, drawn[metric], LEVEL)
+        for name, metric in zip(USUAL[kind], chosen, strict=True)
     }
 
 
@@ -159,10 +163,8 @@ def estimate(
         DataError: no rows, or not the same number.
     """
     truth, predicted = _checked(truth, predicted)
-    drawn, value = _drawn(metric, truth, predicted, resamples), metric(truth, predicted)
-    if metric is accuracy and value in (0.0, 1.0):
-        return Estimate(value, *_wilson(value, len(truth), level))
-    return Estimate(value, *_spread(drawn, level))
+    drawn = _drawn([metric], truth, predicted, resamples)[metric]
+    return _estimate(metric, truth, predicted, drawn, level)
 
 
 def estimate_of_sums(
@@ -176,7 +178,9 @@ def estimate_of_sums(
     """
     if not len(counts):
         raise DataError("there is nothing to compare", found="0 rows", wanted="at least one")
-    drawn = np.stack([counts[places].sum(0) for places in _resampled(len(counts), resamples)])
+    drawn = np.concatenate(
+        [counts[places].sum(1) for places in _resampled(len(counts), resamples, counts.shape[1])]
+    )
     whole = counts.sum(0, keepdims=True)
     return Estimate(float(figure(whole)[0]), *_spread(figure(drawn).astype(float), level))
 
@@ -209,9 +213,9 @@ def difference(
     """
     truth, ours = _checked(truth, ours)
     truth, theirs = _checked(truth, theirs)
-    drawn = _drawn(metric, truth, ours, resamples) - _drawn(metric, truth, theirs, resamples)
+    one, two = (_drawn([metric], truth, each, resamples)[metric] for each in (ours, theirs))
     value = metric(truth, ours) - metric(truth, theirs)
-    return Estimate(value, *_percentiles(drawn, level))
+    return Estimate(value, *_percentiles(one - two, level))
 
 
 def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[ClassFigures]:
@@ -276,59 +280,90 @@ def of_counts(counts: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
     }
 
 
-def _drawn(metric: Metric, truth: Values, predicted: Values, resamples: int) -> NDArray[np.float64]:
-    """(resamples,) the metric of each resample."""
-    if truth.ndim > 1 and truth.shape[1] > 1 and metric in (accuracy, macro_f1, micro_f1):
-        return _drawn_of_labels(metric, truth, predicted, resamples)
-    if truth.ndim == 1 and metric in (pearson, spearman, squared_error):
-        return _drawn_of_numbers(metric, truth, predicted, resamples)
-    if metric not in (accuracy, macro_f1, matthews) or truth.ndim > 1 or truth.dtype.kind != "i":
-        places = _resampled(len(truth), resamples)
-        return np.array([metric(truth[i], predicted[i]) for i in places])
+def _estimate(
+    metric: Metric, truth: Values, predicted: Values, drawn: NDArray[np.float64], level: float
+) -> Estimate:
+    """The figure with its interval from that of each resample, `drawn`."""
+    value = metric(truth, predicted)
+    if metric is accuracy and value in (0.0, 1.0):
+        return Estimate(value, *_wilson(value, len(truth), level))
+    return Estimate(value, *_spread(drawn, level))
+
+
+# Metrics that are known for many resamples at a time: of one class, several labels, a number a row.
+OF_CLASSES = (accuracy, macro_f1, matthews)
+OF_LABELS = (accuracy, macro_f1, micro_f1)
+OF_NUMBERS = (pearson, spearman, squared_error)
+# (R, rows) places of such resamples -> (R,) the values of each metric.
+OfResamples = Callable[[NDArray[np.int64]], dict[Metric, NDArray[np.float64]]]
+
+
+def _drawn(
+    chosen: Sequence[Metric], truth: Values, predicted: Values, resamples: int
+) -> dict[Metric, NDArray[np.float64]]:
+    """(resamples,) each of the metrics of the same resamples."""
+    width, of = 1, cast(OfResamples, partial(_one_by_one, chosen, truth, predicted))
+    if truth.ndim > 1 and truth.shape[1] > 1 and {*chosen} <= {*OF_LABELS}:
+        of = _of_labels(truth, predicted)
+    elif truth.ndim == 1 and {*chosen} <= {*OF_NUMBERS}:
+        of = partial(_of_numbers, chosen, truth.astype(np.float64), predicted.astype(np.float64))
+    elif truth.ndim == 1 and truth.dtype.kind == "i" and {*chosen} <= {*OF_CLASSES}:
+        width, of = _of_classes(truth, predicted)
+    parts = [of(places) for places in _resampled(len(truth), resamples, width)]
+    return {metric: np.concatenate([part[metric] for part in parts]) for metric in chosen}
+
+
+def _one_by_one(
+    chosen: Sequence[Metric], truth: Values, predicted: Values, places: NDArray[np.int64]
+) -> dict[Metric, NDArray[np.float64]]:
+    return {m: np.array([m(truth[i], predicted[i]) for i in places]) for m in chosen}
+
+
+def _of_classes(truth: Values, predicted: Values) -> tuple[int, OfResamples]:
+    """Of one class for each row, by how often each was taken for each; beside it how many numbers
+    that is for each row."""
     names, cells = np.unique(np.stack([truth, predicted]), return_inverse=True)
-    width = len(names)
-    pairs = cells.reshape(2, -1)[0] * width + cells.reshape(2, -1)[1]
-    found = []
-    for i in _resampled(len(truth), resamples):
-        counts = np.bincount(pairs[i], minlength=width * width).reshape(1, width, width)
-        found.append(of_counts(counts)[metric])
-    return np.concatenate(found)
+    size = len(names)
+    pairs = cells.reshape(2, -1)[0] * size + cells.reshape(2, -1)[1]
+    return -(-(size**2) // len(truth)), lambda places: of_counts(
+        _counts(pairs[places], size**2).reshape(-1, size, size)
+    )
 
 
-def _drawn_of_labels(
-    metric: Metric, truth: Values, predicted: Values, resamples: int
-) -> NDArray[np.float64]:
-    """The same of several labels (N, C): from sums over the rows, which every resample weighs."""
-    rows, width = truth.shape
+def _of_labels(truth: Values, predicted: Values) -> OfResamples:
+    """Of several labels (N, C): from sums over the rows, which every resample weighs."""
+    rows, size = truth.shape
     right, both = truth * predicted, truth + predicted
     each = np.concatenate([right, both, (truth == predicted).all(1, keepdims=True)], axis=1)
     each = each.astype(np.float64)
-    weights = (np.bincount(i, minlength=rows) for i in _resampled(rows, resamples))
-    sums = np.stack([weight @ each for weight in weights])  # (R, 2C + 1)
-    if metric is accuracy:
-        return np.asarray(sums[:, -1] / rows)
-    right, both = sums[:, :width], sums[:, width : 2 * width]
-    if metric is micro_f1:
-        return np.asarray(2 * right.sum(1) / np.maximum(1, both.sum(1)))
-    return np.asarray((2 * right / np.maximum(1, both)).mean(1))
+
+    def of(places: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
+        sums = _counts(places, rows) @ each  # (R, 2C + 1)
+        right, both = sums[:, :size], sums[:, size : 2 * size]
+        return {
+            accuracy: sums[:, -1] / rows,
+            micro_f1: 2 * right.sum(1) / np.maximum(1, both.sum(1)),
+            macro_f1: (2 * right / np.maximum(1, both)).mean(1),
+        }
+
+    return of
 
 
-def _drawn_of_numbers(
-    metric: Metric, truth: Values, predicted: Values, resamples: int
-) -> NDArray[np.float64]:
-    """The same of numbers (N,), many resamples at a time."""
-    found = []
-    truth, predicted = truth.astype(np.float64), predicted.astype(np.float64)
-    every = _resampled(len(truth), resamples)
-    while some := list(itertools.islice(every, max(1, AT_ONCE // len(truth)))):
-        true, told = truth[np.stack(some)], predicted[np.stack(some)]  # (R, N)
+def _of_numbers(
+    chosen: Sequence[Metric], truth: Values, predicted: Values, places: NDArray[np.int64]
+) -> dict[Metric, NDArray[np.float64]]:
+    """Of one number for each row."""
+    true, told = truth[places], predicted[places]  # (R, N)
+    found: dict[Metric, NDArray[np.float64]] = {}
+    for metric in chosen:
         if metric is squared_error:
-            found.append(np.square(true - told).mean(1))
+            found[metric] = np.square(true - told).mean(1)
         elif metric is spearman:
-            found.append(_correlations(stats.rankdata(true, axis=1), stats.rankdata(told, axis=1)))
+            ranks = (stats.rankdata(side, axis=1) for side in (true, told))
+            found[metric] = _correlations(*ranks)
         else:
-            found.append(_correlations(true, told))
-    return np.concatenate(found)
+            found[metric] = _correlations(true, told)
+    return found
 
 
 def _correlations(true: Values, told: Values) -> NDArray[np.float64]:
@@ -343,10 +378,19 @@ def _correlations(true: Values, told: Values) -> NDArray[np.float64]:
         return np.where(constant, np.nan, (sides[0] * sides[1]).sum(1) / lengths)
 
 
-def _resampled(rows: int, resamples: int) -> Iterator[NDArray[np.int64]]:
-    """(rows,) places drawn with replacement, for each resample."""
-    for number in range(resamples):
-        yield integers(key("bootstrap", SEED, number), rows, rows)
+def _resampled(rows: int, resamples: int, width: int = 1) -> Iterator[NDArray[np.int64]]:
+    """(R, rows) places drawn with replacement, a row for each resample; so many resamples at a
+    time that tables of `width` numbers for each place stay small."""
+    at_once = max(1, AT_ONCE // (rows * max(1, width)))
+    for begin in range(0, resamples, at_once):
+        numbers = np.arange(begin, min(resamples, begin + at_once))
+        yield integers(key("bootstrap", SEED, numbers), rows, rows)
+
+
+def _counts(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """(R, size) how often each of the numbers below `size` stands in each row of `values`."""
+    begins = np.arange(len(values))[:, None] * size
+    return np.bincount((values + begins).ravel(), minlength=len(values) * size).reshape(-1, size)
 
 
 def _wilson(share: float, count: int, level: float) -> tuple[float, float]:
