@@ -317,7 +317,13 @@ def test_a_head_learns_faster_than_what_was_pretrained(model: Path) -> None:
     assert factors(Method("full", head_rate=1.0)) == {True: {1.0}, False: {1.0}}
     for few in ("probe", "lora"):  # a rate for few parameters is the head's already
         assert factors(Method(few)) == {True: {1.0}, False: {1.0}}
-    assert Method("full").rate(384) == 2 * Method("full").rate(768) == Method("full").rate(96) / 4
+
+
+def test_the_usual_rate_grows_as_models_get_narrower() -> None:
+    rate = Method("full").rate
+    assert rate(1024) == rate(768) == 5e-5
+    assert (rate(384), rate(256)) == pytest.approx((2e-4, 4.5e-4))
+    assert rate(64) == Method("lora").rate(768) == 1e-3, "but not without end"
 
 
 # ------------------------------------------------------------------------------ vectors

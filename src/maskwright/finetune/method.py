@@ -32,9 +32,10 @@ FULL, PROBE, GRADUAL = "full", "probe", "gradual"
 LAST = re.compile(r"last-(\d+)")
 # The share of the run from which on everything trains.
 UNFROZEN_AT = 0.5
-# The learning rate for a width of 768, narrower models want more in proportion; and how much faster
-# a head learns (docs/decisions/0019-how-fast-a-head-learns.md). Few parameters want more, too.
-RATE, WIDTH, RATE_OF_FEW = 1e-4, 768, 1e-3
+# The published learning rate is for a width of 768; narrower models want more, by the square, and
+# few parameters want most. How much faster a head learns than what was pretrained. Why:
+# docs/decisions/0019-the-usual-rate.md.
+RATE, WIDTH, RATE_OF_FEW = 5e-5, 768, 1e-3
 HEAD_RATE = 10.0
 # What of a head gives its scores, and is always drawn.
 PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
@@ -80,7 +81,9 @@ class Method:
 
     def rate(self, width: int) -> float:
         """The learning rate for a model of that width, where none is asked for."""
-        return RATE * max(1.0, WIDTH / width) if self.trains_layers else RATE_OF_FEW
+        if not self.trains_layers:
+            return RATE_OF_FEW
+        return min(RATE_OF_FEW, RATE * max(1.0, WIDTH / width) ** 2)
 
     @property
     def head_factor(self) -> float:
