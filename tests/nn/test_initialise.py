@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from maskwright.nn.fresh import materialise
 from maskwright.nn.initialise import build, initialise
 from maskwright.nn.transformer import Transformer
 from nn.points import PAIRS, POINTS
@@ -96,11 +97,29 @@ def test_norms_and_biases() -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
+def test_a_model_with_memory_is_the_model(name: str) -> None:
+    """The same names, shapes and sharing, and nothing of it on the meta device."""
+    plain = Transformer(POINTS[name])
+    with torch.device("meta"):
+        model = Transformer(POINTS[name])
+    assert all(parameter.is_meta for parameter in model.parameters())
+    materialise(model, "cpu", torch.bfloat16)
+    assert all((p.device.type, p.dtype) == ("cpu", torch.bfloat16) for p in model.parameters())
+
+    def shapes(one: Transformer) -> dict[str, tuple[int, ...]]:
+        return {n: tuple(p.shape) for n, p in one.named_parameters(remove_duplicate=False)}
+
+    assert shapes(model) == shapes(plain)
+    assert [n for n, _ in model.named_parameters()] == [n for n, _ in plain.named_parameters()]
+    assert not list(model.buffers()), "or they would want memory, too"
+
+
+@pytest.mark.parametrize("name", PAIRS)
 def test_every_parameter_is_drawn_anew(name: str) -> None:
     """Memory that was never written would show as the sentinel."""
     with torch.device("meta"):
         model = Transformer(POINTS[name])
-    model = model.to_empty(device="cpu")
+    materialise(model, "cpu", torch.float32)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(1e30)

@@ -18,6 +18,7 @@ from maskwright.checkpoint.files import NAMES, Tensors
 from maskwright.checkpoint.layout import Layout
 from maskwright.errors import CheckpointError
 from maskwright.families import weights
+from maskwright.nn.fresh import materialise
 from maskwright.nn.transformer import Transformer
 
 
@@ -78,7 +79,8 @@ def fill(
     alike = next(iter(stored)) if len(stored) == 1 else torch.float32
     with torch.device("meta"):
         model = Transformer(form.config)
-    model = model.to_empty(device="cpu").to(dtype or alike).eval()
+    materialise(model, "cpu", dtype or alike)
+    model.eval()
     parameters = dict(model.named_parameters())
     for ours, tensor in weights.load(rules, found, read):
         parameters[ours].copy_(tensor)

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from maskwright.randomness import integers, key
 
@@ -68,7 +68,7 @@ def over_seeds(values: Sequence[float], level: float = LEVEL) -> Spread:
     if count == 1 or not math.isfinite(middle):
         return Spread(middle, math.nan, math.nan, math.nan, count)
     deviation = statistics.stdev(values)
-    half = float(stats.t.ppf((1 + level) / 2, count - 1)) * deviation / math.sqrt(count)
+    half = float(scipy.stats.t.ppf((1 + level) / 2, count - 1)) * deviation / math.sqrt(count)
     return Spread(middle, deviation, middle - half, middle + half, count)
 
 
@@ -103,8 +103,8 @@ def difference(
         return Difference(value, value, value, float(value == 0.0), paired)
     freedom = errors.sum() ** 2 / (errors**2 / np.array([len(a) - 1, len(b) - 1])).sum()
     error = math.sqrt(errors.sum())
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
-    p = 2 * float(stats.t.sf(abs(value) / error, freedom))
+    half = float(scipy.stats.t.ppf((1 + level) / 2, freedom)) * error
+    p = 2 * float(scipy.stats.t.sf(abs(value) / error, freedom))
     return Difference(value, value - half, value + half, p, paired)
 
 
@@ -113,4 +113,4 @@ def _paired(gaps: NDArray[np.float64]) -> float:
     error = gaps.std(ddof=1) / math.sqrt(len(gaps))
     if error == 0.0:
         return float(gaps.mean() == 0.0)
-    return 2 * float(stats.t.sf(abs(gaps.mean()) / error, len(gaps) - 1))
+    return 2 * float(scipy.stats.t.sf(abs(gaps.mean()) / error, len(gaps) - 1))

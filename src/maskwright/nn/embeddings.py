@@ -14,6 +14,7 @@ from maskwright.errors import DataError
 from maskwright.nn.config import Embeddings as EmbeddingsConfig
 from maskwright.nn.config import Learned, Sinusoidal
 from maskwright.nn.dropout import dropout
+from maskwright.nn.fresh import Table
 from maskwright.nn.linear import Linear
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import sinusoids
@@ -34,8 +35,8 @@ class Embeddings(nn.Module):
         places = config.positions
         self.position = None
         if isinstance(places, Learned):
-            self.position = nn.Embedding(places.length + places.offset, token_width)
-        self.segment = nn.Embedding(config.segments, token_width) if config.segments else None
+            self.position = Table(places.length + places.offset, token_width)
+        self.segment = Table(config.segments, token_width) if config.segments else None
         self.norm = Norm(config.norm, token_width) if config.norm is not None else None
         self.project = Linear(token_width, width) if token_width != width else None
 

@@ -17,6 +17,7 @@ from maskwright.nn.config import TransformerConfig
 from maskwright.nn.config import VocabularyHead as VocabularyHeadConfig
 from maskwright.nn.dropout import dropout
 from maskwright.nn.feed_forward import ACTIVATIONS
+from maskwright.nn.fresh import draw
 from maskwright.nn.linear import Linear, spare_rows
 from maskwright.nn.mask import same_document
 from maskwright.nn.norm import Norm
@@ -53,7 +54,7 @@ class VocabularyHead(nn.Module):
             self.norm = Norm(config.norm, width)
         own = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))
         if own is not None:
-            nn.init.normal_(own, std=0.02)
+            draw(own)
         self.register_parameter("weight", own)
         bias = nn.Parameter(torch.zeros(tokens.vocabulary)) if config.bias else None
         self.register_parameter("bias", bias)
@@ -85,7 +86,7 @@ class Head(nn.Module):
             self.transform = nn.Linear(width, width, bias=has_bias)
         self.norm = None if config.norm is None else Norm(config.norm, width)
         self.weight = nn.Parameter(torch.empty(config.labels, width))
-        nn.init.normal_(self.weight, std=0.02)
+        draw(self.weight)
         bias = nn.Parameter(torch.zeros(config.labels)) if config.bias else None
         self.register_parameter("bias", bias)
         self.over = None if config.over is None else Stack(config.over, width, width)

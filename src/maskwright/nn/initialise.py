@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from maskwright.nn.attention import Attention
 from maskwright.nn.config import TransformerConfig
+from maskwright.nn.fresh import materialise
 from maskwright.nn.heads import Head, VocabularyHead
 from maskwright.nn.stack import Stack
 from maskwright.nn.transformer import Transformer
@@ -43,7 +44,7 @@ def build(
     """A model with initialised weights; see `initialise` for the arguments."""
     with torch.device("meta"):
         model = Transformer(config)
-    model = model.to_empty(device=device).to(dtype)
+    materialise(model, device, dtype)
     initialise(
         model,
         generator,

@@ -22,6 +22,7 @@ from maskwright.nn.config import Relative, Rotary
 from maskwright.nn.config import Stack as StackConfig
 from maskwright.nn.dropout import dropout
 from maskwright.nn.embeddings import Embeddings
+from maskwright.nn.fresh import Table
 from maskwright.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.nn.mask import prefix as prefix_of
 from maskwright.nn.norm import Norm
@@ -68,7 +69,7 @@ class Stack(nn.Module):
             )
         for table, heads in relative:
             assert isinstance(table, Relative)
-            self.relative = nn.Embedding(table.buckets, heads)
+            self.relative = Table(table.buckets, heads)
         self.final_norm = Norm(config.blocks[-1].norm, width) if config.final_norm else None
 
     def forward(

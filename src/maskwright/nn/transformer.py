@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from maskwright.errors import ConfigError, DataError, near
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import TransformerConfig
+from maskwright.nn.fresh import Table
 from maskwright.nn.heads import Head, VocabularyHead
 from maskwright.nn.linear import Linear
 from maskwright.nn.mask import AttentionMask
@@ -36,7 +37,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         tokens, width = config.tokens, config.width
-        self.tokens = nn.Embedding(tokens.vocabulary, tokens.width)
+        self.tokens = Table(tokens.vocabulary, tokens.width)
         self.encoder = Stack(config.encoder, tokens.width, width) if config.encoder else None
         self.decoder = Stack(config.decoder, tokens.width, width) if config.decoder else None
         self.pooler = Linear(width, width) if config.pooler else None

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 from sklearn import metrics
 
 from maskwright.errors import DataError, UsageError, near
@@ -92,8 +92,8 @@ def pearson(truth: Values, predicted: Values) -> float:
     if _is_constant(truth) or _is_constant(predicted):
         return math.nan
     with warnings.catch_warnings():  # nearly constant: the figure is what it is
-        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
-        return float(stats.pearsonr(truth, predicted).statistic)
+        warnings.simplefilter("ignore", scipy.stats.NearConstantInputWarning)
+        return float(scipy.stats.pearsonr(truth, predicted).statistic)
 
 
 def spearman(truth: Values, predicted: Values) -> float:
@@ -101,7 +101,7 @@ def spearman(truth: Values, predicted: Values) -> float:
     truth, predicted = _checked(truth, predicted)
     if _is_constant(truth) or _is_constant(predicted):
         return math.nan
-    return float(stats.spearmanr(truth, predicted).statistic)
+    return float(scipy.stats.spearmanr(truth, predicted).statistic)
 
 
 def squared_error(truth: Values, predicted: Values) -> float:
@@ -359,7 +359,7 @@ def _of_numbers(
         if metric is squared_error:
             found[metric] = np.square(true - told).mean(1)
         elif metric is spearman:
-            ranks = (stats.rankdata(side, axis=1) for side in (true, told))
+            ranks = (scipy.stats.rankdata(side, axis=1) for side in (true, told))
             found[metric] = _correlations(*ranks)
         else:
             found[metric] = _correlations(true, told)
@@ -396,7 +396,7 @@ def _counts(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 def _wilson(share: float, count: int, level: float) -> tuple[float, float]:
     """The interval of a share by Wilson's score (1927): where all rows are right, so are all
     resamples of them, and yet the next one may be wrong."""
-    found = stats.binomtest(round(share * count), count).proportion_ci(level, method="wilson")
+    found = scipy.stats.binomtest(round(share * count), count).proportion_ci(level, method="wilson")
     return float(found.low), float(found.high)
 
 
