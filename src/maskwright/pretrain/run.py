@@ -39,6 +39,7 @@ from maskwright.errors import (
 )
 from maskwright.evaluate import likelihood
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.hooks import Evaluate, Log, Save, Sitting
@@ -184,7 +185,7 @@ def _run(
         processes.wait()
         prepared = prepare(recipe, out, quiet)
         flag = held.enter_context(listening())
-        sitting = _sit_down(recipe, out, prepared, chosen, processes, say, stream)
+        sitting = _begin(recipe, out, prepared, chosen, processes, say, stream)
         sitting.stop = flag
         _train(sitting)
         if flag.raised:
@@ -207,7 +208,7 @@ def _say_crowded(recipe: Recipe, chosen: machine.Machine, say: Callable[[str], N
             f"--set training.threads={free} this run is likely faster")  # fmt: skip
 
 
-def _sit_down(
+def _begin(
     recipe: Recipe,
     out: Path,
     prepared: Prepared,
@@ -249,28 +250,9 @@ def _sit_down(
     held_out = build.held_out_rows(recipe, prepared.held_out)
     if processes.first:
         _say_uneven(train_rows[-1], say)
-    references = {}
+    run: dict[str, Any] = {}
     if processes.first:
-        references = likelihood.reference_lines(
-            objective,
-            prepared.train,
-            train_rows[-1],
-            held_out,
-            rows=recipe.evaluation.rows,
-            batch_rows=recipe.evaluation.batch,
-        ).to_json()
-    run = {
-        "recipe": recipe.name,
-        "note": recipe.note,
-        "parameters": network.num_parameters(),
-        "steps": recipe.training.budget.steps,
-        "budget": config.to_plain(recipe.training.budget),
-        "objective": recipe.objective.name,
-        "corpus": prepared.provenance,
-        "references": references,
-        "machine": about["machine"],
-    }
-    if processes.first:
+        run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
         document.write(out / RUN, json.dumps(run, indent=2) + "\n")
     return Sitting(
         recipe=recipe,
@@ -288,6 +270,36 @@ def _sit_down(
         stream=stream or sys.stdout,
         average=average,
     )
+
+
+def _described(
+    recipe: Recipe,
+    prepared: Prepared,
+    objective: Objective,
+    train_rows: RowSource,
+    held_out: RowSource,
+    machine_: Any,
+) -> dict[str, Any]:
+    """What the panel and the page want to know of a run, the reference lines among it."""
+    lines = likelihood.reference_lines(
+        objective,
+        prepared.train,
+        train_rows,
+        held_out,
+        rows=recipe.evaluation.rows,
+        batch_rows=recipe.evaluation.batch,
+    )
+    return {
+        "recipe": recipe.name,
+        "note": recipe.note,
+        "parameters": objective.product.num_parameters(),
+        "steps": recipe.training.budget.steps,
+        "budget": config.to_plain(recipe.training.budget),
+        "objective": recipe.objective.name,
+        "corpus": prepared.provenance,
+        "references": lines.to_json(),
+        "machine": machine_,
+    }
 
 
 def _say_uneven(rows: RowSource, say: Callable[[str], None]) -> None:
