@@ -1,4 +1,4 @@
-"""All that the command line does, as functions (docs/python.md shows each of them).
+"""What the command line does, as functions (docs/python.md shows each of them).
 
     from maskwright import api
 
@@ -24,6 +24,7 @@ from maskwright.pretrain.run import pretrain, resume
 from maskwright.pretrain.tokenizer_run import train_and_report
 from maskwright.pretrain.use import fill_mask, generate_text
 from maskwright.recipes.recipe import find, override, with_text
+from maskwright.tasks.how_read import how_read
 from maskwright.understand.attention import attention
 from maskwright.understand.probe import probe
 
@@ -38,6 +39,7 @@ __all__ = [
     "find",
     "finetune_file",
     "generate_text",
+    "how_read",
     "load",
     "load_pretrained",
     "override",

@@ -1,9 +1,9 @@
 """The command `maskwright`: one verb per thing that can be done, in the order of the work.
 
 Each verb is a file of `verbs/`. Nothing heavy is imported before a verb needs it, so help and
-mistakes answer at once. Every verb is one import away in Python: it only reads arguments, calls,
-and prints. A refusal is
-printed in five parts without a traceback (`--debug` shows it) and its class is the exit code.
+mistakes answer at once. Every verb is one import away in Python (`maskwright.api`): it only reads
+arguments, calls, and prints. A refusal is printed in five parts without a traceback (`--debug`
+shows it) and its class is the exit code.
 """
 
 from __future__ import annotations

@@ -315,8 +315,38 @@ def test_a_head_learns_faster_than_what_was_pretrained(model: Path) -> None:
     assert factors(Method("full")) == {True: {10.0}, False: {1.0}}
     assert factors(Method("last-1", head_rate=3.0)) == {True: {3.0}, False: {1.0}}
     assert factors(Method("full", head_rate=1.0)) == {True: {1.0}, False: {1.0}}
+    assert Method("full").pace(made, 100, drawn=()) is None, "a head that was trained before"
     for few in ("probe", "lora"):  # a rate for few parameters is the head's already
         assert factors(Method(few)) == {True: {1.0}, False: {1.0}}
+
+
+def test_a_head_is_trained_on_only_where_it_is_for_these_labels(
+    model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "first"
+    labelled = [(f"a {word} {animal}", label) for word in PLAIN[:20]
+                for animal, label in (("cat", "meow"), ("dog", "woof"))]  # fmt: skip
+    settings = {"seeds": 1, "epochs": 1, "least_steps": 0, "batch": 16}
+
+    def learn(names: dict[str, Any], start: Path, out: str) -> str:
+        data, heard = tmp_path / f"{out}.csv", io.StringIO()
+        with data.open("w", newline="", encoding="utf-8") as file:
+            rows = [(text, names[label]) for text, label in labelled]
+            csv.writer(file).writerows([("text", "label"), *rows])
+        finetune_file(start, data, tmp_path / out, stream=heard, **settings)  # type: ignore[arg-type]
+        return heard.getvalue()
+
+    same, other = {"meow": "meow", "woof": "woof"}, {"meow": "purr", "woof": "bark"}
+    assert "new: heads.classifier" in learn(same, model, "first")
+    assert "new: nothing" in learn(same, folder / "model", "again")
+    assert "new: heads.classifier" in learn(other, folder / "model", "other")
+    settings["task"] = "regression"
+    numbers = {"meow": 1990.0, "woof": 2010.0}
+    learn(numbers, model, "years")
+    assert "new: heads.classifier" in learn(numbers, tmp_path / "years" / "model", "years-again")
+    for out in ("years", "years-again"):  # the unit of the first is not that of the second's head
+        figures = json.loads((tmp_path / out / "results.json").read_text())["seeds"][0]
+        assert figures["loss"][0] < 3.0
 
 
 def test_the_usual_rate_grows_as_models_get_narrower() -> None:

@@ -36,19 +36,28 @@ class Transfer:
 
 
 def transfer(
-    source: Transformer, config: TransformerConfig, generator: torch.Generator | None = None
+    source: Transformer,
+    config: TransformerConfig,
+    generator: torch.Generator | None = None,
+    *,
+    heads: bool = True,
 ) -> Transfer:
     """A model of `config` with the weights of `source`; what `source` lacks is drawn. An encoder
     may be taken from beside its decoder.
 
+    Args:
+        heads: whether a head that fits is taken over; else it is drawn.
+
     Raises:
         IncompatibleError: the two differ in their bodies; the message has the first tensors.
     """
-    return carry(source, initialise.build(config, generator, dtype=source.tokens.weight.dtype))
+    return carry(
+        source, initialise.build(config, generator, dtype=source.tokens.weight.dtype), heads
+    )
 
 
 @torch.no_grad()
-def carry(source: Transformer, model: Transformer) -> Transfer:
+def carry(source: Transformer, model: Transformer, heads: bool = True) -> Transfer:
     """`model` with the weights of `source` in the place of its own, where they fit.
 
     Raises:
@@ -56,7 +65,8 @@ def carry(source: Transformer, model: Transformer) -> Transfer:
     """
     ours = dict(model.named_parameters())
     theirs = dict(source.named_parameters())
-    taken = [name for name in ours if name in theirs and ours[name].shape == theirs[name].shape]
+    taken = [name for name in ours if name in theirs and ours[name].shape == theirs[name].shape
+             and (heads or not name.startswith("heads."))]  # fmt: skip
     new, left = ([n for n in table if n not in taken] for table in (ours, theirs))
     spare = (*TOPS, "decoder.") if model.decoder is None and model.encoder is not None else TOPS
     strange = [n for n in new if not n.startswith(TOPS)]

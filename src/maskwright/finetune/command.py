@@ -78,8 +78,8 @@ def finetune_file(
         raise UsageError("no seed to try", where="--seeds", found=seeds, wanted="1 or more")
     say = printer(stream)
     # A rate that is asked for is that of all weights, as everywhere else.
-    head_rate = 1.0 if head_rate is None and rate is not None else head_rate
-    ways = [Method(name.strip(), layer_decay, head_rate) for name in method.split(",")]
+    head = 1.0 if head_rate is None and rate is not None else head_rate
+    ways = [Method(name.strip(), layer_decay, head) for name in method.split(",")]
     if len(ways) > 1 and not curve:
         raise UsageError("several methods make no model", where="--method", found=method,
                          wanted="one", do="compare them with --curve")  # fmt: skip
@@ -111,6 +111,9 @@ def finetune_file(
         return Settings(epochs=epochs, batch=batch, optimizer=optimizer, patience=patience,
                         least_steps=least_steps)  # fmt: skip
 
+    if head_rate is not None and kind_of(examples.task.kind).head is None:
+        raise UsageError("such a task has no head", where="--head-rate", found=head_rate,
+                         do="leave it out")  # fmt: skip
     settled = _settled(examples.task.kind, prompt=prompt, pooling=pooling, measure=measure)
     one_place = pooling is None and kind_of(examples.task.kind).head == "sequence"
     if one_place and any(way.name == PROBE for way in ways):

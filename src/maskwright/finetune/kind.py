@@ -168,6 +168,10 @@ class Kind(ABC):
         assert isinstance(objective, Scored)
         return scores(objective, encoded.examples, reading)
 
+    def continues(self, labels: Sequence[str]) -> bool:
+        """Whether a head for these `labels` is one for this task, to be trained on."""
+        return not self.labels or tuple(labels) == self.labels
+
     def named(self, columns: Mapping[str, Sequence[str]]) -> Self:
         """The same for data with these `columns` by role, where their names tell something."""
         return self
@@ -182,7 +186,7 @@ class Kind(ABC):
         """Rows as ids in frames.
 
         Raises:
-            DataError: a row that cannot be asked.
+            DataError: a row that cannot be encoded.
         """
 
     @abstractmethod

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +150,13 @@ class Learner:
             kept: takes what the seed comes to; or has it, and nothing is trained.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
+        drawn: tuple[str, ...] = ()
         if scratch:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
-            made = transfer(self.loaded.model, self.config, generator)
-            model, loaded = made.model, made.render()
+            made = transfer(self.loaded.model, self.config, generator,
+                            heads=self.kind.continues(self.loaded.about.labels))  # fmt: skip
+            model, loaded, drawn = made.model, made.render(), made.new
         adapter, share = method.attach(model, generator)
         begun = _body(model)
         if not settings.seed:
@@ -164,7 +167,7 @@ class Learner:
         else:
             steps = steps_of(settings, len(parts[TRAIN].examples))
             with watch(name or f"seed {settings.seed}", steps) as hook:
-                tuned = self._tuned(model, method, parts, settings, say, hook)
+                tuned = self._tuned(model, method, drawn, parts, settings, say, hook)
             self.kind.after_training(tuned.model, parts[TRAIN])
             if kept:
                 kept.keep(settings.seed, tuned)
@@ -180,6 +183,7 @@ class Learner:
         self,
         model: Transformer,
         method: Method,
+        drawn: Collection[str],
         parts: Mapping[str, Encoded],
         settings: Settings,
         say: Callable[[str], None],
@@ -204,7 +208,7 @@ class Learner:
 
         return tune(
             objective, parts[TRAIN].examples, reading, settings,
-            figure=figure, pace=method.pace, hooks=[hook],
+            figure=figure, pace=partial(method.pace, drawn=drawn), hooks=[hook],
         )  # fmt: skip
 
 

@@ -8,15 +8,15 @@
     lora, …      what `adapters/` adds to a model that stands still
 
 `layer_decay` below 1 lets lower layers learn more slowly (`adapters/freeze.py`), with any method.
-The scores of a head begin at weights that were drawn; these learn `head_rate` times as fast as what
-was pretrained.
+Where the scores of a head begin at weights that were drawn, these learn `head_rate` times as fast
+as what was pretrained.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +37,7 @@ UNFROZEN_AT = 0.5
 # docs/decisions/0019-the-usual-rate.md.
 RATE, WIDTH, RATE_OF_FEW = 5e-5, 768, 1e-3
 HEAD_RATE = 10.0
-# What of a head gives its scores, and is always drawn.
+# What of a head gives its scores.
 PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
 
@@ -77,7 +77,8 @@ class Method:
     @property
     def trains_layers(self) -> bool:
         """Whether layers of the model itself train, for which the published rates are."""
-        return self.name in (FULL, GRADUAL) or bool(LAST.fullmatch(self.name))
+        last = LAST.fullmatch(self.name)
+        return self.name in (FULL, GRADUAL) or (last is not None and int(last[1]) > 0)
 
     def rate(self, width: int) -> float:
         """The learning rate for a model of that width, where none is asked for."""
@@ -117,15 +118,18 @@ class Method:
         adapter: Adapter = made.attach(model, generator, heads=tops)
         return adapter, adapter.share()
 
-    def pace(self, model: Transformer, steps: int) -> Pace | None:
+    def pace(
+        self, model: Transformer, steps: int, drawn: Collection[str] | None = None
+    ) -> Pace | None:
         """How fast the parameters of `model` learn in a run of so many steps; None: all alike.
 
-        Raises:
-            ConfigError: a decay outside 0 to 1.
+        Args:
+            drawn: names of those that begin at random beside others that were pretrained; None:
+                the heads do.
         """
         factors = freeze.learning_rate_factors(model, self.layer_decay)
         for name in factors:
-            if PROJECTION.fullmatch(name):
+            if PROJECTION.fullmatch(name) and (drawn is None or name in drawn):
                 factors[name] *= self.head_factor
         if self.name != GRADUAL:
             return None if set(factors.values()) == {1.0} else lambda step: factors

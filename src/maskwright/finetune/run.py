@@ -79,7 +79,7 @@ def finetune(
     """Fine-tune the model in `folder` (also a run) on the training part of `data`.
 
     Args:
-        method: what of the model trains.
+        method: what of the model trains, and how fast beside the rate in `settings`.
         settings: None: the published ones, with a rate that fits method and width.
         length: the most ids of an example; None: what the model has positions for, at most 512.
         long: what becomes of a whole text that is longer.
@@ -113,16 +113,17 @@ def finetune(
         say(f"each epoch is {passes} passes over the {len(data.parts[TRAIN]):,} rows, for "
             f"at least {settings.least_steps} steps in all")  # fmt: skip
     last = TEST if TEST in parts else VALIDATION
+    plain_method = replace(method, head_rate=method.head_factor)  # however it was said
     kept = Kept(out, {
         "model": fingerprint(hashes(learner.path)),
         "data": hash_rows(data),
         "task": [kind.task, kind.labels, kind.settled],
-        "settings": fingerprint([settings, method, learner.frame.length, long]),
+        "settings": fingerprint([settings, plain_method, learner.frame.length, long]),
     })  # fmt: skip
     facts = {
         "method": method.name,
         "layer decay": method.layer_decay,
-        "head learns faster by": method.head_factor,
+        **({} if kind.head is None else {"head's learning rate": f"{method.head_factor:g} ×"}),
         "optimizer": settings.optimizer.kind,
         "learning rate": settings.optimizer.learning_rate,
         "epochs": settings.epochs,
@@ -210,7 +211,7 @@ def _write(
     document.write(out / TASK, json.dumps(task, indent=2) + "\n")
     plain = {
         "task": kind.task, "method": method.name, "layer_decay": method.layer_decay,
-        "head_rate": method.head_factor,
+        "head_rate": None if kind.head is None else method.head_factor,
         "measure": kind.measure, "asked": last,
         "chosen": best.seed, "cut": {part: encoded.cut for part, encoded in parts.items()},
         "seeds": [

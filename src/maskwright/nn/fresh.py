@@ -26,8 +26,9 @@ def draw(weight: Tensor, deviation: float = 0.02) -> None:
 
 def materialise(model: nn.Module, device: torch.device | str, dtype: torch.dtype) -> None:
     """Give the parameters of a model on the meta device memory, with whatever stands there, in
-    place; what modules share they go on sharing. As `torch.nn.Module.to_empty`, which loads a
-    computer algebra system for it."""
+    place; what modules share they go on sharing. `torch.nn.Module.to_empty` does so, too, and loads
+    a computer algebra system for it."""
+    assert not list(model.buffers()), "models here have parameters alone"
     made: dict[Tensor, nn.Parameter] = {}
     for module in model.modules():
         for name, old in list(module.named_parameters(recurse=False, remove_duplicate=False)):

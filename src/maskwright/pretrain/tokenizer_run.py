@@ -20,9 +20,9 @@ def train_and_report(
     texts: list[str],
     out: Path,
     *,
-    kind: str,
-    vocabulary: int,
-    lowercase: bool,
+    kind: str = "wordpiece",
+    vocabulary: int = 8192,
+    lowercase: bool = False,
     reading: Reading = DEFAULT,
 ) -> Tokenizer:
     """Train on 98 % of the documents, report on all held-out ones, save to the new folder `out`.

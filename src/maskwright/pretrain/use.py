@@ -58,11 +58,11 @@ def generate_text(
     folder: Path,
     prompt: str,
     *,
-    tokens: int,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    seed: int,
+    tokens: int = 100,
+    temperature: float = 0.8,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
 ) -> str:
     """`prompt` and what the model writes after it; from two stacks, only what it makes of it."""
     loaded, tokenizer = open_model(folder)

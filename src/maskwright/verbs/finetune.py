@@ -57,8 +57,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--head-rate",
         type=float,
         default=None,
-        help="factor on the learning rate of the task's head (default 10 where layers are trained "
-        "and no --rate is given, else 1)",
+        help="factor on the learning rate of the last layer of a new head (default 10 where layers "
+        "are trained and no --rate is given, else 1)",
     )
     parser.add_argument(
         "--patience",

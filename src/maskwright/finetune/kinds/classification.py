@@ -101,6 +101,10 @@ class Classification(Kind):
     def measures(self) -> tuple[str, ...]:
         return metrics.USUAL[self.task]
 
+    def continues(self, labels: Sequence[str]) -> bool:
+        # A unit is folded into the head of a regression, and other numbers have another.
+        return self.problem != "regression" and super().continues(labels)
+
     def training_objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
     ) -> Objective:
