@@ -142,7 +142,8 @@ def measure_curve(
                 value = kind.measured(drawn.parts[last], answers)[curve.measure]
                 curve.put(way, count, seed, _defined(value))
                 curve.baselines += [way] if way not in curve.baselines else []
-            for method, scratch in [*((m, False) for m in methods), (Method(FULL), True)]:
+            anew = Method(FULL, head_rate=methods[0].head_rate)
+            for method, scratch in [*((m, False) for m in methods), (anew, True)]:
                 way = SCRATCH if scratch else method.name
                 chosen = replace(settings(method), seed=seed)
                 how = config.fingerprint(

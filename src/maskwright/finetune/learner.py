@@ -150,7 +150,7 @@ class Learner:
             kept: takes what the seed comes to; or has it, and nothing is trained.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
-        drawn: tuple[str, ...] = ()
+        drawn: Collection[str] | None = None
         if scratch:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
@@ -183,7 +183,7 @@ class Learner:
         self,
         model: Transformer,
         method: Method,
-        drawn: Collection[str],
+        drawn: Collection[str] | None,
         parts: Mapping[str, Encoded],
         settings: Settings,
         say: Callable[[str], None],
