@@ -339,6 +339,9 @@ def test_a_head_is_trained_on_only_where_it_is_for_these_labels(
     same, other = {"meow": "meow", "woof": "woof"}, {"meow": "purr", "woof": "bark"}
     assert "new: heads.classifier" in learn(same, model, "first")
     assert "new: nothing" in learn(same, folder / "model", "again")
+    factors = [json.loads((tmp_path / out / "results.json").read_text())["head_rate"]
+               for out in ("first", "again")]  # fmt: skip
+    assert factors == [10.0, 1.0]
     assert "new: heads.classifier" in learn(other, folder / "model", "other")
     settings["task"] = "regression"
     numbers = {"meow": 1990.0, "woof": 2010.0}
@@ -353,6 +356,7 @@ def test_the_usual_rate_grows_as_models_get_narrower() -> None:
     rate = Method("full").rate
     assert rate(1024) == rate(768) == 5e-5
     assert (rate(384), rate(256)) == pytest.approx((2e-4, 4.5e-4))
+    assert Method("last-0").positions == 0 and Method("last-0").rate(768) == 1e-3, "as a probe"
     assert rate(64) == Method("lora").rate(768) == 1e-3, "but not without end"
 
 

@@ -128,6 +128,19 @@ class Learner:
             replace(reading, alone=method.positions > 0),
         )
 
+    @property
+    def head_is_new(self) -> bool:
+        """Whether the head is drawn, because there is none in the folder for these labels."""
+        ours, theirs = (
+            [(head.name, head.kind, head.labels) for head in config.heads]
+            for config in (self.config, self.loaded.config)
+        )
+        return ours != theirs or not self.kind.continues(self.loaded.about.labels)
+
+    def head_factor(self, method: Method) -> float:
+        """How many times as fast as the rest the scores of the head learn."""
+        return method.head_factor if self.config.heads and self.head_is_new else 1.0
+
     def learn(
         self,
         parts: Mapping[str, Encoded],
@@ -154,8 +167,7 @@ class Learner:
         if scratch:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
-            made = transfer(self.loaded.model, self.config, generator,
-                            heads=self.kind.continues(self.loaded.about.labels))  # fmt: skip
+            made = transfer(self.loaded.model, self.config, generator, heads=not self.head_is_new)
             model, loaded, drawn = made.model, made.render(), made.new
         adapter, share = method.attach(model, generator)
         begun = _body(model)

@@ -120,10 +120,11 @@ def finetune(
         "task": [kind.task, kind.labels, kind.settled],
         "settings": fingerprint([settings, plain_method, learner.frame.length, long]),
     })  # fmt: skip
+    factor = learner.head_factor(method)
     facts = {
         "method": method.name,
         "layer decay": method.layer_decay,
-        **({} if kind.head is None else {"head's learning rate": f"{method.head_factor:g} ×"}),
+        **({} if factor == 1.0 else {"new head's learning rate": f"{factor:g} ×"}),
         "optimizer": settings.optimizer.kind,
         "learning rate": settings.optimizer.learning_rate,
         "epochs": settings.epochs,
@@ -211,7 +212,7 @@ def _write(
     document.write(out / TASK, json.dumps(task, indent=2) + "\n")
     plain = {
         "task": kind.task, "method": method.name, "layer_decay": method.layer_decay,
-        "head_rate": None if kind.head is None else method.head_factor,
+        "head_rate": learner.head_factor(method),
         "measure": kind.measure, "asked": last,
         "chosen": best.seed, "cut": {part: encoded.cut for part, encoded in parts.items()},
         "seeds": [
