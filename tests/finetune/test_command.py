@@ -565,11 +565,17 @@ def stopped(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     whole = Learner._tuned
 
     def stop(
-        self: Learner, model: Any, method: Any, parts: Any, settings: Settings, *rest: Any
+        self: Learner,
+        model: Any,
+        method: Any,
+        drawn: Any,
+        parts: Any,
+        settings: Settings,
+        *rest: Any,
     ) -> Any:
         if settings.seed == 1:
             raise KeyboardInterrupt
-        return whole(self, model, method, parts, settings, *rest)
+        return whole(self, model, method, drawn, parts, settings, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Learner, "_tuned", stop)
@@ -587,10 +593,16 @@ def test_a_stop_keeps_the_finished_seeds(
     seeds, whole = [], Learner._tuned
 
     def note(
-        self: Learner, model: Any, method: Any, parts: Any, settings: Settings, *rest: Any
+        self: Learner,
+        model: Any,
+        method: Any,
+        drawn: Any,
+        parts: Any,
+        settings: Settings,
+        *rest: Any,
     ) -> Any:
         seeds.append(settings.seed)
-        return whole(self, model, method, parts, settings, *rest)
+        return whole(self, model, method, drawn, parts, settings, *rest)
 
     monkeypatch.setattr(Learner, "_tuned", note)
     finetune_file(model, data, again, **BRIEFLY, stream=io.StringIO())
