@@ -27,12 +27,11 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
+from maskwright.finetune import learner
 from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.hashes import hashes
-from maskwright.finetune.learner import Learner
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import _model, piped, predict_file, write_predictions
-from maskwright.finetune.tune import Settings
 from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, run
 from maskwright.recipes import gpt2_mini
@@ -562,23 +561,15 @@ def stopped(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     """(file, what was begun, what was said): stopped in the second of three seeds."""
     folder, said = tmp_path_factory.mktemp("stopped"), io.StringIO()
     data = table(folder / "data.csv", "classification", 60)
-    whole = Learner._tuned
+    whole = learner.tune
 
-    def stop(
-        self: Learner,
-        model: Any,
-        method: Any,
-        drawn: Any,
-        parts: Any,
-        settings: Settings,
-        *rest: Any,
-    ) -> Any:
-        if settings.seed == 1:
+    def stop(*given: Any, **named: Any) -> Any:
+        if given[3].seed == 1:
             raise KeyboardInterrupt
-        return whole(self, model, method, drawn, parts, settings, *rest)
+        return whole(*given, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "_tuned", stop)
+        patch.setattr(learner, "tune", stop)
         with pytest.raises(KeyboardInterrupt):
             finetune_file(model, data, folder / "out", **BRIEFLY, stream=said)
     return data, folder / "out", said.getvalue()
@@ -590,21 +581,13 @@ def test_a_stop_keeps_the_finished_seeds(
     data, out, said = stopped
     assert "finished seeds are kept (1)" in said and (out / "unfinished" / "seed-0").is_dir()
     again = Path(shutil.copytree(out, tmp_path / "again"))
-    seeds, whole = [], Learner._tuned
+    seeds, whole = [], learner.tune
 
-    def note(
-        self: Learner,
-        model: Any,
-        method: Any,
-        drawn: Any,
-        parts: Any,
-        settings: Settings,
-        *rest: Any,
-    ) -> Any:
-        seeds.append(settings.seed)
-        return whole(self, model, method, drawn, parts, settings, *rest)
+    def note(*given: Any, **named: Any) -> Any:
+        seeds.append(given[3].seed)
+        return whole(*given, **named)
 
-    monkeypatch.setattr(Learner, "_tuned", note)
+    monkeypatch.setattr(learner, "tune", note)
     finetune_file(model, data, again, **BRIEFLY, stream=io.StringIO())
     assert seeds == [1, 2] and not (again / "unfinished").exists()
     finetune_file(model, data, tmp_path / "whole", **BRIEFLY, stream=io.StringIO())
