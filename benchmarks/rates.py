@@ -3,8 +3,8 @@
     python -m benchmarks.rates --model FOLDER --out DIR --rates 1e-4 2e-4 4e-4 [--head-rate 10]
 
 Reads $MASKWRIGHT_DATA, and of it the training and validation parts alone: as many rows as
-`--labels`, and as many again to ask at the end, are drawn from train; epochs are chosen on
-validation. Started again with the same --out, it goes on; the table is of what is there.
+`--labels`, and 500 more to ask at the end, are drawn from train; epochs are chosen on validation.
+Started again with the same --out, it goes on; the table is of what is there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ASKED = 500
 
 def read(path: Path) -> list[str]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        return file.read().splitlines()
+        return file.read().rstrip("\n").split("\n")
 
 
 def parts_of(name: str, labels: int, scratch: Path) -> Path:

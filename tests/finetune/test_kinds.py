@@ -315,7 +315,7 @@ def test_a_head_learns_faster_than_what_was_pretrained(model: Path) -> None:
     assert factors(Method("full")) == {True: {10.0}, False: {1.0}}
     assert factors(Method("last-1", head_rate=3.0)) == {True: {3.0}, False: {1.0}}
     assert factors(Method("full", head_rate=1.0)) == {True: {1.0}, False: {1.0}}
-    assert Method("full").pace(made, 100, drawn=()) is None, "a head that was trained before"
+    assert Method("full", head_rate=1.0).pace(made, 100) is None
     for few in ("probe", "lora"):  # a rate for few parameters is the head's already
         assert factors(Method(few)) == {True: {1.0}, False: {1.0}}
 
@@ -342,6 +342,9 @@ def test_a_head_is_trained_on_only_where_it_is_for_these_labels(
     factors = [json.loads((tmp_path / out / "results.json").read_text())["head_rate"]
                for out in ("first", "again")]  # fmt: skip
     assert factors == [10.0, 1.0]
+    kind = kind_of("classification", ("meow", "woof"))
+    for start, factor in ((model, 10.0), (folder / "model", 1.0)):
+        assert Learner.of(start, kind, Method("full")).head_factor(Method("full")) == factor
     assert "new: heads.classifier" in learn(other, folder / "model", "other")
     settings["task"] = "regression"
     numbers = {"meow": 1990.0, "woof": 2010.0}

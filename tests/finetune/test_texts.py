@@ -100,6 +100,14 @@ def test_it_learns_what_to_write(models: dict[str, Path], tmp_path: Path, name: 
     assert set(first) == {"document", "summary", "prediction"}
 
 
+def test_there_is_no_head_to_learn_faster(models: dict[str, Path], tmp_path: Path) -> None:
+    data = table(tmp_path / "data.jsonl", 60)
+    with pytest.raises(UsageError, match=r"no head[\s\S]*--head-rate"):
+        finetune_file(models["gpt2"], data, tmp_path / "out", columns=COLUMNS, head_rate=3.0,
+                      stream=io.StringIO())  # fmt: skip
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", ["bart", "gpt2"])
 @pytest.mark.parametrize("method", catalogue.names("adapters"))
 def test_every_method_trains_it(

@@ -11,7 +11,7 @@ from maskwright.checkpoint import pretrained
 from maskwright.errors import UsageError, near
 from maskwright.finetune.curve import measure_curve
 from maskwright.finetune.hashes import hashes
-from maskwright.finetune.kind import POOLINGS, Long, kind_of
+from maskwright.finetune.kind import POOLINGS, Kind, Long, kind_of
 from maskwright.finetune.kinds import embeddings
 from maskwright.finetune.learner import longest
 from maskwright.finetune.method import FULL, PROBE, Method
@@ -111,12 +111,13 @@ def finetune_file(
         return Settings(epochs=epochs, batch=batch, optimizer=optimizer, patience=patience,
                         least_steps=least_steps)  # fmt: skip
 
-    if head_rate is not None and kind_of(examples.task.kind).head is None:
-        raise UsageError("such a task has no head", where="--head-rate", found=head_rate,
+    kind = kind_of(examples.task.kind)
+    if head_rate is not None and kind.head is None:
+        raise UsageError("such a task has no head", where="--head-rate", found=kind.task,
+                         wanted="a task with a head, such as classification",
                          do="leave it out")  # fmt: skip
-    settled = _settled(examples.task.kind, prompt=prompt, pooling=pooling, measure=measure)
-    one_place = pooling is None and kind_of(examples.task.kind).head == "sequence"
-    if one_place and any(way.name == PROBE for way in ways):
+    settled = _settled(kind, prompt=prompt, pooling=pooling, measure=measure)
+    if pooling is None and kind.head == "sequence" and any(way.name == PROBE for way in ways):
         say("note: the head alone reads one place of a text, for which a model may never have been "
             "trained; --pooling mean often knows more")  # fmt: skip
     common: dict[str, Any] = {
@@ -137,27 +138,27 @@ def finetune_file(
 
 
 def _settled(
-    task: str, *, prompt: str | None, pooling: str | None, measure: str | None
+    kind: Kind, *, prompt: str | None, pooling: str | None, measure: str | None
 ) -> dict[str, str]:
-    """What of a kind of task is chosen beforehand.
+    """What of `kind` is chosen beforehand.
 
     Raises:
         UsageError: a choice that such a task does not have.
     """
-    kind, settled = kind_of(task), {}
+    settled = {}
     if prompt is not None:
         if not kind.writes:
             raise UsageError("only a task of texts to be written has a prompt", where="--prompt",
-                             found=task, wanted="sequence-to-sequence",
+                             found=kind.task, wanted="sequence-to-sequence",
                              do="say which column is source=… and which target=…")  # fmt: skip
         if odd := set((template := Template(prompt)).fields) - {"source"}:
             raise UsageError("a hole that no row fills", where="--prompt",
                              found=", ".join(sorted(odd)), wanted="{source}")  # fmt: skip
         settled["prompt"] = template.text
     if pooling is not None:
-        if kind.head != "sequence" and task not in embeddings.TASKS:
+        if kind.head != "sequence" and kind.task not in embeddings.TASKS:
             raise UsageError("only of whole texts one vector is made", where="--pooling",
-                             found=task)  # fmt: skip
+                             found=kind.task)  # fmt: skip
         if pooling not in POOLINGS:
             raise UsageError("no such pooling", where="--pooling", found=pooling,
                              wanted=near(pooling, POOLINGS))  # fmt: skip

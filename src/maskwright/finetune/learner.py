@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,12 +162,12 @@ class Learner:
             kept: takes what the seed comes to; or has it, and nothing is trained.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
-        drawn: Collection[str] | None = None
         if scratch:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
             made = transfer(self.loaded.model, self.config, generator, heads=not self.head_is_new)
-            model, loaded, drawn = made.model, made.render(), made.new
+            model, loaded = made.model, made.render()
+            method = replace(method, head_rate=self.head_factor(method))
         adapter, share = method.attach(model, generator)
         begun = _body(model)
         if not settings.seed:
@@ -179,7 +178,7 @@ class Learner:
         else:
             steps = steps_of(settings, len(parts[TRAIN].examples))
             with watch(name or f"seed {settings.seed}", steps) as hook:
-                tuned = self._tuned(model, method, drawn, parts, settings, say, hook)
+                tuned = self._tuned(model, method, parts, settings, say, hook)
             self.kind.after_training(tuned.model, parts[TRAIN])
             if kept:
                 kept.keep(settings.seed, tuned)
@@ -195,7 +194,6 @@ class Learner:
         self,
         model: Transformer,
         method: Method,
-        drawn: Collection[str] | None,
         parts: Mapping[str, Encoded],
         settings: Settings,
         say: Callable[[str], None],
@@ -220,7 +218,7 @@ class Learner:
 
         return tune(
             objective, parts[TRAIN].examples, reading, settings,
-            figure=figure, pace=partial(method.pace, drawn=drawn), hooks=[hook],
+            figure=figure, pace=method.pace, hooks=[hook],
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -118,18 +118,11 @@ class Method:
         adapter: Adapter = made.attach(model, generator, heads=tops)
         return adapter, adapter.share()
 
-    def pace(
-        self, model: Transformer, steps: int, drawn: Collection[str] | None = None
-    ) -> Pace | None:
-        """How fast the parameters of `model` learn in a run of so many steps; None: all alike.
-
-        Args:
-            drawn: names of those that begin at random beside others that were pretrained; None:
-                the heads do.
-        """
+    def pace(self, model: Transformer, steps: int) -> Pace | None:
+        """How fast the parameters of `model` learn in a run of so many steps; None: all alike."""
         factors = freeze.learning_rate_factors(model, self.layer_decay)
         for name in factors:
-            if PROJECTION.fullmatch(name) and (drawn is None or name in drawn):
+            if PROJECTION.fullmatch(name):
                 factors[name] *= self.head_factor
         if self.name != GRADUAL:
             return None if set(factors.values()) == {1.0} else lambda step: factors
