@@ -28,7 +28,8 @@ import torch.nn.functional as F
 from benchmarks import textbook
 from maskwright.evaluate import likelihood
 from maskwright.pretrain import build, journal, run
-from maskwright.pretrain.prepare import prepare, resolve
+from maskwright.pretrain.prepare import prepare
+from maskwright.pretrain.text import resolve
 from maskwright.recipes import shakespeare_bert
 from maskwright.recipes.recipe import Recipe
 from maskwright.train.schedule import Budget

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.tasks import TASKS
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.run import RESULTS
-from maskwright.pretrain.prepare import resolve
+from maskwright.pretrain.text import resolve
 from maskwright.randomness import key, permute
 
 USUAL = ("trec", "mrpc", "stsb", "cola", "banking77")

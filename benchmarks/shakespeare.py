@@ -25,7 +25,7 @@ import torch
 from benchmarks import textbook
 from benchmarks.turns import WARM_UP, Side, Turn, alternate
 from maskwright.pretrain import journal, run
-from maskwright.pretrain.prepare import resolve
+from maskwright.pretrain.text import resolve
 from maskwright.recipes import shakespeare_bert, shakespeare_gpt
 from maskwright.recipes.recipe import Recipe
 from maskwright.train import loop

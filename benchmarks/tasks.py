@@ -21,7 +21,7 @@ from typing import Any
 
 from maskwright.errors import MaskwrightError
 from maskwright.finetune.command import finetune_file
-from maskwright.pretrain.prepare import resolve
+from maskwright.pretrain.text import resolve
 
 # Folder, and what finetune has to be told.
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {

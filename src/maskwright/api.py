@@ -25,6 +25,7 @@ from maskwright.pretrain.tokenizer_run import train_and_report
 from maskwright.pretrain.use import fill_mask, generate_text
 from maskwright.recipes.recipe import find, override, with_text
 from maskwright.tasks.how_read import how_read
+from maskwright.tokenizer.splits import encode_sampled
 from maskwright.understand.attention import attention
 from maskwright.understand.probe import probe
 
@@ -32,6 +33,7 @@ __all__ = [
     "adapt",
     "attention",
     "compare",
+    "encode_sampled",
     "evaluate_file",
     "evaluate_folder",
     "evaluate_pairs",

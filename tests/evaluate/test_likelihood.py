@@ -64,20 +64,15 @@ def test_an_empty_source_is_refused() -> None:
         likelihood.evaluate(objective(), Empty())
 
 
-class Counted:
-    """A store of which only the token counts matter."""
-
-    vocabulary_size = VOCABULARY.size
-    tokens = np.repeat(np.arange(5, 50), np.arange(1, 46))
-    num_tokens = len(tokens)
+COUNTS = np.bincount(np.repeat(np.arange(5, 50), np.arange(1, 46)), minlength=50)
 
 
 def test_the_unigram_line_knows_how_often_a_text_ends() -> None:
     """No store holds the tokens that frame a text; they come as often as in rows of training."""
     made = causal.build(gpt2(), causal.Options(), VOCABULARY)
     source = FixedRows(length=17)
-    lines = likelihood.reference_lines(made, Counted(), source, source)  # type: ignore[arg-type]
-    counts = np.bincount(Counted.tokens, minlength=50).astype(float)
+    lines = likelihood.reference_lines(made, COUNTS, source, source)
+    counts = COUNTS.astype(float)
     counts[SEP] = counts.sum() * 2 / 12  # two ends for twelve tokens of text
     share = (counts + 1) / (counts.sum() + 50)
     batches = likelihood.questions(made, source, 1024, 32)
@@ -85,7 +80,7 @@ def test_the_unigram_line_knows_how_often_a_text_ends() -> None:
     assert (wanted == SEP).sum() == 64 * 2
     assert lines.unigram_loss == pytest.approx(-np.log(share[wanted]).mean())
     # The control: as if it never came.
-    never = np.bincount(Counted.tokens, minlength=50) + 1
+    never = COUNTS + 1
     assert lines.unigram_loss < -np.log((never / never.sum())[wanted]).mean() - 0.3
 
 
@@ -95,7 +90,7 @@ def test_pairs_alone_are_measured_as_what_they_are() -> None:
     source = FixedRows(pairs=True)
     figures = likelihood.evaluate(made, source)
     assert figures.targets == 64 and figures.top5 == 1.0
-    lines = likelihood.reference_lines(made, Counted(), source, source)  # type: ignore[arg-type]
+    lines = likelihood.reference_lines(made, COUNTS, source, source)
     ones = int(source.all.pair_label.sum())  # type: ignore[union-attr]
     assert lines.uniform_loss == pytest.approx(math.log(2))
     assert lines.unigram_top1 == pytest.approx(max(ones, 64 - ones) / 64)
@@ -104,11 +99,11 @@ def test_pairs_alone_are_measured_as_what_they_are() -> None:
 def test_reference_lines_by_hand() -> None:
     source = FixedRows()
     made = objective()
-    lines = likelihood.reference_lines(made, Counted(), source, source)  # type: ignore[arg-type]
+    lines = likelihood.reference_lines(made, COUNTS, source, source)
     wanted = np.concatenate(
         [b.targets.numpy() for b in likelihood.questions(made, source, 1024, 32)]
     )  # type: ignore[union-attr]
-    counts = np.bincount(Counted.tokens, minlength=50) + 1
+    counts = COUNTS + 1
     share = counts / counts.sum()
     assert lines.unigram_loss == pytest.approx(-np.log(share[wanted]).mean())
     assert lines.unigram_top1 == pytest.approx((wanted == 49).mean())

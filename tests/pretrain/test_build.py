@@ -105,7 +105,7 @@ def test_rows_that_a_run_was_begun_with_before_are_refused_where_it_goes_on(
         rows=RowChoice(length=16, kind="pairs"),
     )
     with pytest.raises(IncompatibleError, match="swapped-pairs"):
-        build.rows(wrong, prepared.train)
+        build.training_rows(wrong, prepared.train)
 
 
 @pytest.mark.parametrize("kind", ["auto", "pairs"])
@@ -127,7 +127,7 @@ def test_a_row_of_a_stream_is_what_the_model_reads(
         objective=ObjectiveChoice(name=name, options={}),
         rows=RowChoice(length=20, kind="stream"),
     )
-    source = build.rows(made, prepared.train)
+    source = build.training_rows(made, prepared.train)
     found = source.rows(np.arange(len(source)), 0)
     assert found.tokens.shape[1] == 20 + more
     # Nothing is lost: each row begins with the last token of the one before.
@@ -191,7 +191,7 @@ def test_no_stack_reads_more_than_is_said(
     made = corrupting(text, 24, kind, **options)
     point = build.transformer_config(made, prepared.tokenizer)
     objective = build.objective(made, build.model(made, point), prepared.tokenizer)
-    source = build.rows(made, prepared.train)
+    source = build.training_rows(made, prepared.train)
     numbers = np.arange(len(source))
     batch = objective.corrupt(source.rows(numbers, 0), np.zeros_like(numbers), 0)
     assert batch.decoder_tokens is not None

@@ -18,7 +18,8 @@ from maskwright.errors import ConfigError, DataError, IncompatibleError, OutputE
 from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.evaluate_text import evaluate_folder
-from maskwright.pretrain.prepare import Text, prepare, resolve
+from maskwright.pretrain.prepare import prepare
+from maskwright.pretrain.text import Text, resolve
 from maskwright.recipes.recipe import Corpus, Recipe, find, override, with_text
 from maskwright.report.say import quiet
 from maskwright.tokenizer.tokenizer import Tokenizer

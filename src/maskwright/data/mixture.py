@@ -20,6 +20,13 @@ from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.randomness import key, permute
 
 
+def mixed(sources: Sequence[RowSource], weights: Sequence[float], *, seed: int = 0) -> RowSource:
+    """A single source as it is, several as their mixture."""
+    if len(sources) == 1:
+        return sources[0]
+    return Mixture(list(zip(sources, weights, strict=True)), seed=seed)
+
+
 class Mixture:
     """Rows of `sources` in proportion to their weights; itself a source.
 

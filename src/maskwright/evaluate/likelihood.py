@@ -8,7 +8,7 @@ model whose loss stands on the unigram line has learned no context yet.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -140,7 +140,7 @@ def top_hits(scores: Tensor, wanted: Tensor, k: int) -> Tensor:
 
 def reference_lines(
     objective: Objective,
-    store: TokenStore,
+    tokens: np.ndarray,
     train: RowSource,
     source: RowSource,
     *,
@@ -148,14 +148,14 @@ def reference_lines(
     batch_rows: int = 32,
 ) -> Lines:
     """Uniform and unigram figures on the same questions, the rows of `source`; frequencies (plus
-    one) of what is wanted in training: of tokens all of `store`, of what frames them, and of
-    classes, in as many rows of `train`."""
+    one) of what is wanted in training: of tokens `tokens` (V,), how often each occurs in the text;
+    of what frames them, and of classes, in as many rows of `train`."""
     targets = _targets(objective, source, rows, batch_rows)
     if objective.classes is not None:
         asked = _targets(objective, train, rows, batch_rows)
         counts = np.bincount(asked, minlength=objective.classes).astype(np.float64)
     else:
-        counts = token_counts(store).astype(np.float64)
+        counts = tokens.astype(np.float64)
         if not counts[targets].all():  # the rare, or what stands in no text
             asked = np.bincount(_targets(objective, train, rows, batch_rows), minlength=len(counts))
             text = counts > 0
@@ -178,7 +178,17 @@ def _targets(objective: Objective, source: RowSource, rows: int, batch_rows: int
     return np.concatenate([objective.targets(batch).numpy() for batch in asked])
 
 
-def token_counts(store: TokenStore) -> np.ndarray:
+def token_counts(stores: Sequence[TokenStore], weights: Sequence[float] = ()) -> np.ndarray:
+    """How often each id occurs in the stores (V,), float64. With weights, as often as it is met
+    where that is each store's share of what is read."""
+    counts = np.array([_token_counts(store) for store in stores], dtype=np.float64)
+    if weights:
+        shares = np.array(weights) / sum(weights)
+        counts *= (shares * counts.sum() / np.maximum(1, counts.sum(axis=1)))[:, None]
+    return np.asarray(counts.sum(axis=0))
+
+
+def _token_counts(store: TokenStore) -> np.ndarray:
     """How often each id occurs in the store (V,), read in blocks."""
     counts = np.zeros(store.vocabulary_size, dtype=np.int64)
     for start in range(0, store.num_tokens, 1 << 22):

@@ -6,7 +6,7 @@ The only place where the names in a recipe become things.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 
 from maskwright import catalogue, config
 from maskwright.checkpoint import pretrained
+from maskwright.data.mixture import mixed
 from maskwright.data.pack import PackedDocuments, PackedSentences
 from maskwright.data.pairs import SentencePairs
 from maskwright.data.rows import RowSource
@@ -141,6 +142,8 @@ def resolved(recipe: Recipe) -> Recipe:
         IncompatibleError: the objective does not learn from such rows.
         UsageError, CheckpointError and others: there is no model where the recipe says.
     """
+    # As it will be read from its file: a 3 that stands for 3.0 would be another recipe there.
+    recipe = config.from_plain(Recipe, config.to_plain(recipe))
     _require_rows(recipe)
     _require_options(recipe)
     recipe = start.pinned(recipe)
@@ -222,6 +225,14 @@ def _require_rows(recipe: Recipe) -> None:
             wanted="an objective that learns from text alone (maskwright list objectives)",
             do="with labelled data: maskwright finetune",
         )
+    if recipe.corpus.weights and getattr(_options(recipe), "static", False):
+        raise IncompatibleError(
+            "masks that never change need rows that never change",
+            where="corpus.weights",
+            found="rows mixed anew in every epoch, and objective.options.static",
+            wanted="one of them",
+            do="--set objective.options.static=false",
+        )
     if own in PAIRS and kind != own:
         raise IncompatibleError(
             f"`{name}` does not learn from rows of this kind",
@@ -252,6 +263,14 @@ def needs_sentences(recipe: Recipe) -> bool:
 def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
     """`rows` to evaluate on: the same for every seed of the recipe."""
     return rows(recipe, store, length, seed=likelihood.SEED)
+
+
+def training_rows(
+    recipe: Recipe, stores: Sequence[TokenStore], length: int | None = None
+) -> RowSource:
+    """`rows` of one store, or of several mixed by the weights of the recipe's texts."""
+    sources = [rows(recipe, store, length) for store in stores]
+    return mixed(sources, recipe.corpus.weights, seed=recipe.training.seed)
 
 
 def rows(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.corpus.read import Reader, Reading
+from maskwright.data.mixture import mixed
 from maskwright.data.pack import PackedDocuments
 from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
@@ -24,7 +25,7 @@ from maskwright.evaluate import likelihood
 from maskwright.objectives import causal, masked
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
-from maskwright.pretrain.prepare import keeps_text
+from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.use import open_model
 from maskwright.recipes.recipe import is_run, read
@@ -106,8 +107,8 @@ def evaluate_folder(
             build_store(reader, tokenizer, built, sentences=sentences)
             read_of = [reader.counts.summary(), *map("note: {}".format, reader.counts.warnings)]
             store = TokenStore.open(built)
-        elif (data / "held-out").is_dir():
-            store = TokenStore.open(data / "held-out", tokenizer_fingerprint=tokenizer.fingerprint)
+        elif (data / HELD_OUT).is_dir():
+            store = TokenStore.open(data / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
         else:
             raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
         objective, rows_of = _measure(folder, loaded, tokenizer)
@@ -120,9 +121,16 @@ def evaluate_folder(
             rows=rows,
             bytes_per_token=bytes_per_token if objective.codes_text else None,
         )
-        train = data / "train"
-        learned = TokenStore.open(train) if train.is_dir() else store
-        lines = likelihood.reference_lines(objective, learned, rows_of(learned), source, rows=rows)
+        trained_on = training_stores(folder)
+        learned = trained_on or [store]
+        weights = read(folder / RECIPE).corpus.weights if trained_on else ()
+        lines = likelihood.reference_lines(
+            objective,
+            likelihood.token_counts(learned, weights),
+            mixed([rows_of(each) for each in learned], weights),
+            source,
+            rows=rows,
+        )
     notes = []
     if not kept:
         notes.append(
@@ -131,7 +139,7 @@ def evaluate_folder(
         )
     if objective.scorer is not objective.product:
         notes.append("of the network beside the model that fills its holes (the generator)")
-    return Measured(figures, lines, not train.is_dir(), read_of, notes)
+    return Measured(figures, lines, not trained_on, read_of, notes)
 
 
 def _measure(

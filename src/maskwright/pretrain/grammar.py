@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.data.store import TokenStore
 from maskwright.errors import DataError
 from maskwright.evaluate import minimal_pairs, text_likelihood
 from maskwright.evaluate.likelihood import token_counts
@@ -23,6 +22,7 @@ from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import build, start
 from maskwright.pretrain.checkpoints import model_folder
+from maskwright.pretrain.prepare import training_stores
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.use import open_model
 from maskwright.recipes.recipe import Recipe, is_run, read
@@ -74,8 +74,7 @@ def evaluate_pairs(
         recipe = read(model / RECIPE) if is_run(model) else None
         how = as_trained(loaded.model, recipe)
     result = score(loaded.model, tokenizer, paradigms, how)
-    train = model / "data" / "train"
-    counts = token_counts(TokenStore.open(train)) if train.is_dir() else None
+    counts = _counts(model)
     beside = {
         name: minimal_pairs.judge(paradigms, baseline)
         for name, baseline in minimal_pairs.baselines(tokenizer, counts).items()
@@ -90,6 +89,12 @@ def evaluate_pairs(
         tables.add(out, [table])
         say(f"report: {write_report(out)}")
     return result
+
+
+def _counts(model: Path) -> np.ndarray | None:
+    """How often a run met each token; None of a folder without a text."""
+    stores = training_stores(model)
+    return token_counts(stores, read(model / RECIPE).corpus.weights) if stores else None
 
 
 def score(

@@ -1,46 +1,41 @@
 """From the recipe's text to a tokenizer and two token stores, one to train on and one held out.
 
 Every step commits a folder and is skipped when it is there already, so an interrupted preparation
-goes on where it stopped; a text that has changed meanwhile is refused. A document is held out by a
-keyed draw on its number, never by chance; where the share of few documents is none, the one with
-the least draw is, and of a single document its end.
+goes on where it stopped; a text that has changed meanwhile is refused.
 
     text --tokenizer/train--> tokenizer/        text --data/tokenize--> data/train/, data/held-out/
+
+Texts with weights have a store each, `data/train-0/` and so on, and what is held out of them is one
+store, in which each has its natural share.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maskwright import randomness
-from maskwright.corpus import embedded
-from maskwright.corpus.document import Document
-from maskwright.corpus.read import Reader
-from maskwright.data.store import TokenStore
+from maskwright import config
+from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
-from maskwright.errors import ConfigError, DataError, IncompatibleError, TokenizerError
+from maskwright.errors import DataError, IncompatibleError, TokenizerError
 from maskwright.manifest import hash_file
 from maskwright.pretrain.build import needs_sentences
-from maskwright.recipes.recipe import Corpus, Recipe, TokenizerFolder
+from maskwright.pretrain.text import Text, texts_of
+from maskwright.recipes.recipe import Recipe, TokenizerFolder
 from maskwright.report import document
 from maskwright.report.say import Say
 from maskwright.strict_json import parse
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train as train_tokenizer
 
-# The split is the same for every seed: what is held out must not depend on the run.
-SPLIT_SEED = 0
-LOOKED_THROUGH = 256  # documents at a time, for the first that is held out
+TRAIN, HELD_OUT = "train", "held-out"
 LOOKED_AT = 1_000_000  # tokens
 MUCH_UNKNOWN = 0.01
 KEPT_AT = 32  # documents, for whether a tokenizer keeps text as it is
@@ -48,12 +43,22 @@ KEPT_AT = 32  # documents, for whether a tokenizer keeps text as it is
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training needs of the text."""
+    """What training needs of the text.
+
+    Attributes:
+        train: one store, or one for each text that has a weight.
+    """
 
     tokenizer: Tokenizer
-    train: TokenStore
+    train: tuple[TokenStore, ...]
     held_out: TokenStore
     provenance: dict[str, Any]
+
+    @property
+    def train_fingerprint(self) -> str:
+        """Of all that is trained on; the weights are the recipe's."""
+        prints = [store.fingerprint for store in self.train]
+        return prints[0] if len(prints) == 1 else config.fingerprint(prints)
 
     @property
     def held_out_bytes_per_token(self) -> float:
@@ -67,44 +72,69 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         DataError: no text, or text that cannot be read.
         ConfigError: a path with an unset variable.
     """
-    text = Text(recipe.corpus, folder)
+    texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():
-        _tokenizer(recipe, text, say).save(tokenizer_folder)
+        _tokenizer(recipe, texts, say).save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
-    stores: dict[str, TokenStore] = {}
-    for part, documents in (("train", text.training), ("held-out", text.held_out)):
-        path = folder / "data" / part
-        if not (path / "manifest.json").is_file():
-            path.parent.mkdir(exist_ok=True)
-            sentences = needs_sentences(recipe)
-            keep = partial(text.keep_origin, _origin_file(folder, part))
-            build_store(documents(), tokenizer, path, sentences=sentences, read=keep)
-            for line in text.told(part):
-                say(line)
-        store = TokenStore.open(path, tokenizer_fingerprint=tokenizer.fingerprint)
-        say(f"{part}: {store.num_documents:,} documents, {store.num_tokens:,} tokens{_odd(store)}")
-        if store.num_documents == 0:
-            raise DataError(
-                f"no document is left for the part {part!r}",
-                where=text.where,
-                found="0 documents",
-                wanted="a text of which something can be held out",
-                do="give more text, or name held-out files in corpus.held_out_text",
-            )
-        stores[part] = store
-    if not text.held_out_paths:
-        _require_same_text(folder)
+    store_of = partial(_store, recipe, folder, tokenizer, say)
+    names = [TRAIN] if len(texts) == 1 else [f"{TRAIN}-{n}" for n in range(len(texts))]
+    train = tuple(store_of(name, [t]) for name, t in zip(names, texts, strict=True))
+    files_for_it = recipe.corpus.held_out_text  # the same for all texts
+    held_out = store_of(HELD_OUT, texts[:1] if files_for_it else texts)
+    if not files_for_it:
+        _require_same_text(folder, names)
+    whole = Text(recipe.corpus, folder)
     provenance_file = folder / "data" / "provenance.json"
+    made = Prepared(tokenizer, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
-            **text.provenance(),
-            "read": {part: _origin(folder, part) for part in stores},
-            "train": stores["train"].fingerprint,
-            "held_out": stores["held-out"].fingerprint,
+            **whole.provenance(),
+            "read": {part: _origin(folder, part) for part in (*names, HELD_OUT)},
+            "train": made.train_fingerprint,
+            "held_out": held_out.fingerprint,
         }
         document.write(provenance_file, json.dumps(provenance, indent=2) + "\n")
-    return Prepared(tokenizer, stores["train"], stores["held-out"], _read(provenance_file))
+    return replace(made, provenance=_read(provenance_file))
+
+
+def training_stores(folder: Path) -> list[TokenStore]:
+    """What the run in `folder` learned from; empty where no text is kept."""
+    found = [path.parent for path in (folder / "data").glob(f"{TRAIN}*/{MANIFEST}")]
+    return [TokenStore.open(path) for path in sorted(found, key=_number)]
+
+
+def _number(path: Path) -> int:
+    """Of a store: 12 of `train-12`."""
+    return int(path.name.partition("-")[2] or 0)
+
+
+def _store(
+    recipe: Recipe, folder: Path, tokenizer: Tokenizer, say: Say, part: str, texts: Sequence[Text]
+) -> TokenStore:
+    """The store of a part of `texts`, made if it is not there."""
+    path, held_out = folder / "data" / part, part == HELD_OUT
+    if not (path / MANIFEST).is_file():
+        path.parent.mkdir(exist_ok=True)
+        documents = itertools.chain.from_iterable(
+            text.held_out() if held_out else text.training() for text in texts
+        )
+        keep = partial(_keep_origin, _origin_file(folder, part), texts)
+        sentences = needs_sentences(recipe)
+        build_store(documents, tokenizer, path, sentences=sentences, read=keep)
+        for line in itertools.chain.from_iterable(t.told(held_out=held_out) for t in texts):
+            say(line)
+    store = TokenStore.open(path, tokenizer_fingerprint=tokenizer.fingerprint)
+    say(f"{part}: {store.num_documents:,} documents, {store.num_tokens:,} tokens{_odd(store)}")
+    if store.num_documents == 0:
+        raise DataError(
+            f"no document is left for the part {part!r}",
+            where=", ".join(text.where for text in texts),
+            found="0 documents",
+            wanted="a text of which something can be held out",
+            do="give more text, or name held-out files in corpus.held_out_text",
+        )
+    return store
 
 
 def keeps_text(tokenizer: Tokenizer, store: TokenStore) -> bool:
@@ -132,6 +162,18 @@ def _origin_file(folder: Path, part: str) -> Path:
     return folder / "data" / f"{part}-origin.json"
 
 
+def _keep_origin(path: Path, texts: Sequence[Text]) -> None:
+    """Write down the files of the last readings with their hashes, and what was met in them."""
+    met = [text.counts for text in texts if text.counts is not None]
+    if met:
+        said = {
+            "files": {name: digest for counts in met for name, digest in counts.hashes.items()},
+            "summary": "; ".join(counts.summary() for counts in met),
+            "notes": [warning for counts in met for warning in counts.warnings],
+        }
+        document.write(path, json.dumps(said, indent=2) + "\n")
+
+
 def _origin(folder: Path, part: str) -> dict[str, Any]:
     """The files that a store was made of, with their hashes, and what was met in them."""
     path = _origin_file(folder, part)
@@ -140,26 +182,29 @@ def _origin(folder: Path, part: str) -> dict[str, Any]:
 
 def text_changed(folder: Path) -> bool:
     """Whether a file that a store in `folder` was made of is no longer what it was."""
-    for part in ("train", "held-out"):
-        for name, digest in _origin(folder, part).get("files", {}).items():
+    for record in (folder / "data").glob("*-origin.json"):
+        for name, digest in _read(record).get("files", {}).items():
             if not Path(name).is_file() or hash_file(Path(name)) != digest:
                 return True
     return False
 
 
-def _require_same_text(folder: Path) -> None:
+def _require_same_text(folder: Path, parts: Sequence[str]) -> None:
     """Refuse parts of two texts: what is held out of one may be trained on in the other.
 
     Raises:
         IncompatibleError: a file has changed between the two readings.
     """
-    before, after = (_origin(folder, part).get("files", {}) for part in ("train", "held-out"))
+    before: dict[str, str] = {}
+    for part in parts:
+        before |= _origin(folder, part).get("files", {})
+    after = _origin(folder, HELD_OUT).get("files", {})
     if before and after and before != after:
         changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         raise IncompatibleError(
             "the text has changed while the run was prepared",
             where=", ".join(changed[:5]),
-            wanted="the text that the part 'train' was made of",
+            wanted="the text that the training part was made of",
             do=f"remove {folder} and start again",
         )
 
@@ -187,171 +232,12 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _tokenizer(recipe: Recipe, text: Text, say: Say) -> Tokenizer:
+def _tokenizer(recipe: Recipe, texts: Sequence[Text], say: Say) -> Tokenizer:
     if isinstance(recipe.tokenizer, TokenizerFolder):
         made, origin = Tokenizer.load(recipe.tokenizer.path), f", from {recipe.tokenizer.path}"
     else:
         say("training the tokenizer")
-        made, origin = train_tokenizer(text.for_tokenizer(), recipe.tokenizer), ""
+        documents = itertools.chain.from_iterable(text.for_tokenizer() for text in texts)
+        made, origin = train_tokenizer(documents, recipe.tokenizer), ""
     say(f"tokenizer: {made.kind}, {made.vocabulary_size:,} tokens{origin}")
     return made
-
-
-class Text:
-    """The recipe's corpus, readable as often as needed, in parts."""
-
-    def __init__(self, corpus: Corpus, folder: Path) -> None:
-        self.corpus = corpus
-        self.paths = [resolve(t) for t in corpus.text]
-        self.held_out_paths = [resolve(t) for t in corpus.held_out_text]
-        self.where = ", ".join(str(p) for p in self.paths) or "the embedded corpus"
-        self._folder = folder
-        self._embedded: list[Document] | None = None
-        self._reader: Reader | None = None
-        self._cut = False
-        self._divided = ""
-
-    def for_tokenizer(self) -> Iterator[Document]:
-        """What the tokenizer may learn from: everything that is not held out."""
-        ranges = self.corpus.characters
-        return self._characters(ranges.tokenizer) if ranges else self.training()
-
-    def training(self) -> Iterator[Document]:
-        if self.corpus.characters:
-            return self._characters(self.corpus.characters.train)
-        if self.held_out_paths:
-            return self._documents(self.paths)
-        return self._share(held_out=False)
-
-    def held_out(self) -> Iterator[Document]:
-        if self.corpus.characters:
-            return self._characters(self.corpus.characters.held_out)
-        if self.held_out_paths:
-            return self._documents(self.held_out_paths, "held-out-")
-        return self._share(held_out=True)
-
-    def provenance(self) -> dict[str, Any]:
-        """Where the text came from, for the report."""
-        if not self.paths:
-            return embedded.provenance(limit_bytes=self.corpus.limit_bytes)
-        return {"source": "files", "files": [str(p) for p in [*self.paths, *self.held_out_paths]]}
-
-    def keep_origin(self, path: Path) -> None:
-        """Write down the files of the last reading with their hashes, and what was met in them."""
-        if self._reader is None:
-            return
-        counts = self._reader.counts
-        said = {"files": counts.hashes, "summary": counts.summary(), "notes": counts.warnings}
-        document.write(path, json.dumps(said, indent=2) + "\n")
-
-    def told(self, part: str) -> Iterator[str]:
-        """What there is to say of the last reading, a line each; both parts of one text are read
-        alike."""
-        if self._reader is None or (part != "train" and not self.held_out_paths):
-            return
-        yield f"read: {self._reader.counts.summary()}"
-        yield from (f"note: {warning}" for warning in self._reader.counts.warnings)
-        if self._cut:
-            yield f"note: the text goes on behind corpus.limit_bytes={self.corpus.limit_bytes}"
-        if self._divided:
-            yield f"note: {self._divided}"
-
-    def _documents(self, paths: list[Path], prefix: str = "") -> Iterator[Document]:
-        limit = self.corpus.limit_bytes
-        if not paths:
-            if self._embedded is None:
-                self._embedded = list(embedded.documents(limit_bytes=limit))
-            return iter(self._embedded)
-        rejects = self._folder / f"{prefix}rejects.jsonl"
-        self._reader = Reader(paths, self.corpus, rejects=rejects)
-        return iter(self._reader) if limit is None else self._within(self._reader, limit)
-
-    def _within(self, documents: Iterable[Document], limit: int) -> Iterator[Document]:
-        """Those that begin within `limit` bytes of text."""
-        read = 0
-        for each in documents:
-            self._cut = read >= limit
-            if self._cut:
-                return
-            read += len(each.text.encode())
-            yield each
-
-    def _share(self, *, held_out: bool) -> Iterator[Document]:
-        count, chosen = self._few or (0, -1)
-        if count == 1:
-            yield from (_halves(d, self.corpus.held_out)[held_out]
-                        for d in self._documents(self.paths))  # fmt: skip
-            return
-        for start, block in _blocks(self._documents(self.paths), 4096):
-            out = self._draws(start, len(block)) < self.corpus.held_out
-            if 0 <= chosen - start < len(block):
-                out[chosen - start] = True
-            yield from (d for d, o in zip(block, out, strict=True) if bool(o) is held_out)
-
-    @cached_property
-    def _few(self) -> tuple[int, int] | None:
-        """How many documents there are and which of them is held out, where the share is none."""
-        count = 0
-        for start, block in _blocks(self._documents(self.paths), LOOKED_THROUGH):
-            count = start + len(block)
-            if (self._draws(start, len(block)) < self.corpus.held_out).any():
-                return None
-        if not count:
-            return None
-        self._divided = f"{count:,} documents; {'its end' if count == 1 else 'one'} is held out"
-        return count, int(self._draws(0, count).argmin())
-
-    def _draws(self, start: int, count: int) -> NDArray[np.float64]:
-        keys = randomness.key("split", SPLIT_SEED, np.arange(start, start + count))
-        return randomness.uniforms(keys, 1)[:, 0]
-
-    def _characters(self, limits: tuple[int, int]) -> Iterator[Document]:
-        text = "\n".join(d.text for d in self._documents(self.paths))
-        if len(text) < limits[1]:
-            raise DataError(
-                "the text is shorter than the recipe's character ranges",
-                where=self.where,
-                found=f"{len(text)} characters",
-                wanted=f"at least {limits[1]}",
-                do="name the text the recipe is for",
-            )
-        yield Document(
-            text=text[slice(*limits)], source=self.where, id=f"{self.where}:{limits[0]}-{limits[1]}"
-        )
-
-
-def _halves(whole: Document, share: float) -> tuple[Document, Document]:
-    """A document in two at a blank, the second about a `share` of it."""
-    text = whole.text
-    place = min(len(text) - 1, int(len(text) * (1 - share)))
-    blank = next((n for n in range(place, 0, -1) if text[n].isspace()), place)
-    first, second = text[:blank].strip(), text[blank:].strip()
-    return replace(whole, text=first), replace(whole, text=second, id=f"{whole.id}:{blank}")
-
-
-def resolve(text: str) -> Path:
-    """A path in which `$NAME` stands for an environment variable.
-
-    Raises:
-        ConfigError: the variable is not set.
-    """
-    if Path(text).exists():
-        return Path(text)  # whatever signs are in its name
-    path = os.path.expanduser(os.path.expandvars(text))
-    if "$" in path:
-        name = path.split("$", 1)[1].split("/", 1)[0]
-        raise ConfigError(
-            "the recipe's text lies under a variable that is not set",
-            where="corpus.text",
-            found=text,
-            wanted=f"${name} in the environment",
-            do="set it, or name the file with --text",
-        )
-    return Path(path)
-
-
-def _blocks(documents: Iterable[Document], size: int) -> Iterator[tuple[int, list[Document]]]:
-    iterator, start = iter(documents), 0
-    while block := list(itertools.islice(iterator, size)):
-        yield start, block
-        start += len(block)

@@ -237,7 +237,7 @@ def _begin(
     about = {
         "recipe": recipe.fingerprint,
         "tokenizer": prepared.tokenizer.fingerprint,
-        "data": prepared.train.fingerprint,
+        "data": prepared.train_fingerprint,
         "machine": machine.describe(chosen),
     }
     checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, build.family_name(begun))
@@ -246,7 +246,7 @@ def _begin(
         state = _restore(checkpoints, optimizer, average, about, out, say, processes)
     elif processes.first:
         journal.cut(out, 0)
-    train_rows = [build.rows(recipe, prepared.train, p.length) for p in recipe.phases]
+    train_rows = [build.training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
     held_out = build.held_out_rows(recipe, prepared.held_out)
     if processes.first:
         _say_uneven(train_rows[-1], say)
@@ -283,7 +283,7 @@ def _described(
     """What the panel and the page want to know of a run, the reference lines among it."""
     lines = likelihood.reference_lines(
         objective,
-        prepared.train,
+        likelihood.token_counts(prepared.train, recipe.corpus.weights),
         train_rows,
         held_out,
         rows=recipe.evaluation.rows,

@@ -9,7 +9,7 @@ from pathlib import Path
 from maskwright.corpus.read import DEFAULT
 from maskwright.corpus.reading import Reading
 from maskwright.errors import OutputError
-from maskwright.pretrain.prepare import Text
+from maskwright.pretrain.text import Text
 from maskwright.recipes.recipe import Corpus
 from maskwright.tokenizer.report import report
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -44,7 +44,7 @@ def train_and_report(
     rejects = out.with_name(f"{out.name}-rejects")
     text = Text(Corpus(text=tuple(texts), **vars(reading)), rejects)
     made = train(text.for_tokenizer(), choice)
-    for line in text.told("train"):
+    for line in text.told():
         print(line, file=sys.stdout)
     made.save(out)
     print(f"tokenizer: {out}", file=sys.stdout)

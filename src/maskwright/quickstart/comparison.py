@@ -44,7 +44,7 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     """Loss and accuracy at the usual mask rate, so that figures compare with others'."""
     usual = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
     source = build.held_out_rows(recipe, prepared.held_out)
-    train = build.rows(recipe, prepared.train)
+    train = build.training_rows(recipe, prepared.train)
     rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
     other = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
     objectives = [
@@ -52,8 +52,9 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
         for network in (model, build.model(other, model.config))
     ]
     own, random = (likelihood.evaluate(o, source, rows=rows, batch_rows=batch) for o in objectives)
+    counts = likelihood.token_counts(prepared.train, recipe.corpus.weights)
     lines = likelihood.reference_lines(
-        objectives[0], prepared.train, train, source, rows=rows, batch_rows=batch
+        objectives[0], counts, train, source, rows=rows, batch_rows=batch
     )
     shown = [
         ("this model", own.loss, own.top1, own.top5),

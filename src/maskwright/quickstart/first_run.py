@@ -87,7 +87,7 @@ def _fit_steps(recipe: Recipe, prepared: Prepared, seconds: float) -> int:
     plan = loop.Plan(seed=0, microbatches=1, budget=Budget(steps=100),
                      schedule=training.schedule, device=chosen.device)  # fmt: skip
     machine.keep_memory()
-    loader = Loader(build.rows(recipe, prepared.train), training.batch, 0)
+    loader = Loader(build.training_rows(recipe, prepared.train), training.batch, 0)
     state, marks = TrainState(), []
     batches = Microbatches(objective, [(1.0, loader)], plan, state)
     objective.train()

@@ -55,9 +55,11 @@ class Corpus(Reading):
     """Where the text comes from, and how files are read. No `text` means the embedded corpus;
     `$NAME` stands for an environment variable. `held_out` is the share of documents that only
     evaluation sees, unless `held_out_text` names files for it. Of the text no more is taken than
-    the documents that begin within `limit_bytes`."""
+    the documents that begin within `limit_bytes`. `weights`, one for each file or folder of `text`,
+    say which share of the rows comes from each; without them every text is read equally often."""
 
     text: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
     held_out: float = 0.02
     held_out_text: tuple[str, ...] = ()
     characters: CharacterRanges | None = None
@@ -70,6 +72,8 @@ class Corpus(Reading):
             raise error.under("corpus.") from None
         if self.limit_bytes is not None:
             config.require("corpus.limit_bytes", self.limit_bytes, 1)
+        if self.weights:
+            self._check_weights()
         if twice := set(self.text) & set(self.held_out_text):
             raise ConfigError("the same file would be trained on and held out",
                               where="corpus.held_out_text", found=", ".join(sorted(twice)),
@@ -81,6 +85,25 @@ class Corpus(Reading):
                 found=self.held_out,
                 wanted="0 < held_out < 1",
             )
+
+    def _check_weights(self) -> None:
+        where = "corpus.weights"
+        if len(self.weights) != len(self.text) or len(self.text) < 2:
+            raise ConfigError(
+                "there is not a weight for each text",
+                where=where,
+                found=f"{len(self.weights)} weights, {len(self.text)} texts",
+                wanted="one for each of two or more files or folders",
+                do="name them: --text ONE TWO --set corpus.weights=[3,1]",
+            )
+        for weight in self.weights:
+            config.require(where, weight, 1e-6, 1e6)
+        if len(set(self.text)) < len(self.text):
+            raise ConfigError("a text has two weights", where=where, found=", ".join(self.text))
+        for other in ("characters", "limit_bytes"):
+            if getattr(self, other) is not None:
+                raise ConfigError(f"weights do not go with corpus.{other}", where=where,
+                                  wanted="one or the other")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,9 +367,11 @@ def read(path: Path) -> Recipe:
 
 
 def with_text(recipe: Recipe, paths: list[str]) -> Recipe:
-    """`recipe` on the user's own files; a bound on the embedded corpus is none on them."""
+    """`recipe` on the user's own files; a bound on the embedded corpus is none on them, and weights
+    are those of other texts."""
     limit = recipe.corpus.limit_bytes if recipe.corpus.text else None
-    return replace(recipe, corpus=replace(recipe.corpus, text=tuple(paths), limit_bytes=limit))
+    own = replace(recipe.corpus, text=tuple(paths), weights=(), limit_bytes=limit)
+    return replace(recipe, corpus=own)
 
 
 def override(recipe: Recipe, settings: list[str]) -> Recipe:

@@ -1,0 +1,202 @@
+"""The recipe's text, readable as often as needed: what is trained on, and what is held out of it.
+
+A document is held out by a keyed draw on its number, never by chance; where the share of few
+documents is none, the one with the least draw is, and of a single document its end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright import randomness
+from maskwright.corpus import embedded
+from maskwright.corpus.document import Document
+from maskwright.corpus.ledger import Counts
+from maskwright.corpus.read import Reader
+from maskwright.errors import ConfigError, DataError
+from maskwright.recipes.recipe import Corpus
+
+# The split is the same for every seed: what is held out must not depend on the run.
+SPLIT_SEED = 0
+LOOKED_THROUGH = 256  # documents at a time, for the first that is held out
+
+
+def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
+    """A text for each weight, or the whole as one where there are none; `folder` is the run's."""
+    if not corpus.weights:
+        return [Text(corpus, folder)]
+    return [
+        Text(replace(corpus, text=(path,), weights=()), folder, f"{number}-")
+        for number, path in enumerate(corpus.text)
+    ]
+
+
+class Text:
+    """A corpus, readable as often as needed, in parts.
+
+    Args:
+        folder: where rows that were passed over are listed, in files whose names begin with
+            `prefix`.
+    """
+
+    def __init__(self, corpus: Corpus, folder: Path, prefix: str = "") -> None:
+        self.corpus = corpus
+        self.paths = [resolve(t) for t in corpus.text]
+        self.held_out_paths = [resolve(t) for t in corpus.held_out_text]
+        self.where = ", ".join(str(p) for p in self.paths) or "the embedded corpus"
+        self._folder, self._prefix = folder, prefix
+        self._embedded: list[Document] | None = None
+        self._reader: Reader | None = None
+        self._cut = False
+        self._divided = ""
+
+    def for_tokenizer(self) -> Iterator[Document]:
+        """What the tokenizer may learn from: everything that is not held out."""
+        ranges = self.corpus.characters
+        return self._characters(ranges.tokenizer) if ranges else self.training()
+
+    def training(self) -> Iterator[Document]:
+        if self.corpus.characters:
+            return self._characters(self.corpus.characters.train)
+        if self.held_out_paths:
+            return self._documents(self.paths)
+        return self._share(held_out=False)
+
+    def held_out(self) -> Iterator[Document]:
+        if self.corpus.characters:
+            return self._characters(self.corpus.characters.held_out)
+        if self.held_out_paths:
+            return self._documents(self.held_out_paths, "held-out-")
+        return self._share(held_out=True)
+
+    def provenance(self) -> dict[str, Any]:
+        """Where the text came from, for the report."""
+        if not self.paths:
+            return embedded.provenance(limit_bytes=self.corpus.limit_bytes)
+        return {"source": "files", "files": [str(p) for p in [*self.paths, *self.held_out_paths]]}
+
+    @property
+    def counts(self) -> Counts | None:
+        """What the last reading of files met."""
+        return None if self._reader is None else self._reader.counts
+
+    def told(self, *, held_out: bool = False) -> Iterator[str]:
+        """What there is to say of the last reading, a line each; both parts of one text are read
+        alike."""
+        if self._reader is None or (held_out and not self.held_out_paths):
+            return
+        yield f"read: {self._reader.counts.summary()}"
+        yield from (f"note: {warning}" for warning in self._reader.counts.warnings)
+        if self._cut:
+            yield f"note: the text goes on behind corpus.limit_bytes={self.corpus.limit_bytes}"
+        if self._divided:
+            yield f"note: {self._divided}"
+
+    def _documents(self, paths: list[Path], prefix: str = "") -> Iterator[Document]:
+        limit = self.corpus.limit_bytes
+        if not paths:
+            if self._embedded is None:
+                self._embedded = list(embedded.documents(limit_bytes=limit))
+            return iter(self._embedded)
+        rejects = self._folder / f"{self._prefix}{prefix}rejects.jsonl"
+        self._reader = Reader(paths, self.corpus, rejects=rejects)
+        return iter(self._reader) if limit is None else self._within(self._reader, limit)
+
+    def _within(self, documents: Iterable[Document], limit: int) -> Iterator[Document]:
+        """Those that begin within `limit` bytes of text."""
+        read = 0
+        for each in documents:
+            self._cut = read >= limit
+            if self._cut:
+                return
+            read += len(each.text.encode())
+            yield each
+
+    def _share(self, *, held_out: bool) -> Iterator[Document]:
+        count, chosen = self._few or (0, -1)
+        if count == 1:
+            yield from (_halves(d, self.corpus.held_out)[held_out]
+                        for d in self._documents(self.paths))  # fmt: skip
+            return
+        for start, block in _blocks(self._documents(self.paths), 4096):
+            out = self._draws(start, len(block)) < self.corpus.held_out
+            if 0 <= chosen - start < len(block):
+                out[chosen - start] = True
+            yield from (d for d, o in zip(block, out, strict=True) if bool(o) is held_out)
+
+    @cached_property
+    def _few(self) -> tuple[int, int] | None:
+        """How many documents there are and which of them is held out, where the share is none."""
+        count = 0
+        for start, block in _blocks(self._documents(self.paths), LOOKED_THROUGH):
+            count = start + len(block)
+            if (self._draws(start, len(block)) < self.corpus.held_out).any():
+                return None
+        if not count:
+            return None
+        self._divided = f"{count:,} documents; {'its end' if count == 1 else 'one'} is held out"
+        return count, int(self._draws(0, count).argmin())
+
+    def _draws(self, start: int, count: int) -> NDArray[np.float64]:
+        keys = randomness.key("split", SPLIT_SEED, np.arange(start, start + count))
+        return randomness.uniforms(keys, 1)[:, 0]
+
+    def _characters(self, limits: tuple[int, int]) -> Iterator[Document]:
+        text = "\n".join(d.text for d in self._documents(self.paths))
+        if len(text) < limits[1]:
+            raise DataError(
+                "the text is shorter than the recipe's character ranges",
+                where=self.where,
+                found=f"{len(text)} characters",
+                wanted=f"at least {limits[1]}",
+                do="name the text the recipe is for",
+            )
+        yield Document(
+            text=text[slice(*limits)], source=self.where, id=f"{self.where}:{limits[0]}-{limits[1]}"
+        )
+
+
+def _halves(whole: Document, share: float) -> tuple[Document, Document]:
+    """A document in two at a blank, the second about a `share` of it."""
+    text = whole.text
+    place = min(len(text) - 1, int(len(text) * (1 - share)))
+    blank = next((n for n in range(place, 0, -1) if text[n].isspace()), place)
+    first, second = text[:blank].strip(), text[blank:].strip()
+    return replace(whole, text=first), replace(whole, text=second, id=f"{whole.id}:{blank}")
+
+
+def resolve(text: str) -> Path:
+    """A path in which `$NAME` stands for an environment variable.
+
+    Raises:
+        ConfigError: the variable is not set.
+    """
+    if Path(text).exists():
+        return Path(text)  # whatever signs are in its name
+    path = os.path.expanduser(os.path.expandvars(text))
+    if "$" in path:
+        name = path.split("$", 1)[1].split("/", 1)[0]
+        raise ConfigError(
+            "the recipe's text lies under a variable that is not set",
+            where="corpus.text",
+            found=text,
+            wanted=f"${name} in the environment",
+            do="set it, or name the file with --text",
+        )
+    return Path(path)
+
+
+def _blocks(documents: Iterable[Document], size: int) -> Iterator[tuple[int, list[Document]]]:
+    iterator, start = iter(documents), 0
+    while block := list(itertools.islice(iterator, size)):
+        yield start, block
+        start += len(block)
