@@ -2,7 +2,9 @@
 
 - One thread per worker, set before torch is imported, so that `-n 2` on two cores runs as fast as
   it can and sums come out in the same order each time.
-- The shapes and types written in `nn/` and `objectives/` are enforced (jaxtyping with beartype).
+- The shapes and types written in `nn/` and `objectives/` are enforced (jaxtyping with beartype) in
+  the tests of these two rooms, of all families and of the laws. Elsewhere they are not: a check
+  costs more than the operation that it stands before, three quarters of a test that decodes.
 - No test reaches a network, this machine's own included, unless it is marked `loopback`.
 - Random examples (hypothesis) are the same ones each time.
 """
@@ -22,10 +24,18 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook(["maskwright.nn", "maskwright.objectives"], "beartype.beartype")
+CHECKS_SHAPES = (
+    "nn/",
+    "objectives/",
+    "laws/",
+    "conformance/test_families",
+    "conformance/test_objectives",
+)
 
 hypothesis.settings.register_profile(
     "everyday", derandomize=True, deadline=None, database=None, max_examples=50
@@ -33,6 +43,13 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("everyday")
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the fixtures, which are checked as the test is."""
+    file = item.path.relative_to(Path(__file__).parent).as_posix()
+    jaxtyping.config.update("jaxtyping_disable", not file.startswith(CHECKS_SHAPES))
 
 
 class NetworkUsedError(AssertionError):
