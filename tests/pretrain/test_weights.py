@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from maskwright.cli import main
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.evaluate.likelihood import token_counts
 from maskwright.pretrain import build, run
+from maskwright.pretrain.compare import compare
 from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.prepare import prepare, training_stores
 from maskwright.recipes.recipe import Corpus, Recipe, override, read, with_text
@@ -86,6 +88,20 @@ def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
         (tmp_path / f"{name}.txt").unlink()
     again = run.resume(tmp_path / "whole", settings=read(tmp_path / "whole" / "recipe.toml"))
     assert again == whole
+
+
+def test_weights_are_compared_on_the_same_questions(tmp_path: Path) -> None:
+    even, much = weighted(tmp_path, 1, 1), weighted(tmp_path, 3, 1)
+    recipes = [replace(even, name="even"), replace(much, name="much")]
+    made = compare(recipes, tmp_path / "out", budget="tokens=512", seeds=1, stream=io.StringIO())
+    assert made.measures[0].compares
+    questions = {contender.questions for contender in made.contenders}
+    assert len(questions) == 1
+    assert ["corpus.weights.0", "1.0", "3.0"] in made.differences
+    # The control: without weights other documents are held out.
+    natural = replace(weighted(tmp_path), name="natural")
+    with pytest.raises(IncompatibleError, match="hold out"):
+        compare([recipes[0], natural], tmp_path / "other", budget="tokens=512", seeds=1)
 
 
 def test_a_text_changed_between_two_stores_is_refused(tmp_path: Path) -> None:

@@ -180,6 +180,7 @@ def _refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
 def _refuse_other_text(recipes: Sequence[Recipe]) -> None:
     def held_out(recipe: Recipe) -> dict[str, Any]:
         plain: dict[str, Any] = config.to_plain(recipe.corpus)
+        plain["weights"] = bool(recipe.corpus.weights)  # of each text its own share is held out
         named = {k: plain[k] for k in NAMED}
         return named if recipe.corpus.held_out_text else {**named, **plain}
 
