@@ -60,9 +60,12 @@ def test_a_broken_contract_is_noticed(tmp_path: Path) -> None:
 
 def loaded_by(modules: list[str], heavy: tuple[str, ...]) -> list[str]:
     """Which of `heavy` are loaded in a fresh Python after importing `modules`."""
-    lines = [f"import {module}" for module in modules]
-    lines.append(f"import sys; print(*[name for name in {heavy!r} if name in sys.modules])")
-    code = "\n".join(lines)
+    return loaded_after("\n".join(f"import {module}" for module in modules), heavy)
+
+
+def loaded_after(code: str, heavy: tuple[str, ...]) -> list[str]:
+    """Which of `heavy` are loaded in a fresh Python that ran `code`."""
+    code += f"\nimport sys; print(*[name for name in {heavy!r} if name in sys.modules])"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
@@ -104,17 +107,18 @@ build(family("bert").point({"architectures": ["BertForMaskedLM"], "vocab_size": 
 def test_a_model_is_built_without_compiler_and_algebra() -> None:
     """They take seconds to load, and every command builds a model."""
     heavy = ("torch._dynamo", "sympy")
-    shown = f"import sys\nprint(*[name for name in {heavy!r} if name in sys.modules])"
-
-    def loaded(code: str) -> list[str]:
-        done = subprocess.run([sys.executable, "-c", f"{code}\n{shown}"], capture_output=True,
-                              text=True, check=True)  # fmt: skip
-        return done.stdout.split()
-
-    assert loaded(BUILT) == []
+    assert loaded_after(BUILT, heavy) == []
     # The control: what PyTorch's own modules do.
     meta = "with torch.device('meta'): torch.nn.Embedding(4, 4)"
-    assert "torch._dynamo" in loaded(f"{BUILT}\n{meta}")
+    assert "torch._dynamo" in loaded_after(f"{BUILT}\n{meta}", heavy)
+
+
+def test_who_predicts_waits_for_no_statistics() -> None:
+    heavy = ("sklearn", "scipy.stats", "pandas", "transformers")
+    assert loaded_by(["maskwright.finetune.predict_file"], heavy) == []
+    # The control: what asks for a figure.
+    asked = "import maskwright.tasks.metrics as m, numpy as n; m.accuracy(n.ones(2), n.ones(2))"
+    assert "sklearn" in loaded_after(asked, heavy)
 
 
 def test_a_heavy_import_is_noticed() -> None:

@@ -15,11 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.dummy import DummyClassifier
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from maskwright.errors import UsageError
 from maskwright.tasks import metrics
@@ -137,6 +132,11 @@ class _Each:
 def _fitted(features: Any, truth: NDArray[Any], strength: float, numbers: bool) -> Any:
     if truth.ndim > 1:
         return _Each(features, truth, strength)
+    # Imported where it is used, as in `metrics.py`.
+    from sklearn.dummy import DummyClassifier
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression, Ridge
+
     if len(np.unique(truth)) < 2:  # so few rows that all are alike
         return DummyClassifier(strategy="most_frequent").fit(features, truth)
     with warnings.catch_warnings():
@@ -146,14 +146,18 @@ def _fitted(features: Any, truth: NDArray[Any], strength: float, numbers: bool) 
         return LogisticRegression(C=strength, max_iter=STEPS).fit(features, truth)
 
 
+def tf_idf(**options: Any) -> Any:
+    """An unfitted TF-IDF of words, however short; `options` of scikit-learn's."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(token_pattern=WORD, sublinear_tf=True, **options)
+
+
 class _Bag:
     """Texts as rows of word weights; learned from the training part only."""
 
     def __init__(self, train: Sequence[Example]) -> None:
-        self.weigh = TfidfVectorizer(
-            token_pattern=WORD, ngram_range=(1, 2), min_df=2 if len(train) > 200 else 1,
-            sublinear_tf=True,
-        )  # fmt: skip
+        self.weigh = tf_idf(ngram_range=(1, 2), min_df=2 if len(train) > 200 else 1)
         self.weigh.fit([text for e in train for text in _texts(e)])
 
     def features(self, rows: Sequence[Example]) -> Any:
@@ -162,6 +166,8 @@ class _Bag:
         if not isinstance(rows[0], Pair):
             return first
         second = self.weigh.transform([_texts(e)[1] for e in rows])
+        from scipy import sparse
+
         shared = first.multiply(second)
         angle = sparse.csr_matrix(shared.sum(axis=1))
         return sparse.hstack([first, second, shared, abs(first - second), angle]).tocsr()

@@ -1,7 +1,8 @@
 """Numbers for predictions, by scikit-learn and scipy; what is not defined is NaN, never 0 or 1.
 
 Matthews and the correlations have no value where one side never varies, and a class that is never
-predicted has no precision. An interval resamples the rows by keys (`randomness.py`), so that two
+predicted has no precision. scikit-learn is imported where it is asked: it takes a second, and who
+predicts needs none of it. An interval resamples the rows by keys (`randomness.py`), so that two
 models are resampled alike and their difference has an interval of its own.
 """
 
@@ -17,7 +18,6 @@ from typing import Any, cast
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from sklearn import metrics
 
 from maskwright.errors import DataError, UsageError, near
 from maskwright.randomness import integers, key
@@ -65,17 +65,21 @@ class ClassFigures:
 
 def accuracy(truth: Values, predicted: Values) -> float:
     """The share of rows (N,) that are right; of several labels (N, C) all must be."""
-    return float(metrics.accuracy_score(*_checked(truth, predicted)))
+    return float(_sklearn().accuracy_score(*_checked(truth, predicted)))
 
 
 def macro_f1(truth: Values, predicted: Values) -> float:
     """The mean over the classes that occur on either side; of several labels (N, C), over all C."""
-    return float(metrics.f1_score(*_checked(truth, predicted), average="macro", zero_division=0.0))
+    return float(
+        _sklearn().f1_score(*_checked(truth, predicted), average="macro", zero_division=0.0)
+    )
 
 
 def micro_f1(truth: Values, predicted: Values) -> float:
     """F1 of all decisions together; of one label for each row this is the accuracy."""
-    return float(metrics.f1_score(*_checked(truth, predicted), average="micro", zero_division=0.0))
+    return float(
+        _sklearn().f1_score(*_checked(truth, predicted), average="micro", zero_division=0.0)
+    )
 
 
 def matthews(truth: Values, predicted: Values) -> float:
@@ -83,7 +87,7 @@ def matthews(truth: Values, predicted: Values) -> float:
     truth, predicted = _checked(truth, predicted)
     if _is_constant(truth) or _is_constant(predicted):
         return math.nan
-    return float(metrics.matthews_corrcoef(truth, predicted))
+    return float(_sklearn().matthews_corrcoef(truth, predicted))
 
 
 def pearson(truth: Values, predicted: Values) -> float:
@@ -106,7 +110,7 @@ def spearman(truth: Values, predicted: Values) -> float:
 
 def squared_error(truth: Values, predicted: Values) -> float:
     """The mean squared difference of two columns of numbers (N,)."""
-    return float(metrics.mean_squared_error(*_checked(truth, predicted)))
+    return float(_sklearn().mean_squared_error(*_checked(truth, predicted)))
 
 
 METRICS: Mapping[str, Metric] = {
@@ -221,7 +225,7 @@ def difference(
 def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[ClassFigures]:
     """Precision, recall and F1 of each class, in their order."""
     truth, predicted = _checked(truth, predicted)
-    precision, recall, f1, rows = metrics.precision_recall_fscore_support(
+    precision, recall, f1, rows = _sklearn().precision_recall_fscore_support(
         truth, predicted, labels=range(len(names)), zero_division=np.nan
     )
     return [
@@ -233,11 +237,17 @@ def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[Cl
 def confusion(truth: Values, predicted: Values, classes: int) -> NDArray[np.int64]:
     """(C, C) counts: row the true class, column the predicted one."""
     truth, predicted = _checked(truth, predicted)
-    counts = metrics.confusion_matrix(truth, predicted, labels=range(classes))
+    counts = _sklearn().confusion_matrix(truth, predicted, labels=range(classes))
     return np.asarray(counts, np.int64)
 
 
 # ------------------------------------------------------------------------------ what they share
+def _sklearn() -> Any:
+    from sklearn import metrics
+
+    return metrics
+
+
 def _checked(truth: Values, predicted: Values) -> tuple[Values, Values]:
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     if len(truth) == 0 or truth.shape != predicted.shape:

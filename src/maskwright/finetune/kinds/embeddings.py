@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from maskwright.errors import IncompatibleError
 from maskwright.finetune.contrast import Aim, Contrast
@@ -108,7 +107,7 @@ class Embeddings(Kind):
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The cosine of the words, weighted by TF-IDF in the training part."""
-        weigh = TfidfVectorizer(token_pattern=baseline.WORD, sublinear_tf=True)
+        weigh = baseline.tf_idf()
         weigh.fit([each for row in data.parts[TRAIN] for each in _both(row)])
         pairs = [_both(row) for row in data.parts[asked]]
         first, second = (weigh.transform([pair[side] for pair in pairs]) for side in (0, 1))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from maskwright.errors import DataError
 from maskwright.finetune.encode import encode
@@ -86,7 +85,7 @@ class MultipleChoice(Kind):
         """The place that is right most often, and the choice with most of the question's words."""
         rows = data.parts[asked]
         usual = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
-        weigh = TfidfVectorizer(token_pattern=baseline.WORD, sublinear_tf=True)
+        weigh = baseline.tf_idf()
         weigh.fit([part for row in data.parts[TRAIN] for part in (row.question, *row.choices)])
         near = [
             (weigh.transform(row.choices) @ weigh.transform([row.question]).T).toarray()[:, 0]

@@ -20,7 +20,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from maskwright.data.sentences import sentence_starts
 from maskwright.errors import ConfigError, IncompatibleError
@@ -193,7 +192,7 @@ class SequenceToSequence(Kind):
         most like it (by TF-IDF)."""
         sources = [row.source for row in data.parts[asked]]
         known = data.parts[TRAIN]
-        weigh = TfidfVectorizer(token_pattern=baseline.WORD, sublinear_tf=True)
+        weigh = baseline.tf_idf()
         table = weigh.fit_transform([row.source for row in known])
         near = [int((table @ row.T).toarray().argmax()) for row in weigh.transform(sources)]
         return [
