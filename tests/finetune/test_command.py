@@ -169,6 +169,24 @@ def test_the_figure_that_chooses(model: Path, tmp_path: Path) -> None:
             finetune_file(model, data, tmp_path / "no", measure=wrong, stream=io.StringIO())
 
 
+def test_a_folder_made_for_means_says_so(model: Path, tmp_path: Path) -> None:
+    data, said = table(tmp_path / "data.csv", "classification"), io.StringIO()
+    plain = checkpoints.newest(model)
+    shutil.copytree(plain, tmp_path / "means")
+    (tmp_path / "means" / "1_Pooling").mkdir()
+    config = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+    (tmp_path / "means" / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    common: dict[str, Any] = {"seeds": 1, "epochs": 1, "stream": said, "least_steps": 1}
+    for folder, pooling, told in (
+        ("means", None, True), ("means", "mean", False), ("plain", None, False),
+    ):  # fmt: skip
+        said.seek(0), said.truncate()
+        out = tmp_path / f"{folder}-{pooling}"
+        finetune_file(tmp_path / folder if folder == "means" else plain, data, out,
+                      pooling=pooling, **common)  # fmt: skip
+        assert ("--pooling mean is often better" in said.getvalue()) is told
+
+
 def test_a_pooling_that_is_none(model: Path, tmp_path: Path) -> None:
     data, out = table(tmp_path / "data.csv", "classification"), tmp_path / "out"
     with pytest.raises(UsageError, match="no such pooling"):

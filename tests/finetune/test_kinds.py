@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.examples import Examples, Reading, framed
 from maskwright.finetune.kind import Encoded, kind_of
@@ -24,6 +24,7 @@ from maskwright.finetune.predict import Predictor, load
 from maskwright.finetune.predict_file import predict_file
 from maskwright.nn import initialise
 from maskwright.objectives.sequences import Sequences
+from maskwright.pretrain import checkpoints
 from maskwright.tasks.answer_search import Candidate, Prediction
 from maskwright.tasks.examples import Answered, Match, Tagged
 from tinyrun import WORDS
@@ -403,6 +404,31 @@ def test_vectors(task: str, model: Path, tmp_path: Path) -> None:
     ]
     with pytest.raises(UsageError, match="no head that could be trained alone"):
         finetune_file(model, data, tmp_path / "odd", task=told, method="probe", stream=said)
+
+
+def test_a_folder_says_how_its_vectors_are_made(model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs("embedding", 80)))
+    said = io.StringIO()
+    common: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 16, "stream": said}
+
+    def trained_on(folder: Path, out: str, **options: Any) -> str | None:
+        made = finetune_file(folder, data, tmp_path / out, **common, **options)
+        return embeddings.pooling_of(made)
+
+    assert embeddings.pooling_of(checkpoints.newest(model)) is None
+    assert trained_on(model, "first", task="embedding", pooling="max") == "max"
+    largest = tmp_path / "first" / "model"
+    assert trained_on(largest, "second", task="embedding") == "max"
+    assert trained_on(largest, "third", task="embedding", pooling="mean") == "mean"
+    # What a release since 6.0 writes; and what says nothing.
+    config = largest / "1_Pooling" / "config.json"
+    for written, read in (({"pooling_mode": "cls"}, "cls"), ({"pooling_mode": "lasttoken"}, None)):
+        config.write_text(json.dumps(written))
+        assert embeddings.pooling_of(largest) == read
+    config.write_text("{")
+    with pytest.raises(CheckpointError, match="JSON"):
+        embeddings.pooling_of(largest)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])

@@ -65,7 +65,8 @@ def finetune_file(
         head_rate: how many times as fast the scores of the head learn; None: the usual, but 1 where
             a `rate` is given.
         prompt: what a model that writes its answers reads, with the hole {source}.
-        pooling: what is read of a text: cls, mean or max; None: cls, and mean for vectors.
+        pooling: what is read of a text: cls, mean or max; None: cls, and for vectors what the
+            folder was made with, or mean.
         measure: the figure that chooses the epoch and the seed; None: the usual one of the task.
         read: the encoding and separator of the files, what becomes of bad rows, and so on.
         curve: numbers of labels, 0 for all: instead of one model, how good each method is with so
@@ -116,10 +117,18 @@ def finetune_file(
         raise UsageError("such a task has no head", where="--head-rate", found=kind.task,
                          wanted="a task with a head, such as classification",
                          do="leave it out")  # fmt: skip
+    made_with = embeddings.pooling_of(checkpoints.model_folder(model))
+    if pooling is None and kind.task in embeddings.TASKS:
+        pooling = made_with
     settled = _settled(kind, prompt=prompt, pooling=pooling, measure=measure)
-    if pooling is None and kind.head == "sequence" and any(way.name == PROBE for way in ways):
-        say("note: the head alone reads one place of a text, for which a model may never have been "
-            "trained; --pooling mean often knows more")  # fmt: skip
+    if pooling is None and kind.head == "sequence":
+        if made_with not in (None, "cls"):
+            say(f"note: the model was made for the {made_with} over a text's tokens, and this task "
+                f"reads the first; with few labels --pooling {made_with} is often better (the "
+                "transformers library then cannot load the result)")  # fmt: skip
+        elif any(way.name == PROBE for way in ways):
+            say("note: the head alone reads one place of a text, for which a model may never have "
+                "been trained; --pooling mean often knows more")  # fmt: skip
     common: dict[str, Any] = {
         "seeds": seeds, "length": length, "long": long, "settled": settled, "stream": stream,
     }  # fmt: skip

@@ -82,8 +82,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pooling",
         default=None,
-        help="how token vectors become one vector per text: cls, mean or max (default cls; mean "
-        "for embedding tasks)",
+        help="how token vectors become one vector per text: cls, mean or max (default cls; for "
+        "embedding tasks the one the model was made with, or mean)",
     )
     parser.add_argument(
         "--measure",

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.checkpoint import guarded
 from maskwright.errors import IncompatibleError
 from maskwright.finetune.contrast import Aim, Contrast
 from maskwright.finetune.encode import encode
@@ -28,6 +30,9 @@ from maskwright.tasks.examples import Match, Pair
 from maskwright.tasks.parts import TRAIN
 
 TASKS = ("embedding", "matching")
+# What a folder's 1_Pooling/config.json calls them; since 6.0 `pooling_mode` is our name itself.
+MODES = {way: f"pooling_mode_{token}" for way, token in
+         (("cls", "cls_token"), ("mean", "mean_tokens"), ("max", "max_tokens"))}  # fmt: skip
 
 
 class Embeddings(Kind):
@@ -120,9 +125,8 @@ class Embeddings(Kind):
         yield from ({"score": round(float(value), 6)} for value in (first * second).sum(1))
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
-        ways = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-        used = "cls_token" if self._pooling == "cls" else f"{self._pooling}_tokens"
-        modes = {f"pooling_mode_{way}": way == used for way in ways}
+        modes = {mode: way == self._pooling for way, mode in MODES.items()}
+        modes["pooling_mode_mean_sqrt_len_tokens"] = False
         names = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
         modules = [
             {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -139,6 +143,22 @@ class Embeddings(Kind):
             },
         }  # fmt: skip
         return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
+
+
+def pooling_of(folder: Path) -> str | None:
+    """The pooling that a sentence-transformers folder was made with; None where it says none of
+    ours.
+
+    Raises:
+        CheckpointError: what should say it is no JSON.
+    """
+    if not (folder / "1_Pooling" / "config.json").is_file():
+        return None
+    said = guarded.read_json(folder / "1_Pooling", "config.json")
+    ways = [
+        w for w, mode in MODES.items() if said.get(mode) is True or said.get("pooling_mode") == w
+    ]
+    return ways[0] if len(ways) == 1 else None
 
 
 def _both(row: Any) -> tuple[str, str]:
