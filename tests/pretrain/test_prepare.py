@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,12 +40,14 @@ def parts(corpus: Corpus, folder: Path) -> tuple[list[str], list[str]]:
 
 
 # ------------------------------------------------------------------------------ how it is divided
-@pytest.mark.parametrize("count", [2, 3, 20, 200])
-def test_something_is_held_out_of_few_documents(count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("count", "wanted"), [(2, 1), (3, 1), (20, 2), (200, 2), (256, 2), (257, 1)]
+)
+def test_something_is_held_out_of_few_documents(count: int, wanted: int, tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join(f"document {n}" for n in range(count)), encoding="utf-8")
     train, held_out = parts(Corpus(text=(str(path),), held_out=0.001), tmp_path)
-    assert len(held_out) == 1 and len(train) == count - 1
+    assert len(held_out) == wanted and len(train) == count - wanted
     assert sorted(train + held_out) == sorted(f"document {n}" for n in range(count))
     again = parts(Corpus(text=(str(path),), held_out=0.001), tmp_path)
     assert again == (train, held_out)
@@ -58,6 +61,50 @@ def test_of_a_single_document_the_end_is_held_out(tmp_path: Path) -> None:
     assert f"{train} {held_out}" == whole
     assert len(held_out) == pytest.approx(0.1 * len(whole), rel=0.1)
     assert any(line.endswith("its end is held out") for line in told(recipe(path), tmp_path / "r"))
+
+
+def test_of_few_documents_a_share_of_the_text_is_held_out(tmp_path: Path) -> None:
+    """Headings are documents, too, and a single long one is not held out."""
+    path = tmp_path / "text.txt"
+    long = " ".join([SENTENCE] * 30)
+    texts = [long * 40, *(f"{long} {n}" if n % 2 else f"heading {n}" for n in range(60))]
+    path.write_text("\n\n".join(texts), encoding="utf-8")
+    _, held_out = parts(Corpus(text=(str(path),), held_out=0.05), tmp_path)
+    share = sum(map(len, held_out)) / sum(map(len, texts))
+    assert 0.05 <= share < 0.08 and max(map(len, held_out)) < 3000
+
+
+def test_a_file_is_read_once_by_whatever_name(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    path = text_file(tmp_path / "texts")
+    folder, again = str(path.parent), f"{path.parent}/../texts/{path.name}"
+    (tmp_path / "link.txt").symlink_to(path)
+    for text, held_out in (
+        ((folder, str(path)), ()),
+        ((folder,), (str(path),)),
+        ((str(path),), (again,)),
+        ((str(path),), (str(tmp_path / "link.txt"),)),
+    ):
+        corpus = Corpus(text=text, held_out_text=held_out)
+        with pytest.raises(ConfigError, match="read twice"):
+            prepare(replace(recipe(path), corpus=corpus), tmp_path / "run", quiet)
+    shutil.copy(path, tmp_path / "copy.txt")
+    corpus = Corpus(text=(folder,), held_out_text=(str(tmp_path / "copy.txt"),))
+    with pytest.raises(DataError, match="trained on, too"):
+        prepare(replace(recipe(path), corpus=corpus), tmp_path / "run", quiet)
+    # The control: another text.
+    (tmp_path / "copy.txt").write_text("the cat sat\n\nthe dog ran", encoding="utf-8")
+    prepare(replace(recipe(path), corpus=corpus), tmp_path / "other", quiet)
+
+
+def test_few_targets_are_told(tmp_path: Path) -> None:
+    for documents, few in ((12, True), (400, False)):
+        folder, said = tmp_path / str(documents), io.StringIO()
+        folder.mkdir()
+        chosen = recipe(text_file(folder, documents=documents), steps=1)
+        chosen = replace(chosen, evaluation=replace(chosen.evaluation, rows=512))
+        run.pretrain(chosen, folder / "run", stream=said)
+        assert ("targets are held out" in said.getvalue()) is few
 
 
 def test_where_the_share_is_some_nothing_is_forced(tmp_path: Path) -> None:
@@ -124,7 +171,7 @@ def test_rows_dropped_are_listed_by_part(tmp_path: Path) -> None:
     text = text_file(tmp_path).read_text(encoding="utf-8").split("\n\n")
     for name in ("train", "held"):
         rows = [json.dumps({"text": each}) for each in text]
-        rows.insert(3, "{")
+        rows.insert(3, f"{{{name}")
         (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     chosen = recipe(tmp_path / "train.jsonl")
     corpus = replace(chosen.corpus, on_bad="skip", held_out_text=(str(tmp_path / "held.jsonl"),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,7 +133,9 @@ def test_weights_that_say_nothing(tmp_path: Path) -> None:
     static = override(weighted(tmp_path, 3, 1), ["objective.options.static=true"])
     with pytest.raises(IncompatibleError, match="never change"):
         build.resolved(static)
-    assert with_text(weighted(tmp_path, 3, 1), [one]).corpus.weights == ()
+    assert with_text(weighted(tmp_path, 3, 1), [two, one]).corpus.weights == (3, 1)
+    with pytest.raises(ConfigError, match="a weight for each text"):
+        with_text(weighted(tmp_path, 3, 1), [one])
 
 
 def test_weights_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +144,9 @@ def test_weights_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     small = ["training.budget.steps=2", "tokenizer.vocabulary=60"]
     settings = ["corpus.weights=[3,1]", *small]
     assert main([*arguments, *(each for s in settings for each in ("--set", s))]) == 0
-    assert "train-1: " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "train-1: " in said
+    assert re.search(r"mixture: 75% law.txt \(3\.\d times an epoch\), 25% sea.txt \(0\.3", said)
     assert read(tmp_path / "run" / "recipe.toml").corpus.weights == (3.0, 1.0)
     for wrong in ("[3,1,2]", "[3,-1]", "3"):
         code = main([*arguments[:-1], str(tmp_path / "other"), "--set", f"corpus.weights={wrong}"])

@@ -204,8 +204,8 @@ class SentencePairs:
                                     do="make it again with sentences")  # fmt: skip
         if store.num_documents == 1 and not self._swaps:
             raise DataError("sentence pairs need at least two documents", where=store.path,
-                            found="1 document", do="give more documents, or split the text"
-                            " (corpus.form)")  # fmt: skip
+                            found="1 document", do="give more documents, split the text "
+                            "(corpus.form), or hold out more of it (corpus.held_out)")  # fmt: skip
 
 
 _Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]

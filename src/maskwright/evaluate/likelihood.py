@@ -48,7 +48,8 @@ class Figures:
 
 @dataclass(frozen=True)
 class Lines:
-    """What needs no model: loss and top-k of guessing evenly, and by training frequency."""
+    """What needs no model: loss and top-k of guessing evenly, and by training frequency, on so many
+    targets."""
 
     uniform_loss: float
     uniform_top1: float
@@ -56,6 +57,7 @@ class Lines:
     unigram_loss: float
     unigram_top1: float
     unigram_top5: float
+    targets: int
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -170,6 +172,7 @@ def reference_lines(
         unigram_loss=float(-np.log(share[targets]).mean()),
         unigram_top1=float(np.isin(targets, order[:1]).mean()),
         unigram_top5=float(np.isin(targets, order[:5]).mean()),
+        targets=len(targets),
     )
 
 

@@ -144,6 +144,8 @@ def compare(
     commit.probe_writable(out)
     paradigms = None if data is None else minimal_pairs.read(data)
     entrants = [_enter(recipe, out, equal, say) for recipe in recipes]
+    if len(entrants) > 1 and not _differences(entrants):
+        say("note: the recipes differ in nothing but their names")
     _refuse_other_documents(entrants)
     measures = _measures(entrants, pairs=data is not None)
     planned = [(seed, entrant) for seed in range(seeds) for entrant in entrants]
@@ -180,7 +182,8 @@ def _refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
 def _refuse_other_text(recipes: Sequence[Recipe]) -> None:
     def held_out(recipe: Recipe) -> dict[str, Any]:
         plain: dict[str, Any] = config.to_plain(recipe.corpus)
-        plain["weights"] = bool(recipe.corpus.weights)  # of each text its own share is held out
+        # Of texts with weights each has its own share held out, whatever the weights are.
+        plain["weights"] = "one for each text" if recipe.corpus.weights else "none"
         named = {k: plain[k] for k in NAMED}
         return named if recipe.corpus.held_out_text else {**named, **plain}
 

@@ -27,8 +27,8 @@ from maskwright.data.tokenize import build_store
 from maskwright.errors import DataError, IncompatibleError, TokenizerError
 from maskwright.manifest import hash_file
 from maskwright.pretrain.build import needs_sentences
-from maskwright.pretrain.text import Text, texts_of
-from maskwright.recipes.recipe import Recipe, TokenizerFolder
+from maskwright.pretrain.text import Text, require_other_files, texts_of
+from maskwright.recipes.recipe import Corpus, Recipe, TokenizerFolder
 from maskwright.report import document
 from maskwright.report.say import Say
 from maskwright.strict_json import parse
@@ -72,6 +72,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         DataError: no text, or text that cannot be read.
         ConfigError: a path with an unset variable.
     """
+    if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
+        require_other_files(recipe.corpus)
     texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():
@@ -82,8 +84,12 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     train = tuple(store_of(name, [t]) for name, t in zip(names, texts, strict=True))
     files_for_it = recipe.corpus.held_out_text  # the same for all texts
     held_out = store_of(HELD_OUT, texts[:1] if files_for_it else texts)
-    if not files_for_it:
+    if files_for_it:
+        _require_no_copies(folder, names)
+    else:
         _require_same_text(folder, names)
+    if len(train) > 1:
+        say(_shares(recipe.corpus, train))
     whole = Text(recipe.corpus, folder)
     provenance_file = folder / "data" / "provenance.json"
     made = Prepared(tokenizer, train, held_out, {})
@@ -207,6 +213,36 @@ def _require_same_text(folder: Path, parts: Sequence[str]) -> None:
             wanted="the text that the training part was made of",
             do=f"remove {folder} and start again",
         )
+
+
+def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
+    """Refuse held-out files of which a copy is trained on.
+
+    Raises:
+        DataError: naming both.
+    """
+    learned = {digest: name for part in parts
+               for name, digest in _origin(folder, part).get("files", {}).items()}  # fmt: skip
+    for name, digest in _origin(folder, HELD_OUT).get("files", {}).items():
+        if digest in learned:
+            raise DataError(
+                "a held-out file is trained on, too",
+                where=name,
+                found=f"a copy of {learned[digest]}",
+                wanted="other texts in corpus.held_out_text",
+                do="take one of them away, and choose another --out",
+            )
+
+
+def _shares(corpus: Corpus, train: Sequence[TokenStore]) -> str:
+    """How much of what is read comes from each text, and how often that text is read until all
+    tokens there are have gone by once."""
+    shares = np.array(corpus.weights) / sum(corpus.weights)
+    sizes = np.array([store.num_tokens for store in train])
+    times = shares * sizes.sum() / np.maximum(1, sizes)
+    each = (f"{share:.0%} {Path(name).name} ({often:.2g} times an epoch)"
+            for name, share, often in zip(corpus.text, shares, times, strict=True))  # fmt: skip
+    return "mixture: " + ", ".join(each)
 
 
 def _odd(store: TokenStore) -> str:

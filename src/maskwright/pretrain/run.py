@@ -60,6 +60,7 @@ from maskwright.train.state import TrainState
 RECIPE = "recipe.toml"
 RUN = "run.json"
 LOCK = "run.lock"
+FEW_TARGETS = 100
 LOOKED_AT, UNEVEN = 512, 0.05  # pairs of sentences; a share that leaves little to tell apart
 Settle = Callable[[Recipe, Prepared], Recipe]
 
@@ -127,10 +128,14 @@ def _claim(recipe: Recipe, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with commit.Lock(out / LOCK):
         if any(not p.name.startswith(LOCK) for p in out.iterdir()) and not _same_start(recipe, out):
+            begun = (out / RECIPE).is_file()
+            nothing = begun and not any((out / "checkpoints").glob("step-*"))
+            on = f"go on with it: maskwright resume {out}"
             raise OutputError(
                 "the output folder holds something already",
                 where=out,
-                do=f"choose another --out, or go on with it: maskwright resume {out}",
+                do="choose another --out"
+                + (", or remove it: it has no checkpoint" if nothing else f", or {on}" * begun),
             )
         document.write(out / RECIPE, config.to_toml(recipe))
 
@@ -253,6 +258,10 @@ def _begin(
     run: dict[str, Any] = {}
     if processes.first:
         run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
+        if (targets := run["references"]["targets"]) < FEW_TARGETS:
+            say(f"note: only {targets:,} targets are held out, so held-out figures say little; "
+                "give more text, hold out more of it (corpus.held_out), or look at more rows "
+                "(evaluation.rows)")  # fmt: skip
         document.write(out / RUN, json.dumps(run, indent=2) + "\n")
     return Sitting(
         recipe=recipe,

@@ -1,7 +1,7 @@
 """The recipe's text, readable as often as needed: what is trained on, and what is held out of it.
 
-A document is held out by a keyed draw on its number, never by chance; where the share of few
-documents is none, the one with the least draw is, and of a single document its end.
+A document is held out by a keyed draw on its number, never by chance. Of few documents those with
+the least draws are, until they are the share of the text, and of a single document its end.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from maskwright import randomness
 from maskwright.corpus import embedded
 from maskwright.corpus.document import Document
+from maskwright.corpus.files import find
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.read import Reader
 from maskwright.errors import ConfigError, DataError
@@ -27,7 +28,8 @@ from maskwright.recipes.recipe import Corpus
 
 # The split is the same for every seed: what is held out must not depend on the run.
 SPLIT_SEED = 0
-LOOKED_THROUGH = 256  # documents at a time, for the first that is held out
+FEW = 256  # documents, of which the share is counted in text and not left to the draws
+SEVERAL = 10  # documents, of which at least two are held out: pairs of sentences need them
 
 
 def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
@@ -122,29 +124,30 @@ class Text:
             yield each
 
     def _share(self, *, held_out: bool) -> Iterator[Document]:
-        count, chosen = self._few or (0, -1)
-        if count == 1:
+        few = self._few
+        if few is not None and len(few) == 1:
             yield from (_halves(d, self.corpus.held_out)[held_out]
                         for d in self._documents(self.paths))  # fmt: skip
             return
         for start, block in _blocks(self._documents(self.paths), 4096):
-            out = self._draws(start, len(block)) < self.corpus.held_out
-            if 0 <= chosen - start < len(block):
-                out[chosen - start] = True
+            out = few if few is not None else self._draws(start, len(block)) < self.corpus.held_out
             yield from (d for d, o in zip(block, out, strict=True) if bool(o) is held_out)
 
     @cached_property
-    def _few(self) -> tuple[int, int] | None:
-        """How many documents there are and which of them is held out, where the share is none."""
-        count = 0
-        for start, block in _blocks(self._documents(self.paths), LOOKED_THROUGH):
-            count = start + len(block)
-            if (self._draws(start, len(block)) < self.corpus.held_out).any():
-                return None
-        if not count:
+    def _few(self) -> NDArray[np.bool_] | None:
+        """Of few documents, which are held out; None of many."""
+        blocks = _blocks(self._documents(self.paths), FEW)
+        _, first = next(blocks, (0, []))
+        if not first:
             return None
-        self._divided = f"{count:,} documents; {'its end' if count == 1 else 'one'} is held out"
-        return count, int(self._draws(0, count).argmin())
+        if next(blocks, None) is not None:
+            return None
+        sizes = np.array([len(d.text.encode()) for d in first])
+        out = _least(self._draws(0, len(first)), sizes, self.corpus.held_out)
+        count = int(out.sum())
+        some = "its end is" if len(first) == 1 else f"{count:,} {'is' if count == 1 else 'are'}"
+        self._divided = f"of {len(first):,} document{'s' * (len(first) > 1)} {some} held out"
+        return out
 
     def _draws(self, start: int, count: int) -> NDArray[np.float64]:
         keys = randomness.key("split", SPLIT_SEED, np.arange(start, start + count))
@@ -165,6 +168,19 @@ class Text:
         )
 
 
+def _least(draws: NDArray[np.float64], sizes: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """Those with the least draws that are together a `share` of the text; never all, and none that
+    is most of it by itself if there is another."""
+    out = np.zeros(len(sizes), bool)
+    least = 2 if len(sizes) >= SEVERAL else 1
+    order = sorted(np.argsort(draws).tolist(), key=lambda n: 2 * sizes[n] > sizes.sum())
+    for number in order[: max(1, len(sizes) - 1)]:
+        if out.sum() >= least and sizes[out].sum() >= share * sizes.sum():
+            break
+        out[number] = True
+    return out
+
+
 def _halves(whole: Document, share: float) -> tuple[Document, Document]:
     """A document in two at a blank, the second about a `share` of it."""
     text = whole.text
@@ -172,6 +188,29 @@ def _halves(whole: Document, share: float) -> tuple[Document, Document]:
     blank = next((n for n in range(place, 0, -1) if text[n].isspace()), place)
     first, second = text[:blank].strip(), text[blank:].strip()
     return replace(whole, text=first), replace(whole, text=second, id=f"{whole.id}:{blank}")
+
+
+def require_other_files(corpus: Corpus) -> None:
+    """Refuse a file that would be read twice, or trained on and held out, by whatever names.
+
+    Raises:
+        ConfigError: naming the file both times.
+        UsageError: a path that is not there.
+    """
+    known: dict[tuple[int, int], str] = {}
+    for name in (*corpus.text, *corpus.held_out_text):
+        for source in find([resolve(name)])[0]:
+            status = source.path.stat()
+            identity = (status.st_dev, status.st_ino)
+            if identity in known:
+                raise ConfigError(
+                    "a file would be read twice, or trained on and held out",
+                    where=source.shown,
+                    found=f"the same as {known[identity]}",
+                    wanted="files and folders that have no file in common",
+                    do="name each file once",
+                )
+            known[identity] = source.shown
 
 
 def resolve(text: str) -> Path:

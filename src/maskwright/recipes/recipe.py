@@ -367,11 +367,13 @@ def read(path: Path) -> Recipe:
 
 
 def with_text(recipe: Recipe, paths: list[str]) -> Recipe:
-    """`recipe` on the user's own files; a bound on the embedded corpus is none on them, and weights
-    are those of other texts."""
+    """`recipe` on the user's own files; a bound on the embedded corpus is none on them.
+
+    Raises:
+        ConfigError: the recipe weighs another number of texts.
+    """
     limit = recipe.corpus.limit_bytes if recipe.corpus.text else None
-    own = replace(recipe.corpus, text=tuple(paths), weights=(), limit_bytes=limit)
-    return replace(recipe, corpus=own)
+    return replace(recipe, corpus=replace(recipe.corpus, text=tuple(paths), limit_bytes=limit))
 
 
 def override(recipe: Recipe, settings: list[str]) -> Recipe:

@@ -43,6 +43,8 @@ def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> 
     if not math.isfinite(loss):
         return "not a number"
     uniform, unigram = number(references, "uniform_loss"), number(references, "unigram_loss")
+    if unigram > uniform:  # a text of other words than were learned from: no line to beat
+        unigram = math.nan
     if math.isfinite(unigram) and loss < unigram - PLATEAU:
         return f"below the unigram line by {unigram - loss:.1f} nats"
     if math.isfinite(unigram) and loss <= unigram + PLATEAU:
