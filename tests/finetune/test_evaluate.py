@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,24 @@ def test_by_the_command_line(
     assert "30 rows of test" in capsys.readouterr().out
     assert cli.main(["evaluate", str(tuned[0]), "--data", str(folder), "--part", "train"]) == 0
     assert "50 rows of train" in capsys.readouterr().out
+
+
+def test_a_model_that_is_copied_away(
+    tuned: tuple[Path, str],  # noqa: F811
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is read of a text goes with it; and without that, its head says what it is."""
+    copy = shutil.copytree(tuned[0] / "model", tmp_path / "copy")
+    here, there = load(tuned[0]), load(copy)
+    assert (there.frame.length, there.frame.long) == (here.frame.length, here.frame.long)
+    assert there.columns == here.columns
+    (copy / "task.json").unlink()
+    assert cli.main(["evaluate", str(copy), "--data", str(data)]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert cli.main(["evaluate", str(copy), "--data", str(data), "--how", "masked"]) == 64
+    assert "has no effect here" in capsys.readouterr().err
 
 
 def test_columns_of_another_name(tuned: tuple[Path, str], data: Path, tmp_path: Path) -> None:  # noqa: F811

@@ -37,9 +37,9 @@ def test_the_command_prints_saves_and_shows(
     assert cli.main(["evaluate", str(folder), "--data", str(data)]) == 0
     said = capsys.readouterr().out
     assert "mean over paradigms" in said and "unigram" in said and "constant" in said
-    plain = json.loads((folder / "minimal-pairs-masked-all.json").read_text())
-    loaded, tokenizer = use.open_model(folder)
     paradigms = minimal_pairs.read(data)
+    plain = json.loads(grammar.figures_path(folder, "masked", "all", paradigms).read_text())
+    loaded, tokenizer = use.open_model(folder)
     result = grammar.score(loaded.model, tokenizer, paradigms, "masked")
     assert plain["mean"] == pytest.approx(result.mean)
     good, bad = text_likelihood.scores(loaded.model, tokenizer, PAIRS[0], "masked")
@@ -57,7 +57,8 @@ def test_saved_outcomes_are_read_back_and_only_for_the_same_pairs(
         folder, data, tmp_path, how="masked-within-word", say=lambda text: None
     )
     paradigms = minimal_pairs.read(data)
-    path = grammar.figures_path(tmp_path, "masked-within-word", "all")
+    path = grammar.figures_path(tmp_path, "masked-within-word", "all", paradigms)
+    assert path != grammar.figures_path(tmp_path, "masked-within-word", "all", paradigms[:1])
     asked = start.sha256(model_folder(folder))
     again = grammar.load(path, paradigms, asked)
     assert again is not None and again.accuracies == result.accuracies
@@ -67,6 +68,35 @@ def test_saved_outcomes_are_read_back_and_only_for_the_same_pairs(
     path.write_text("{}")
     with pytest.raises(DataError, match="cannot be read"):
         grammar.load(path, paradigms, asked)
+
+
+def test_options_that_would_do_nothing_are_refused(
+    made: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, data = made
+    for options in (
+        ["--how", "causal"],
+        ["--part", "choosing"],
+        ["--column", "text=foo"],
+        ["--out", str(tmp_path / "out")],
+        ["--data", str(data), "--column", "text=foo"],
+        ["--data", str(data), "--read", "encoding=latin-1"],
+    ):
+        assert cli.main(["evaluate", str(folder), *options]) == 64
+        told = capsys.readouterr().err
+        assert "has no effect here" in told and options[-2] in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_parts_of_pairs_stand_side_by_side(
+    made: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, data = made
+    for part in ("choosing", "reporting"):
+        options = ["--data", str(data / "second.jsonl"), "--part", part]
+        assert cli.main(["evaluate", str(folder), *options]) == 0
+    page = (folder / "report.html").read_text()
+    assert "the tenth to choose by, scored" in page and "nine tenths, scored" in page
 
 
 def test_mistakes_are_answered(made: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

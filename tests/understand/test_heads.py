@@ -66,6 +66,23 @@ def test_a_model(model: Path) -> None:
         look_at_heads(subject, ["a"])
 
 
+def test_even_weights_are_those_of_each_layer(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that sees its neighbours alone spreads its weight over three places."""
+    attention = heads.attention
+    size = len(WORDS[:9]) + 2
+
+    def local(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+        for batch, (first, *_) in attention(subject, ids):
+            places = torch.arange(first.shape[-1])  # the row is wider than the text
+            near = ((places[:, None] - places).abs() <= 1) & (places < size)
+            yield batch, [first, (near / near.sum(1, keepdim=True).clamp(1)).expand_as(first)]
+
+    monkeypatch.setattr(heads, "attention", local)
+    found = look_at_heads(Subject.of(model), [" ".join(WORDS[:9])])
+    np.testing.assert_allclose(found.even["previous"], [1 / size, 1 / 3], atol=1e-6)
+    np.testing.assert_allclose(found.found["previous"][1], 1 / 3, atol=1e-6)
+
+
 def bank(path: Path, count: int = 120) -> Path:
     """Sentences in which the third word governs all others."""
     draw, lines = np.random.default_rng(0), []
@@ -93,8 +110,8 @@ def test_a_head_that_knows_the_tree_is_found(
             yield SimpleNamespace(), [torch.full_like(weights, 0.01), weights]
 
     monkeypatch.setattr(trees, "attention", known)
-    relations, passed = trees.compare_with_trees(Subject.of(model), read)
-    assert passed == 0
+    relations, rare, passed = trees.compare_with_trees(Subject.of(model), read)
+    assert passed == 0 and rare == []
     found = {each.name: each for each in relations}
     assert set(found) == {"all", "nsubj", "obj"}
     for each in found.values():
@@ -107,8 +124,10 @@ def test_a_head_that_knows_the_tree_is_found(
 def test_a_tree_bank_of_a_model(model: Path, tmp_path: Path) -> None:
     whole = trees.read_trees(bank(tmp_path / "b"))
     long = trees.Tree(("the",) * 40, (1, *[0] * 39), ("det",) * 40)
-    found, passed = trees.compare_with_trees(Subject.of(model), [*whole, long])
-    assert found[0].name == "all" and 0 < found[0].right < 1 and passed == 1
+    found, rare, passed = trees.compare_with_trees(Subject.of(model), [*whole, long])
+    assert found[0].name == "all" and 0 < found[0].right < 1 and passed == 1 and rare == []
+    few, rare, _ = trees.compare_with_trees(Subject.of(model), whole[:15])
+    assert [each.name for each in few] == ["all"] and rare == ["nsubj", "obj"]
 
 
 def test_where_nothing_is_seen_nothing_is_found(
@@ -122,7 +141,7 @@ def test_where_nothing_is_seen_nothing_is_found(
 
     monkeypatch.setattr(trees, "attention", blind)
     read = trees.read_trees(bank(tmp_path / "bank.conllu"))
-    relations, _ = trees.compare_with_trees(Subject.of(model), read)
+    relations, _, _ = trees.compare_with_trees(Subject.of(model), read)
     assert all(each.right == 0.0 for each in relations)
 
 

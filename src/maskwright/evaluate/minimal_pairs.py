@@ -23,6 +23,7 @@ from maskwright.errors import DataError, UsageError, near
 from maskwright.evaluate import intervals
 from maskwright.evaluate.intervals import Interval
 from maskwright.randomness import key, permute
+from maskwright.tasks import metrics
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 FIELDS = ("sentence_good", "sentence_bad")
@@ -69,8 +70,8 @@ class Result:
         return intervals.normal(self._strata)
 
     def interval(self, name: str) -> Interval:
-        """95 % interval of one paradigm's accuracy by the normal distribution."""
-        return intervals.normal([self.outcomes[name]])
+        """95 % interval of one paradigm's accuracy, by Wilson's score."""
+        return metrics.wilson(float(self.outcomes[name].mean()), len(self.outcomes[name]))
 
     def ties(self, name: str) -> int:
         return int((self.outcomes[name] == 0.5).sum())

@@ -208,9 +208,32 @@ _METHODS: dict[str, Method] = {
 # ------------------------------------------------------------------------------ frames, refusals
 def _frame(model: Transformer, tokenizer: Tokenizer, how: str) -> Frame:
     """What a text is framed by when it is asked `how`; refuses what cannot be asked."""
-    config = model.config
     if how not in METHODS:
         raise UsageError("unknown scoring method", found=repr(how), wanted=near(how, METHODS))
+    try:
+        return _fitting_frame(model, tokenizer, how)
+    except IncompatibleError as error:
+        raise _remedied(error, model, tokenizer) from None
+
+
+def _remedied(
+    error: IncompatibleError, model: Transformer, tokenizer: Tokenizer
+) -> IncompatibleError:
+    """The same with the methods that this model can be asked by."""
+    fitting = []
+    for method in METHODS:
+        with contextlib.suppress(IncompatibleError):
+            _fitting_frame(model, tokenizer, method)
+            fitting.append(method)
+    do = f"choose another method: {', '.join(fitting)}" if fitting else "choose another model"
+    return IncompatibleError(
+        error.what, where=error.where, found=error.found, wanted=error.wanted, do=do
+    )
+
+
+def _fitting_frame(model: Transformer, tokenizer: Tokenizer, how: str) -> Frame:
+    """As `_frame`, where the method is known."""
+    config = model.config
     whole = tokenizer.frame([-1])[0]  # -1 stands for the text
     place = whole.index(-1)
     single = Frame(tuple(whole[:place]), tuple(whole[place + 1 :]))
@@ -278,8 +301,7 @@ def _detector(model: Transformer) -> str | None:
 def _require(holds: bool, how: str, wanted: str) -> None:
     if not holds:
         raise IncompatibleError(
-            "scoring method not supported by this model", where="how", found=how, wanted=wanted,
-            do=f"choose another method: {', '.join(m for m in METHODS if m != how)}",
+            "scoring method not supported by this model", where="how", found=how, wanted=wanted
         )  # fmt: skip
 
 

@@ -209,7 +209,8 @@ def _write(
         "settled": dict(best.kind.settled),
         "attached": attached,
     }
-    document.write(out / TASK, json.dumps(task, indent=2) + "\n")
+    for folder in (out, out / MODEL):  # a model that is copied away is read as it was trained
+        document.write(folder / TASK, json.dumps(task, indent=2) + "\n")
     plain = {
         "task": kind.task, "method": method.name, "layer_decay": method.layer_decay,
         "head_rate": learner.head_factor(method),

@@ -404,7 +404,9 @@ def _judged(
 ) -> Result:
     """The run's minimal pairs, scored now or before."""
     asked = start.sha256(checkpoints.model_folder(folder))
-    found = grammar.load(grammar.figures_path(folder, entrant.how, "all"), paradigms, asked)
+    found = grammar.load(
+        grammar.figures_path(folder, entrant.how, "all", paradigms), paradigms, asked
+    )
     if found is None:
         say(f"scoring minimal pairs, {entrant.how}")
         found = grammar.evaluate_pairs(folder, data, folder, how=entrant.how, say=lambda text: None)

@@ -28,7 +28,7 @@ from maskwright.pretrain import build, checkpoints
 from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.use import open_model
-from maskwright.recipes.recipe import is_run, read
+from maskwright.recipes.recipe import Recipe, is_run, read
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -132,6 +132,8 @@ def evaluate_folder(
             rows=rows,
         )
     notes = []
+    if is_run(folder) and (note := _other_question(read(folder / RECIPE), objective)):
+        notes.append(note)
     if not kept:
         notes.append(
             "note: the tokenizer does not keep all of the text (capitals, blanks or unknown "
@@ -159,9 +161,17 @@ def _measure(
             return objective, lambda store: Stream(store, length)
         return objective, lambda store: PackedDocuments(store, length, seed=likelihood.SEED)
     if recipe is None:
-        kind = "of two stacks" if len(config.stacks) == 2 else "without a vocabulary head"
+        if config.vocabulary_head is None:
+            raise IncompatibleError(
+                "this model predicts no tokens, so there is no loss on a text",
+                where=folder,
+                found="no vocabulary head",
+                wanted="a model with the head it was pretrained with",
+                do="name its run; or give --data: minimal pairs for a discriminator, labelled rows "
+                "for a fine-tuned model",
+            )
         raise IncompatibleError(
-            f"how a model {kind} is to be measured is written in its run alone",
+            "how a model of two stacks is to be measured is written in its run alone",
             where=folder,
             wanted=f"a run folder with {RECIPE}",
             do="name the run, or score minimal pairs: --data FOLDER",
@@ -169,6 +179,17 @@ def _measure(
     objective = build.objective(recipe, loaded.model, tokenizer)
     checkpoints.take_others(objective, checkpoints.model_folder(folder))
     return objective, partial(build.held_out_rows, recipe)
+
+
+def _other_question(recipe: Recipe, asked: Objective) -> str:
+    """That a run was trained, and its own held-out loss measured, by other questions than these."""
+    own = (recipe.objective.name, dict(recipe.objective.options).get("rate", masked.Options().rate))
+    if not isinstance(asked, masked.Masked) or own == ("masked", masked.Options().rate):
+        return ""
+    return (
+        f"note: measured as every encoder is, with {masked.Options().rate:.0%} of the tokens "
+        f"masked; the run's own held-out loss, of its objective ({own[0]}), is in its report"
+    )
 
 
 def _objective(loaded: Pretrained, tokenizer: Tokenizer) -> Objective:

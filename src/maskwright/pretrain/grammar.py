@@ -1,8 +1,8 @@
 """`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, beside what needs no model.
 
-The figures go to `minimal-pairs-WAY-PART.json` in the output folder, every pair's outcome with
-them, so that two models can be compared pair by pair later. Where that folder is a run's, the table
-stands on its page.
+The figures go to `minimal-pairs-WAY-PART-PAIRS.json` in the output folder (PAIRS begins the hash of
+the pairs), every pair's outcome with them, so that two models can be compared pair by pair later.
+Where that folder is a run's, the table stands on its page.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ from maskwright.report.wording import percent
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 SIGNS = {1.0: "1", 0.0: "0", 0.5: "="}
+WHICH = {"all": "", "choosing": ", the tenth to choose by", "reporting": ", nine tenths"}
+WITHOUT_MODEL = {
+    "constant": "the same score for every sentence",
+    "length": "the sentence of fewer tokens",
+    "unigram": "the tokens' frequencies in the training text",
+}
 
 
 def as_trained(model: Transformer, recipe: Recipe | None) -> str:
@@ -79,7 +85,8 @@ def evaluate_pairs(
         name: minimal_pairs.judge(paradigms, baseline)
         for name, baseline in minimal_pairs.baselines(tokenizer, counts).items()
     }
-    table = as_table(result, beside, f"Minimal pairs, {data.resolve().name}, scored {how}", part)
+    named = f"Minimal pairs, {data.resolve().name}{WHICH[part]}, scored {how}"
+    table = as_table(result, beside, named)
     say(tables.for_terminal(table))
     out.mkdir(parents=True, exist_ok=True)
     means = {name: each.mean for name, each in beside.items()}
@@ -106,7 +113,7 @@ def score(
     )
 
 
-def as_table(result: Result, beside: dict[str, Result], title: str, part: str) -> tables.Table:
+def as_table(result: Result, beside: dict[str, Result], title: str) -> tables.Table:
     """The mean over paradigms, then each paradigm, beside the baselines."""
     names = list(result.accuracies)
     rows = [
@@ -120,15 +127,14 @@ def as_table(result: Result, beside: dict[str, Result], title: str, part: str) -
         ),
     ]  # fmt: skip
     pairs = sum(len(v) for v in result.outcomes.values())
-    which = {"all": "", "choosing": ", the tenth to choose by", "reporting": ", nine tenths"}
+    without = [WITHOUT_MODEL[name] for name in beside]
     return {
         "title": title,
         "own_first": True,
         "head": ["", "right", "95 %", "ties", *beside],
         "rows": rows,
-        "note": f"{pairs:,} pairs in {len(names)} paradigms{which[part]}; a tie counts one half. "
-        "Beside it, what needs no model: the same score for every sentence, the sentence of "
-        "fewer tokens, and the tokens' frequencies in the training text.",
+        "note": f"{pairs:,} pairs in {len(names)} paradigm{'s' * (len(names) != 1)}; a tie counts "
+        f"one half. Beside it, what needs no model: {', '.join(without)}.",
     }
 
 
@@ -162,12 +168,13 @@ def save(
             for name, accuracy in result.accuracies.items()
         },
     }
-    return document.write(figures_path(out, how, part), json.dumps(plain, indent=2) + "\n")
+    path = figures_path(out, how, part, paradigms)
+    return document.write(path, json.dumps(plain, indent=2) + "\n")
 
 
-def figures_path(out: Path, how: str, part: str) -> Path:
-    """Where the figures of one way and one part lie."""
-    return out / f"minimal-pairs-{how}-{part}.json"
+def figures_path(out: Path, how: str, part: str, paradigms: Sequence[Paradigm]) -> Path:
+    """Where the figures of one way and one part of these pairs lie."""
+    return out / f"minimal-pairs-{how}-{part}-{minimal_pairs.identity(paradigms)[:8]}.json"
 
 
 def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None:

@@ -9,6 +9,7 @@ models are resampled alike and their difference has an interval of its own.
 from __future__ import annotations
 
 import math
+import statistics
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -296,7 +297,7 @@ def _estimate(
     """The figure with its interval from that of each resample, `drawn`."""
     value = metric(truth, predicted)
     if metric is accuracy and value in (0.0, 1.0):
-        return Estimate(value, *_wilson(value, len(truth), level))
+        return Estimate(value, *wilson(value, len(truth), level))
     return Estimate(value, *_spread(drawn, level))
 
 
@@ -403,16 +404,21 @@ def _counts(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return np.bincount((values + begins).ravel(), minlength=len(values) * size).reshape(-1, size)
 
 
-def _wilson(share: float, count: int, level: float) -> tuple[float, float]:
+def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float]:
     """The interval of a share by Wilson's score (1927): where all rows are right, so are all
-    resamples of them, and yet the next one may be wrong."""
-    found = scipy.stats.binomtest(round(share * count), count).proportion_ci(level, method="wilson")
-    return float(found.low), float(found.high)
+    resamples of them, and yet the next one may be wrong. The share may be of halves, too."""
+    z = statistics.NormalDist().inv_cdf((1 + level) / 2)
+    whole = 1 + z * z / count
+    middle = (share + z * z / (2 * count)) / whole
+    half = z / whole * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _spread(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
     """Percentiles; none where all resamples are alike, which says nothing of other rows."""
-    return (math.nan, math.nan) if _is_constant(drawn) else _percentiles(drawn, level)
+    known = drawn[~np.isnan(drawn)]
+    alike = not len(known) or _is_constant(known)
+    return (math.nan, math.nan) if alike else _percentiles(drawn, level)
 
 
 def _percentiles(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:

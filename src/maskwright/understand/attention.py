@@ -72,7 +72,13 @@ def attention(
     found = heads.look_at_heads(subject, texts)
     if short := len(texts) - found.texts:
         say(f"note: {short:,} texts of fewer than two tokens are left out")
-    relations, passed = trees.compare_with_trees(subject, bank) if bank else ([], 0)
+    relations, rare, passed = trees.compare_with_trees(subject, bank) if bank else ([], [], 0)
+    if not text and not bank:
+        say(f"note: heads are measured on {len(texts)} short sentences that come with this "
+            "command; --text PATH takes your own")  # fmt: skip
+    if rare:
+        say(f"note: not asked, with fewer than {trees.LEAST} words in a half of the sentences: "
+            + ", ".join(rare))  # fmt: skip
     if passed:
         say(
             f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank, too long or "
@@ -96,7 +102,7 @@ def attention(
         "texts": found.texts,
         "tokens": found.tokens,
         "cut": found.cut,
-        "even": found.even,
+        "even": {name: values.tolist() for name, values in found.even.items()},
         "passed_over": passed,
         "heads": {name: values.tolist() for name, values in found.found.items()},
         "relations": [dataclasses.asdict(each) for each in relations],
@@ -110,7 +116,9 @@ def attention(
 
 
 def _measured(found: heads.Heads, name: str) -> str:
-    return f"{name} (even weights: {found.even[name]:.2f})"
+    low, high = found.even[name].min(), found.even[name].max()
+    told = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f} by layer"
+    return f"{name} (even weights: {told})"
 
 
 def _head_table(found: heads.Heads) -> Table:
@@ -123,7 +131,7 @@ def _head_table(found: heads.Heads) -> Table:
                 kind,
                 f"layer {layer}, head {head}",
                 f"{values.max():.3f}",
-                f"{found.even[kind]:.3f}",
+                f"{found.even[kind][layer - 1]:.3f}",
                 f"{int((values > 0.5).sum())} of {values.size}",
             ]
         )
@@ -131,7 +139,8 @@ def _head_table(found: heads.Heads) -> Table:
         "title": f"Heads on {found.tokens:,} tokens of {found.texts:,} texts",
         "head": ["looks at", "most", "weight", "even weights", "heads above 0.5"],
         "rows": rows,
-        "note": "The mean weight of attention over positions of ordinary tokens.",
+        "note": "The mean weight of attention over positions of ordinary tokens; beside it even "
+        "weights over all that the head's layer sees.",
     }
 
 

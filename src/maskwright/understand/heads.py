@@ -35,13 +35,14 @@ AT_ONCE = 2048
 
 @dataclass(frozen=True)
 class Heads:
-    """Means by measure, (layers, heads) each, and the same for even weights, one number each."""
+    """Means by measure, (layers, heads) each, and the same for even weights over what a layer sees,
+    (layers,) each."""
 
     texts: int
     tokens: int
     cut: int
     found: dict[str, NDArray[np.float64]]
-    even: dict[str, float]
+    even: dict[str, NDArray[np.float64]]
 
     def best(self, kind: str) -> tuple[int, int]:
         """Layer and head, from 1, with the most of it."""
@@ -63,7 +64,7 @@ def look_at_heads(subject: Subject, texts: Sequence[str]) -> Heads:
     if not ids:
         raise DataError("there is no text of two tokens to look at", found=f"{len(texts)} texts")
     sums: NDArray[np.float64] | None = None
-    even = np.zeros(len(MEASURES))
+    even: NDArray[np.float64] | None = None
     count = 0
     special = torch.tensor(sorted(tokenizer.special_ids))
     for batch, weights in attention(subject, ids):
@@ -72,18 +73,23 @@ def look_at_heads(subject: Subject, texts: Sequence[str]) -> Heads:
             asked &= batch.documents > 0
         is_special = torch.isin(batch.tokens, special)
         layers = [_sums(w, asked, is_special) for w in weights]
-        seen = weights[0][:, :1] > 0
-        uniform = seen / seen.sum(-1, keepdim=True).clamp(min=1)
-        even += _sums(uniform, asked, is_special)[0]
+        flat = np.stack([_sums(_even(w), asked, is_special)[0] for w in weights])
+        even = flat if even is None else even + flat
         sums = np.stack(layers) if sums is None else sums + np.stack(layers)
         count += int(asked.sum())
-    assert sums is not None
+    assert sums is not None and even is not None
     means = sums / max(1, count)  # layers, heads, measures
     return Heads(
         len(ids), count, sum(len(each) > room for each in whole),
         {name: means[:, :, i] for i, name in enumerate(MEASURES)},
-        {name: float(even[i] / max(1, count)) for i, name in enumerate(MEASURES)},
+        {name: even[:, i] / max(1, count) for i, name in enumerate(MEASURES)},
     )  # fmt: skip
+
+
+def _even(weights: Tensor) -> Tensor:
+    """(B, 1, T, T): the same weight for all that a layer's queries see."""
+    seen = weights[:, :1] > 0
+    return seen / seen.sum(-1, keepdim=True).clamp(min=1)
 
 
 @torch.inference_mode()

@@ -61,8 +61,11 @@ def read_trees(path: Path) -> list[Tree]:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise DataError("not UTF-8", where=f"{path}, byte {error.start}",
-                        do="save the file as UTF-8") from error  # fmt: skip
+        packed = path.suffix in (".gz", ".zst")
+        raise DataError("compressed" if packed else "not UTF-8",
+                        where=f"{path}, byte {error.start}", wanted="CoNLL-U as plain text",
+                        do="decompress it" if packed else "save the file as UTF-8",
+                        ) from error  # fmt: skip
     except OSError as error:
         raise UsageError("the file cannot be read", where=path, found=error) from error
     found = []
@@ -97,17 +100,21 @@ def _tree(path: Path, rows: Sequence[tuple[int, list[str]]]) -> Tree:
     return Tree(tuple(cells[1] for _, cells in rows), tuple(heads), relations)
 
 
-def compare_with_trees(subject: Subject, trees: Sequence[Tree]) -> tuple[list[Relation], int]:
-    """The best head for each relation, the commonest first, the first row of all words; and how
-    many sentences were passed over, too long or with two words in one token."""
+def compare_with_trees(
+    subject: Subject, trees: Sequence[Tree]
+) -> tuple[list[Relation], list[str], int]:
+    """The best head for each relation, the commonest first, the first row of all words; the
+    relations with too few words to ask; and how many sentences were passed over, too long or with
+    two words in one token."""
     hits, fixed, names, halves, used = _hits(subject, trees)
-    found = []
+    found, rare = [], []
     commonest = sorted(set(names), key=lambda name: (-names.count(name), name))
     listed = np.array(names)
     for name in (ALL, *commonest):
         here = np.ones(len(listed), bool) if name == ALL else listed == name
         choose, score = here & (halves == 0), here & (halves == 1)
         if min(choose.sum(), score.sum()) < LEAST:
+            rare.append(name)
             continue
         shares = hits[choose].mean(0)  # ways, layers, heads
         way, layer, head = np.unravel_index(shares.argmax(), shares.shape)
@@ -120,7 +127,7 @@ def compare_with_trees(subject: Subject, trees: Sequence[Tree]) -> tuple[list[Re
                 DISTANCES[distance], float(fixed[score][:, distance].mean()),
             )
         )  # fmt: skip
-    return found, len(trees) - used
+    return found, rare, len(trees) - used
 
 
 def _hits(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from maskwright.errors import UsageError
 from maskwright.verbs.arguments import (
     add_columns,
     add_out,
@@ -15,6 +18,9 @@ from maskwright.verbs.arguments import (
     named_columns,
     next_run,
 )
+
+if TYPE_CHECKING:
+    from maskwright.nn.config import Head
 
 SUMMARY = "evaluate a model on text, minimal pairs or labelled rows"
 
@@ -50,6 +56,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     existing_texts(a.text)
+    rows = a.data is not None and not a.text and _has_task(a.model)
+    pairs = a.data is not None and not rows
+    _refuse_idle(a, rows=rows, pairs=pairs)
     from maskwright.tasks.how_read import how_read
 
     if a.data is None or a.text:
@@ -57,13 +66,13 @@ def do(a: argparse.Namespace) -> None:
 
         reading = how_read(a.read).reading if a.read else None
         print(evaluate_folder(a.model, a.text, reading=reading).render())
-    if a.data is not None and not a.text and _is_tuned(a.model):
+    if rows:
         from maskwright.finetune.evaluate import evaluate_file
 
         part = None if a.part == "all" else a.part
         columns, read = named_columns(a), how_read(a.read)
         evaluate_file(a.model, existing(a.data, "data"), part=part, columns=columns, read=read)
-    elif a.data is not None:
+    elif pairs:
         from maskwright.pretrain.grammar import evaluate_pairs
         from maskwright.recipes.recipe import is_run
 
@@ -71,6 +80,37 @@ def do(a: argparse.Namespace) -> None:
         evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part)
 
 
-def _is_tuned(model: Path) -> bool:
-    """Whether `finetune` wrote the folder, or the model in it."""
-    return any((folder / "task.json").is_file() for folder in (model, model.parent))
+def _has_task(model: Path) -> bool:
+    """Whether the model answers tasks: `finetune` wrote the folder, or it has heads and predicts no
+    tokens."""
+    if any((folder / "task.json").is_file() for folder in (model, model.parent)):
+        return True
+    from maskwright.checkpoint import pretrained
+    from maskwright.pretrain import checkpoints
+
+    config = pretrained.described(checkpoints.model_folder(model)).config
+    return bool(config.heads) and config.vocabulary_head is None and not _detects(config.heads)
+
+
+def _detects(heads: Sequence[Head]) -> bool:
+    """Whether the only head says which tokens were replaced: pairs are scored with it."""
+    return all(head.kind == "token" and head.labels == 1 for head in heads)
+
+
+def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
+    """Refuse options that would do nothing.
+
+    Raises:
+        UsageError: naming the first of them.
+    """
+    idle = {
+        "--how": a.how is not None and not pairs,
+        "--out": a.out is not None and not pairs,
+        "--part": a.part != "all" and not (rows or pairs),
+        "--column": bool(a.column) and not rows,
+        "--read": bool(a.read) and pairs and not a.text,
+    }
+    for option in (name for name, given in idle.items() if given):
+        about = "labelled rows" if rows else "minimal pairs" if pairs else "text"
+        raise UsageError("option has no effect here", where=option,
+                         found=f"the model is evaluated on {about}", do="leave it out")  # fmt: skip
