@@ -53,10 +53,11 @@ class CharacterRanges:
 @dataclass(frozen=True, kw_only=True)
 class Corpus(Reading):
     """Where the text comes from, and how files are read. No `text` means the embedded corpus;
-    `$NAME` stands for an environment variable. `held_out` is the share of documents that only
-    evaluation sees, unless `held_out_text` names files for it. Of the text no more is taken than
-    the documents that begin within `limit_bytes`. `weights`, one for each file or folder of `text`,
-    say which share of the rows comes from each; without them every text is read equally often."""
+    `$NAME` stands for an environment variable. `held_out` is the share of documents (of a few
+    documents: of their text) that only evaluation sees, unless `held_out_text` names files for it.
+    Of the text no more is taken than the documents that begin within `limit_bytes`. `weights`, one
+    for each file or folder of `text`, say which share of the rows comes from each; without them
+    every text is read equally often."""
 
     text: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
