@@ -118,12 +118,12 @@ def test_rows_length_is_what_the_encoder_reads(prepared: tuple[Recipe, Prepared]
     made, data = prepared
     for length in (16, 32, 33, 100):
         wanted = replace(made, rows=RowChoice(length=length))
-        rows = build.rows(wanted, data.train)
+        rows = build.training_rows(wanted, data.train)
         network = build.model(wanted, build.transformer_config(wanted, data.tokenizer))
         objective = build.objective(wanted, network, data.tokenizer)
         batch = objective.corrupt(rows.rows(range(4), 0), rows.rows(range(4), 0).ids * 0, 0)
         assert batch.tokens.shape == (4, length) and batch.documents is None
-    assert len(rows) * rows.length >= data.train.num_tokens > (len(rows) - 1) * rows.length
+    assert len(rows) * rows.length >= data.train[0].num_tokens > (len(rows) - 1) * rows.length
 
 
 def test_sentinels_are_known_in_their_order(prepared: tuple[Recipe, Prepared]) -> None:
@@ -136,7 +136,7 @@ def test_sentinels_are_known_in_their_order(prepared: tuple[Recipe, Prepared]) -
 
 def test_only_denoising_asks_for_sentences(prepared: tuple[Recipe, Prepared]) -> None:
     made, data = prepared
-    assert isinstance(data.train, TokenStore) and not len(data.train.sentences)
+    assert isinstance(data.train[0], TokenStore) and not len(data.train[0].sentences)
     denoised = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
     assert build.needs_sentences(denoised) and not build.needs_sentences(made)
 
