@@ -130,23 +130,29 @@ class Text:
                         for d in self._documents(self.paths))  # fmt: skip
             return
         for start, block in _blocks(self._documents(self.paths), 4096):
-            out = few if few is not None else self._draws(start, len(block)) < self.corpus.held_out
+            if few is None:
+                out = self._draws(start, len(block)) < self.corpus.held_out
+            else:
+                out = few[start : start + len(block)]
             yield from (d for d, o in zip(block, out, strict=True) if bool(o) is held_out)
 
     @cached_property
     def _few(self) -> NDArray[np.bool_] | None:
-        """Of few documents, which are held out; None of many."""
-        blocks = _blocks(self._documents(self.paths), FEW)
-        _, first = next(blocks, (0, []))
-        if not first:
+        """Which are held out of few documents, or of those of which the draws hold out none; None
+        where the draws alone say it."""
+        sizes: list[int] = []
+        some_drawn = False
+        for start, block in _blocks(self._documents(self.paths), FEW):
+            sizes += [len(d.text.encode()) for d in block]
+            some_drawn |= bool((self._draws(start, len(block)) < self.corpus.held_out).any())
+            if start and some_drawn:
+                return None
+        if not sizes:
             return None
-        if next(blocks, None) is not None:
-            return None
-        sizes = np.array([len(d.text.encode()) for d in first])
-        out = _least(self._draws(0, len(first)), sizes, self.corpus.held_out)
+        out = _least(self._draws(0, len(sizes)), np.array(sizes), self.corpus.held_out)
         count = int(out.sum())
-        some = "its end is" if len(first) == 1 else f"{count:,} {'is' if count == 1 else 'are'}"
-        self._divided = f"of {len(first):,} document{'s' * (len(first) > 1)} {some} held out"
+        some = "its end is" if len(sizes) == 1 else f"{count:,} {'is' if count == 1 else 'are'}"
+        self._divided = f"of {len(sizes):,} document{'s' * (len(sizes) > 1)} {some} held out"
         return out
 
     def _draws(self, start: int, count: int) -> NDArray[np.float64]:
