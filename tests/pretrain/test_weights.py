@@ -72,7 +72,9 @@ def test_what_is_held_out_is_of_every_text_and_of_no_store(tmp_path: Path) -> No
     law = set(np.concatenate([prepared.train[0].tokens]).tolist())
     asked = [bool(law & set(document)) for document in parts[2]]
     assert 0 < sum(asked) < len(asked)
-    origin = json.loads((out / "data" / "provenance.json").read_text())["read"]
+    provenance = json.loads((out / "data" / "provenance.json").read_text())
+    assert provenance["mixture"].startswith("75% law.txt (")
+    origin = provenance["read"]
     assert sorted(origin) == ["held-out", "train-0", "train-1"]
     assert len(origin["held-out"]["files"]) == 2 and len(origin["train-1"]["files"]) == 1
 

@@ -88,14 +88,16 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         _require_no_copies(folder, names)
     else:
         _require_same_text(folder, names)
-    if len(train) > 1:
-        say(_shares(recipe.corpus, train))
+    mixture = {"mixture": _shares(recipe.corpus, train)} if len(train) > 1 else {}
+    for shares in mixture.values():
+        say(f"mixture: {shares}")
     whole = Text(recipe.corpus, folder)
     provenance_file = folder / "data" / "provenance.json"
     made = Prepared(tokenizer, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
             **whole.provenance(),
+            **mixture,
             "read": {part: _origin(folder, part) for part in (*names, HELD_OUT)},
             "train": made.train_fingerprint,
             "held_out": held_out.fingerprint,
@@ -242,7 +244,7 @@ def _shares(corpus: Corpus, train: Sequence[TokenStore]) -> str:
     times = shares * sizes.sum() / np.maximum(1, sizes)
     each = (f"{share:.0%} {Path(name).name} ({often:.2g} times an epoch)"
             for name, share, often in zip(corpus.text, shares, times, strict=True))  # fmt: skip
-    return "mixture: " + ", ".join(each)
+    return ", ".join(each)
 
 
 def _odd(store: TokenStore) -> str:
