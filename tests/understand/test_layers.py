@@ -15,8 +15,9 @@ from maskwright.cli import main
 from maskwright.errors import UsageError
 from maskwright.tasks.prepare import prepare
 from maskwright.understand import layers as room
+from maskwright.understand import pooling
 from maskwright.understand.layers import probe_layers
-from maskwright.understand.pooling import WAYS
+from maskwright.understand.pooling import WAYS, compare_pooling
 from maskwright.understand.probe import DIVISION, probe
 from maskwright.understand.states import Subject, layer_states
 from tinyrun import WORDS
@@ -107,6 +108,24 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
                 np.testing.assert_allclose(
                     found[layer, number], wanted[name](hidden).numpy(), atol=1e-5
                 )
+
+
+def test_vectors_alike_but_for_rounding_are_alike(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that is the same in every text says nothing of how alike two are: no noise is
+    ranked."""
+    draw, rows = np.random.default_rng(0), ["sentence1,sentence2,score"]
+    for n in range(60):
+        rows.append(f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on,{draw.random() * 5:.2f}")
+    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
+    data = prepare(tmp_path / "pairs.csv", kind="embedding", division=DIVISION)
+    found = compare_pooling(Subject.of(model), data).found
+    assert np.isfinite(found["mean"][0].value)
+    noisy = 1 + 1e-8 * draw.standard_normal((3, 12, 16))
+    monkeypatch.setattr(pooling, "layer_states", lambda *given: noisy)
+    found = compare_pooling(Subject.of(model), data).found
+    assert not np.isfinite(found["mean"][0].value)
 
 
 def test_the_command(model: Path, tmp_path: Path) -> None:
