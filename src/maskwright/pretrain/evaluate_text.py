@@ -94,15 +94,16 @@ def evaluate_folder(
         reading: how the files are read; None: as the run reads its own.
     """
     loaded, tokenizer = open_model(folder)
+    recipe = read(folder / RECIPE) if is_run(folder) else None
     data, read_of = folder / "data", list[str]()
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
             built = Path(scratch) / "store"
             sentences = len(loaded.config.stacks) == 2
-            if is_run(folder):
-                sentences = sentences or build.needs_sentences(read(folder / RECIPE))
+            if recipe is not None:
+                sentences = sentences or build.needs_sentences(recipe)
             if reading is None:
-                reading = read(folder / RECIPE).corpus if is_run(folder) else Reading()
+                reading = Reading() if recipe is None else recipe.corpus
             reader = Reader(texts, reading)
             build_store(reader, tokenizer, built, sentences=sentences)
             read_of = [reader.counts.summary(), *map("note: {}".format, reader.counts.warnings)]
@@ -111,7 +112,7 @@ def evaluate_folder(
             store = TokenStore.open(data / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
         else:
             raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
-        objective, rows_of = _measure(folder, loaded, tokenizer)
+        objective, rows_of = _measure(folder, recipe, loaded, tokenizer)
         source = rows_of(store)
         kept = not objective.codes_text or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
@@ -123,7 +124,7 @@ def evaluate_folder(
         )
         trained_on = training_stores(folder)
         learned = trained_on or [store]
-        weights = read(folder / RECIPE).corpus.weights if trained_on else ()
+        weights = recipe.corpus.weights if recipe is not None and trained_on else ()
         lines = likelihood.reference_lines(
             objective,
             likelihood.token_counts(learned, weights),
@@ -132,7 +133,7 @@ def evaluate_folder(
             rows=rows,
         )
     notes = []
-    if is_run(folder) and (note := _other_question(read(folder / RECIPE), objective)):
+    if recipe is not None and (note := _other_question(recipe, objective)):
         notes.append(note)
     if not kept:
         notes.append(
@@ -145,12 +146,11 @@ def evaluate_folder(
 
 
 def _measure(
-    folder: Path, loaded: Pretrained, tokenizer: Tokenizer
+    folder: Path, recipe: Recipe | None, loaded: Pretrained, tokenizer: Tokenizer
 ) -> tuple[Objective, Callable[[TokenStore], RowSource]]:
     """The objective that measures the model, and its rows, as long as those of its run: masks for
     an encoder and next tokens for a decoder, and that of the run where these would not do."""
     config = loaded.config
-    recipe = read(folder / RECIPE) if is_run(folder) else None
     simple = len(config.stacks) == 1 and config.vocabulary_head is not None
     if simple and (recipe is None or not (build.shift(recipe) or build.reads_whole(recipe))):
         objective = _objective(loaded, tokenizer)

@@ -76,11 +76,12 @@ def evaluate_pairs(
     """
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
     loaded, tokenizer = open_model(model)
+    recipe = read(model / RECIPE) if is_run(model) else None
     if how is None:
-        recipe = read(model / RECIPE) if is_run(model) else None
         how = as_trained(loaded.model, recipe)
     result = score(loaded.model, tokenizer, paradigms, how)
-    counts = _counts(model)
+    stores = training_stores(model) if recipe is not None else []
+    counts = token_counts(stores, recipe.corpus.weights) if recipe is not None and stores else None
     beside = {
         name: minimal_pairs.judge(paradigms, baseline)
         for name, baseline in minimal_pairs.baselines(tokenizer, counts).items()
@@ -96,12 +97,6 @@ def evaluate_pairs(
         tables.add(out, [table])
         say(f"report: {write_report(out)}")
     return result
-
-
-def _counts(model: Path) -> np.ndarray | None:
-    """How often a run met each token; None of a folder without a text."""
-    stores = training_stores(model)
-    return token_counts(stores, read(model / RECIPE).corpus.weights) if stores else None
 
 
 def score(
@@ -162,7 +157,7 @@ def save(
         "paradigms": {
             name: {
                 "accuracy": accuracy,
-                "normal": result.interval(name),
+                "interval": result.interval(name),
                 "outcomes": "".join(SIGNS[v] for v in result.outcomes[name].tolist()),
             }
             for name, accuracy in result.accuracies.items()

@@ -69,8 +69,9 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     """Make, or find, the tokenizer and the stores of `recipe` in the run folder `folder`.
 
     Raises:
-        DataError: no text, or text that cannot be read.
-        ConfigError: a path with an unset variable.
+        DataError: no text, text that cannot be read, or a copy of it held out.
+        ConfigError: a path with an unset variable, or a file that would be read twice.
+        IncompatibleError: the text has changed since a part of it was read.
     """
     if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
         require_other_files(recipe.corpus)
@@ -88,15 +89,15 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         _require_no_copies(folder, names)
     else:
         _require_same_text(folder, names)
-    mixture = {"mixture": _shares(recipe.corpus, train)} if len(train) > 1 else {}
-    for shares in mixture.values():
-        say(f"mixture: {shares}")
-    whole = Text(recipe.corpus, folder)
+    mixture = {}
+    if len(train) > 1:
+        mixture["mixture"] = _shares(recipe.corpus, train)
+        say(f"mixture: {mixture['mixture']}")
     provenance_file = folder / "data" / "provenance.json"
     made = Prepared(tokenizer, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
-            **whole.provenance(),
+            **Text(recipe.corpus, folder).provenance(),
             **mixture,
             "read": {part: _origin(folder, part) for part in (*names, HELD_OUT)},
             "train": made.train_fingerprint,

@@ -128,22 +128,27 @@ def _claim(recipe: Recipe, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with commit.Lock(out / LOCK):
         if any(not p.name.startswith(LOCK) for p in out.iterdir()) and not _same_start(recipe, out):
-            begun = (out / RECIPE).is_file()
-            nothing = begun and not any((out / "checkpoints").glob("step-*"))
-            on = f"go on with it: maskwright resume {out}"
+            other = ""
+            if (out / RECIPE).is_file():
+                other = f", or go on with it: maskwright resume {out}"
+                if not _has_checkpoint(out):
+                    other = ", or remove it: it has no checkpoint"
             raise OutputError(
                 "the output folder holds something already",
                 where=out,
-                do="choose another --out"
-                + (", or remove it: it has no checkpoint" if nothing else f", or {on}" * begun),
+                do=f"choose another --out{other}",
             )
         document.write(out / RECIPE, config.to_toml(recipe))
+
+
+def _has_checkpoint(out: Path) -> bool:
+    return any((out / "checkpoints").glob("step-*"))
 
 
 def _same_start(recipe: Recipe, out: Path) -> bool:
     """Whether `out` is a run that has not come to a checkpoint, and its text and tokenizer, if they
     are made, are those of `recipe`."""
-    if not (out / RECIPE).is_file() or any((out / "checkpoints").glob("step-*")):
+    if not (out / RECIPE).is_file() or _has_checkpoint(out):
         return False
     if not (out / "tokenizer").exists() and not (out / "data").exists():
         return True
@@ -224,7 +229,7 @@ def _begin(
 ) -> Sitting:
     """Everything a sitting of the run holds, restored from the newest checkpoint if there is
     one."""
-    saved = any((out / "checkpoints").glob("step-*"))
+    saved = _has_checkpoint(out)
     begun = start.resumed(recipe, out) if saved else recipe
     point = build.transformer_config(begun, prepared.tokenizer)
     build.check_length(recipe, point)
