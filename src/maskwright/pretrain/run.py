@@ -372,7 +372,6 @@ def _train(sitting: Sitting) -> None:
         hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
         panel.start()
     machine.forget_peak(sitting.machine.device)
-    machine.keep_memory()
     plan = loop.Plan(
         seed=training.seed,
         microbatches=training.microbatches,

@@ -19,7 +19,7 @@ from maskwright.data.batch import Batch
 from maskwright.errors import DataError, MaskwrightError
 from maskwright.objectives.objective import Objective
 from maskwright.randomness import key, torch_seed
-from maskwright.train import machine
+from maskwright.train import denormals, machine
 from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.optimizer import OptimizerState
@@ -88,18 +88,20 @@ def train(
     """
     objective.train()
     stop = stop or StopFlag()
-    begun = time.monotonic() - state.seconds
-    while not finished(plan, state):
-        record = step(objective, batches, optimizer, plan, state, processes, average)
-        state.seconds = time.monotonic() - begun
+    machine.keep_memory()
+    with denormals.flushed():
+        begun = time.monotonic() - state.seconds
+        while not finished(plan, state):
+            record = step(objective, batches, optimizer, plan, state, processes, average)
+            state.seconds = time.monotonic() - begun
+            for hook in hooks:
+                hook.after_step(state, record)
+            if processes.totals([float(stop.raised)])[0]:
+                stop.raised = True
+                break
+            begun = time.monotonic() - state.seconds  # what hooks take is not training time
         for hook in hooks:
-            hook.after_step(state, record)
-        if processes.totals([float(stop.raised)])[0]:
-            stop.raised = True
-            break
-        begun = time.monotonic() - state.seconds  # what hooks take is not training time
-    for hook in hooks:
-        hook.at_end(state)
+            hook.at_end(state)
     return state
 
 

@@ -1,0 +1,112 @@
+"""Denormals are flushed in every thread while training lasts, and by none after it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from maskwright.train import denormals, loop
+
+TINY = 1e-40
+
+
+def _product() -> float:
+    """A denormal product, as this thread computes it."""
+    return float(torch.tensor(1e-30) * torch.tensor(1e-10))
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Any:
+    """Two threads, both of them begun."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    torch.randn(512, 512) @ torch.randn(512, 512)
+    yield
+    torch.set_num_threads(before)
+
+
+def _able() -> bool:
+    able = torch.set_flush_denormal(True)
+    torch.set_flush_denormal(False)
+    return bool(able)
+
+
+able = pytest.mark.skipif(not _able(), reason="this processor has no such switch")
+
+
+@able
+def test_all_threads_flush_within_and_none_after() -> None:
+    assert denormals.flushing() == 0.0
+    with denormals.flushed() as on:
+        assert on and denormals.flushing() == 1.0
+        assert _product() == 0.0
+        with denormals.flushed() as inner:
+            assert inner
+        assert denormals.flushing() == 1.0
+    assert denormals.flushing() == 0.0
+    assert math.isclose(_product(), TINY, rel_tol=1e-3)
+
+
+@able
+def test_the_plain_switch_leaves_a_begun_thread_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: without letting go of the threads it is neither all nor none."""
+    try:
+        torch.set_flush_denormal(True)
+        if denormals.flushing() == 1.0:
+            pytest.skip("this OpenMP hands the switch on by itself")
+        assert 0.0 < denormals.flushing() < 1.0
+    finally:
+        torch.set_flush_denormal(False)
+    monkeypatch.setattr(denormals, "_renew_threads", lambda: None)
+    with denormals.flushed() as on:
+        assert not on and denormals.flushing() == 0.0
+
+
+@able
+def test_an_error_within_ends_it() -> None:
+    with pytest.raises(ValueError, match="stop"), denormals.flushed():
+        raise ValueError("stop")
+    assert denormals.flushing() == 0.0
+
+
+@able
+def test_another_thread_is_left_alone() -> None:
+    found = []
+    begun, ask = threading.Event(), threading.Event()
+
+    def other() -> None:
+        _product()
+        begun.set()
+        ask.wait()
+        found.append(_product())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait()
+    with denormals.flushed():
+        ask.set()
+        thread.join()
+    assert found[0] > 0.0
+
+
+@able
+def test_the_loop_flushes_while_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`loop.train` alone: what a step meets, and what is left after it."""
+    met = []
+
+    def step(*arguments: Any) -> loop.Record:
+        met.append(denormals.flushing())
+        arguments[4].step += 1
+        return {"loss": 1.0}
+
+    monkeypatch.setattr(loop, "step", step)
+    plan = loop.Plan(
+        seed=0, microbatches=1, budget=loop.Budget(steps=2), schedule=loop.Schedule(kind="constant")
+    )
+    loop.train(torch.nn.Identity(), None, None, plan, loop.TrainState())  # type: ignore[arg-type]
+    assert met == [1.0, 1.0]
+    assert denormals.flushing() == 0.0
