@@ -26,6 +26,8 @@ KINDS = {
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 NEAR_LIMIT = 5000
+# Files and folders, one or several.
+Paths = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,14 @@ class Source:
         return KINDS[self.suffix]
 
 
-def find(paths: Sequence[Path | str] | Path | str) -> tuple[list[Source], list[str]]:
+def find(paths: Paths) -> tuple[list[Source], list[str]]:
     """The files that `paths` mean, folders searched in sorted order; and the names passed over.
 
     Raises:
         UsageError: a path does not exist (with near names), is no regular file or folder, is of an
             unknown kind, or a folder holds nothing to read.
     """
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    given = listed(paths)
     if not given:
         raise UsageError("no files were given", wanted=f"files ending in {_suffixes()}")
     sources: list[Source] = []
@@ -83,6 +85,11 @@ def find(paths: Sequence[Path | str] | Path | str) -> tuple[list[Source], list[s
                 wanted=f"files ending in {_suffixes()}",
             )
     return sources, ignored
+
+
+def listed(paths: Paths) -> list[str]:
+    """`paths`, one or several, as texts."""
+    return [str(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
 def shown(path: Path | str) -> str:

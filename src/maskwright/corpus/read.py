@@ -12,14 +12,14 @@ and listed, as `Reading` says.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from maskwright.corpus import jsonl, parquet, table, text
 from maskwright.corpus.compressed import expand
 from maskwright.corpus.document import Document
 from maskwright.corpus.encoding import to_utf8
-from maskwright.corpus.files import RegularFile, Source, find
+from maskwright.corpus.files import Paths, RegularFile, Source, find
 from maskwright.corpus.ledger import Counts, Ledger
 from maskwright.corpus.lines import Block, blocks
 from maskwright.corpus.reading import Form, Reading
@@ -48,7 +48,7 @@ class Reader:
 
     def __init__(
         self,
-        paths: Sequence[Path | str] | Path | str,
+        paths: Paths,
         reading: Reading = DEFAULT,
         rejects: Path | str | None = None,
     ) -> None:
@@ -73,9 +73,7 @@ class Reader:
             ledger.finish()
 
 
-def read(
-    paths: Sequence[Path | str] | Path | str, reading: Reading = DEFAULT
-) -> Iterator[Document]:
+def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:
     """The documents of `paths`; `Reader` also tells the counts.
 
     Raises:

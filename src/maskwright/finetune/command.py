@@ -33,9 +33,9 @@ LEAST_STEPS = 100
 
 
 def finetune_file(
-    model: Path,
-    data: Path,
-    out: Path,
+    model: Path | str,
+    data: Path | str,
+    out: Path | str,
     *,
     method: str = FULL,
     task: str | None = None,
@@ -77,7 +77,7 @@ def finetune_file(
     """
     if seeds < 1:
         raise UsageError("no seed to try", where="--seeds", found=seeds, wanted="1 or more")
-    say = printer(stream)
+    say, model, data, out = printer(stream), Path(model), Path(data), Path(out)
     # A rate that is asked for is that of all weights, as everywhere else.
     head = 1.0 if head_rate is None and rate is not None else head_rate
     ways = [Method(name.strip(), layer_decay, head) for name in method.split(",")]

@@ -52,11 +52,11 @@ HEAD = 1 << 16
 
 
 def predict_file(
-    folder: Path,
-    source: Path,
+    folder: Path | str,
+    source: Path | str,
     stream: TextIO,
     *,
-    also: Sequence[Path] = (),
+    also: Sequence[Path | str] = (),
     columns: Mapping[str, Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
     top: int | None = None,
@@ -80,7 +80,7 @@ def predict_file(
             is.
         DataError: a row without the columns that are read.
     """
-    count, bad = _predict(_loaded(folder, also, columns), source, stream, read, top, skip)
+    count, bad = _predict(_loaded(folder, also, columns), Path(source), stream, read, top, skip)
     _say_bad(bad, say)
     return count
 
@@ -140,7 +140,7 @@ def _say_bad(bad: int, say: Say) -> None:
 
 
 def _loaded(
-    folder: Path, also: Sequence[Path], columns: Mapping[str, Sequence[str]] | None
+    folder: Path | str, also: Sequence[Path | str], columns: Mapping[str, Sequence[str]] | None
 ) -> Predictor | Several:
     model = load_several([folder, *also]) if also else load(folder)
     for role, names in (columns or {}).items():
@@ -158,11 +158,11 @@ def _finite(value: Any) -> Any:
 
 
 def write_predictions(
-    folder: Path,
-    source: Path,
-    out: Path,
+    folder: Path | str,
+    source: Path | str,
+    out: Path | str,
     *,
-    also: Sequence[Path] = (),
+    also: Sequence[Path | str] = (),
     columns: Mapping[str, Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
     top: int | None = None,
@@ -175,6 +175,7 @@ def write_predictions(
         UsageError: the file is there already, or of another kind, and as `predict_file`.
         OutputError: it cannot be written.
     """
+    folder, source, out = Path(folder), Path(source), Path(out)
     delimiter = WRITTEN.get(out.suffix.lower(), "")
     if delimiter == "":
         raise UsageError("no such kind of file is written", where=out, found=out.suffix or "none",
@@ -184,7 +185,7 @@ def write_predictions(
     staged, whole = out.with_name(f".tmp-{out.name}.jsonl"), out.with_name(f".tmp-{out.name}")
     try:
         about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
-        about |= {"also": [_model(each) for each in also]} if also else {}
+        about |= {"also": [_model(Path(each)) for each in also]} if also else {}
         about |= {"columns": dict(columns)} if columns else {}
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}

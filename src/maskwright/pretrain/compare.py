@@ -118,11 +118,11 @@ class Entrant:
 
 def compare(
     recipes: Sequence[Recipe],
-    out: Path,
+    out: Path | str,
     *,
     budget: str,
     seeds: int = 3,
-    data: Path | None = None,
+    data: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> Comparison:
     """Train each of `recipes` with the seeds 0 … `seeds` - 1 and compare what they became.
@@ -137,7 +137,8 @@ def compare(
             `out` that is not the one asked for.
         SystemExit: a signal stopped the run that was going on; the same call continues.
     """
-    equal, say = Equal.parse(budget), printer(stream)
+    equal, say, out = Equal.parse(budget), printer(stream), Path(out)
+    data = None if data is None else Path(data)
     _refuse_names(recipes, seeds)
     _refuse_other_text(recipes)
     recipes = [build.resolved(recipe) for recipe in recipes]

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from maskwright.checkpoint.pretrained import Pretrained
+from maskwright.corpus.files import Paths
 from maskwright.corpus.read import Reader, Reading
 from maskwright.data.mixture import mixed
 from maskwright.data.pack import PackedDocuments
@@ -81,7 +82,7 @@ class Measured:
 
 
 def evaluate_folder(
-    folder: Path, texts: list[str], *, rows: int = 4096, reading: Reading | None = None
+    folder: Path | str, texts: Paths = (), *, rows: int = 4096, reading: Reading | None = None
 ) -> Measured:
     """Language-model figures of a folder on text files, or on its run's held-out text.
 
@@ -93,6 +94,7 @@ def evaluate_folder(
     Args:
         reading: how the files are read; None: as the run reads its own.
     """
+    folder = Path(folder)
     loaded, tokenizer = open_model(folder)
     recipe = read(folder / RECIPE) if is_run(folder) else None
     data, read_of = folder / "data", list[str]()

@@ -18,6 +18,7 @@ import torch
 
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import Layout
+from maskwright.corpus.files import Paths
 from maskwright.data.store import TokenStore
 from maskwright.errors import IncompatibleError, MaskwrightError
 from maskwright.evaluate import likelihood
@@ -88,9 +89,9 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
 
 
 def adapt(
-    folder: Path,
-    texts: list[str],
-    out: Path,
+    folder: Path | str,
+    texts: Paths,
+    out: Path | str,
     *,
     minutes: float = MINUTES,
     settings: Sequence[str] = (),
@@ -102,7 +103,7 @@ def adapt(
     Raises:
         MaskwrightError: as `recipe_of` and `run.pretrain`.
     """
-    processes = distribute.join()
+    folder, out, processes = Path(folder), Path(out), distribute.join()
     recipe = recipes.override(recipes.with_text(recipe_of(folder, minutes), texts), list(settings))
     before = checkpoints.model_folder(folder)  # the newest, whatever is written there meanwhile
     last = run.pretrain(recipe, out, stream=stream)

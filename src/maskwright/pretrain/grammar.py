@@ -55,9 +55,9 @@ def as_trained(model: Transformer, recipe: Recipe | None) -> str:
 
 
 def evaluate_pairs(
-    model: Path,
-    data: Path,
-    out: Path,
+    model: Path | str,
+    data: Path | str,
+    out: Path | str,
     *,
     how: str | None = None,
     part: str = "all",
@@ -74,6 +74,7 @@ def evaluate_pairs(
         UsageError, DataError: the pairs, the part or the way is not there.
         IncompatibleError: the model cannot be asked this way.
     """
+    model, data, out = Path(model), Path(data), Path(out)
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
     loaded, tokenizer = open_model(model)
     recipe = read(model / RECIPE) if is_run(model) else None

@@ -70,7 +70,7 @@ class Stopped(SystemExit):
 
 
 def pretrain(
-    recipe: Recipe, out: Path, *, stream: TextIO | None = None, settle: Settle | None = None
+    recipe: Recipe, out: Path | str, *, stream: TextIO | None = None, settle: Settle | None = None
 ) -> Path:
     """Train `recipe` in the new folder `out`; returns the last checkpoint's folder.
 
@@ -83,7 +83,7 @@ def pretrain(
             written.
         MaskwrightError: whatever the recipe's text, sizes or machine make impossible.
     """
-    recipe = build.resolved(recipe)
+    recipe, out = build.resolved(recipe), Path(out)
     processes = distribute.join()
     processes.share(recipe.training.microbatches)  # refused before anything is read
     if processes.first:
@@ -95,7 +95,9 @@ def pretrain(
     return _run(recipe, out, processes, stream=stream)
 
 
-def resume(out: Path, *, stream: TextIO | None = None, settings: Recipe | None = None) -> Path:
+def resume(
+    out: Path | str, *, stream: TextIO | None = None, settings: Recipe | None = None
+) -> Path:
     """Go on with the run in `out` from its newest valid checkpoint.
 
     Args:
@@ -105,6 +107,7 @@ def resume(out: Path, *, stream: TextIO | None = None, settings: Recipe | None =
         UsageError: `out` is no run.  IncompatibleError: a setting changed that changes the result.
         CheckpointError: checkpoints are there, and none of them is valid.
     """
+    out = Path(out)
     if not (out / RECIPE).is_file():
         raise UsageError(
             "not the folder of a run",

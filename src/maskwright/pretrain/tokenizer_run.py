@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.read import DEFAULT
 from maskwright.corpus.reading import Reading
 from maskwright.errors import OutputError
@@ -17,8 +18,8 @@ from maskwright.tokenizer.train import TokenizerChoice, train
 
 
 def train_and_report(
-    texts: list[str],
-    out: Path,
+    texts: Paths,
+    out: Path | str,
     *,
     kind: str = "wordpiece",
     vocabulary: int = 8192,
@@ -33,6 +34,7 @@ def train_and_report(
     Raises:
         ConfigError: an unknown kind, or a vocabulary out of range.  OutputError: `out` is taken.
     """
+    out = Path(out)
     choice = TokenizerChoice(kind=kind, vocabulary=vocabulary, lowercase=lowercase)  # type: ignore[arg-type]
     if os.path.lexists(out):  # `save` would say so too, but only after the work
         raise OutputError(
@@ -42,7 +44,7 @@ def train_and_report(
         )
     # Not in `out`: the list is written while reading, and `save` makes the whole folder at once.
     rejects = out.with_name(f"{out.name}-rejects")
-    text = Text(Corpus(text=tuple(texts), **vars(reading)), rejects)
+    text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
     made = train(text.for_tokenizer(), choice)
     for line in text.told():
         print(line, file=sys.stdout)

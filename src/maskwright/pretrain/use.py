@@ -38,12 +38,13 @@ def open_model(folder: Path) -> tuple[Pretrained, Tokenizer]:
     return loaded, loaded.tokenizer
 
 
-def fill_mask(folder: Path, text: str, *, top: int = 5) -> list[Hole]:
+def fill_mask(folder: Path | str, text: str, *, top: int = 5) -> list[Hole]:
     """The likeliest `top` tokens for every mask in `text`, in its order.
 
     Raises:
         UsageError: there is no mask in the text.  IncompatibleError: the model fills none.
     """
+    folder = Path(folder)
     loaded, tokenizer = open_model(folder)
     shift = build.shift(read(folder / RECIPE)) if is_run(folder) else 0
     start = None
@@ -55,7 +56,7 @@ def fill_mask(folder: Path, text: str, *, top: int = 5) -> list[Hole]:
 
 
 def generate_text(
-    folder: Path,
+    folder: Path | str,
     prompt: str,
     *,
     tokens: int = 100,
@@ -65,6 +66,7 @@ def generate_text(
     seed: int = 0,
 ) -> str:
     """`prompt` and what the model writes after it; from two stacks, only what it makes of it."""
+    folder = Path(folder)
     loaded, tokenizer = open_model(folder)
     require_writer(loaded.config)
     start, sources = tokenizer.encode(prompt), None

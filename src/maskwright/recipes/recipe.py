@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright import catalogue, config
+from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.reading import Reading
 from maskwright.errors import ConfigError, UsageError, near
 from maskwright.nn.config import TransformerConfig
@@ -367,14 +368,16 @@ def read(path: Path) -> Recipe:
         raise error.under(f"{path}, ") from None
 
 
-def with_text(recipe: Recipe, paths: list[str]) -> Recipe:
+def with_text(recipe: Recipe, paths: Paths) -> Recipe:
     """`recipe` on the user's own files; a bound on the embedded corpus is none on them.
 
     Raises:
         ConfigError: the recipe weighs another number of texts.
     """
     limit = recipe.corpus.limit_bytes if recipe.corpus.text else None
-    return replace(recipe, corpus=replace(recipe.corpus, text=tuple(paths), limit_bytes=limit))
+    return replace(
+        recipe, corpus=replace(recipe.corpus, text=tuple(listed(paths)), limit_bytes=limit)
+    )
 
 
 def override(recipe: Recipe, settings: list[str]) -> Recipe:

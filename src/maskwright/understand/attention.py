@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from maskwright import commit
+from maskwright.corpus.files import Paths
 from maskwright.corpus.read import read
 from maskwright.errors import UsageError
 from maskwright.report import tables
@@ -30,12 +31,12 @@ HEADS = (
 
 
 def attention(
-    model: Path,
-    out: Path,
+    model: Path | str,
+    out: Path | str,
     *,
-    text: Sequence[Path] = (),
+    text: Paths = (),
     sentence: str | None = None,
-    tree: Path | None = None,
+    tree: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> Path:
     """What the heads of `model` look at: in the first texts of `text`, in one `sentence`, and in a
@@ -44,9 +45,9 @@ def attention(
     Returns:
         The page.
     """
-    say = printer(stream)
+    say, out = printer(stream), Path(out)
     commit.probe_writable(out)
-    subject = Subject.of(model)
+    subject = Subject.of(Path(model))
     drawn = []
     if sentence is not None:
         drawn = heads.beginning(subject, sentence, subject.frame.length)
@@ -59,10 +60,10 @@ def attention(
                 wanted=f"1 to about {DRAWN}",
             )
     texts = [each for group in senses.SENTENCES.values() for each in group]
-    bank = trees.read_trees(tree) if tree is not None else []
+    bank = trees.read_trees(Path(tree)) if tree is not None else []
     if text:
         texts = []
-        for document_ in read(list(text)):
+        for document_ in read(text):
             texts.append(document_.text)
             if len(texts) == TEXTS:
                 say(f"note: only the first {TEXTS} texts are looked at")

@@ -23,10 +23,10 @@ ITEMS = 10_000
 
 
 def probe(
-    model: Path,
-    out: Path,
+    model: Path | str,
+    out: Path | str,
     *,
-    data: Path | None = None,
+    data: Path | str | None = None,
     word: str | None = None,
     task: str | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
@@ -47,7 +47,7 @@ def probe(
     """
     if items is not None and items < 2:
         raise UsageError("too few to look at", where="--items", found=items, wanted="2 or more")
-    say = printer(stream)
+    say, out = printer(stream), Path(out)
     commit.probe_writable(out)
     if data is None or word is not None:
         ignored = {
@@ -64,7 +64,8 @@ def probe(
             )
         if word is not None and not word.strip():
             raise UsageError("no word to look at", where="--word", found=repr(word))
-    subject = Subject.of(model)
+    subject = Subject.of(Path(model))
+    data = None if data is None else Path(data)
     if data is None or word is not None:
         return show_senses(subject, out, word or senses.WORD, data, columns, say)
     items = ITEMS if items is None else items

@@ -1,0 +1,95 @@
+"""The page on Python, run from its first line to its last, with small models on little text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright import api
+from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.train.schedule import Budget
+
+PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+CODE = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.S))
+# What takes long there, and what is put in its place.
+SMALL = {
+    '"training.budget.minutes=60", "training.batch=128"': '"training.budget.steps=3"',
+    "minutes=10)": "minutes=0.01)",
+    'budget="minutes=10"': 'budget="tokens=4000"',
+    "vocabulary=8192": "vocabulary=400",
+    "vocabulary=4096": "vocabulary=400",
+    "seeds=3": "seeds=1",
+}
+FIND = api.find
+SENTENCES = [
+    f"the {who} {what} the {whom} of the {where}."
+    for who in ("judge", "court", "lawyer", "clerk")
+    for what in ("allowed", "heard", "dismissed", "read")
+    for whom in ("appeal", "claim", "letter")
+    for where in ("company", "tenant", "state")
+]
+
+
+def _small(name: str) -> Recipe:
+    """What `api.find` gives on the page: a recipe of that name, of two narrow layers."""
+    recipe = FIND("tiny")
+    causal = name.startswith("gpt2")
+    if causal:
+        sizes = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
+        model = FamilyModel(family="gpt2", architecture="GPT2LMHeadModel", settings=sizes)
+        recipe = replace(recipe, model=model, objective=ObjectiveChoice(name="causal", options={}))
+        recipe = replace(recipe, tokenizer=TokenizerChoice(kind="byte-bpe", vocabulary=400))
+    else:
+        recipe = replace(recipe, tokenizer=replace(recipe.tokenizer, vocabulary=400))
+    return replace(
+        recipe,
+        name=name,
+        training=replace(recipe.training, budget=Budget(steps=3), batch=8),
+        evaluation=replace(recipe.evaluation, every=0, rows=8),
+        corpus=replace(recipe.corpus, text=("my-documents/",), held_out=0.2, limit_bytes=None),
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all that the page names."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("my-documents", "contracts", "news", "blimp"):
+        (tmp_path / folder).mkdir()
+    own = [SENTENCES[n::3] for n in range(3)]
+    for folder, sentences in zip(("my-documents", "contracts", "news"), own, strict=True):
+        (tmp_path / folder / "a.txt").write_text("\n\n".join(f"{s} {s[4:]}" for s in sentences))
+    pairs = '{"sentence_good": "the judge read it.", "sentence_bad": "the judge reads read."}\n'
+    (tmp_path / "blimp" / "agreement.jsonl").write_text(pairs * 20)
+    rows = [f"{s[:-1]} {n},{('neg', 'pos')['allowed' in s]}" for n, s in enumerate(SENTENCES)]
+    for name in ("reviews.csv", "labelled.csv"):
+        (tmp_path / name).write_text("text,label\n" + "\n".join(rows) + "\n")
+    (tmp_path / "new.csv").write_text("text\n" + "\n".join(SENTENCES[:5]) + "\n")
+    words = (f"{w}\t{'N' if len(w) > 4 else 'O'}" for s in SENTENCES for w in [*s[:-1].split(), ""])
+    (tmp_path / "tags.conll").write_text("\n".join(w if w[0] != "\t" else "" for w in words))
+    return tmp_path
+
+
+def test_every_line_of_the_page_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "find", _small)
+    code = CODE
+    for long, short in SMALL.items():
+        assert long in code
+        code = code.replace(long, short)
+    api.pretrain(_small("gpt2-mini"), "runs/writer")
+    made: dict[str, Any] = {}
+    exec(compile(code, "docs/python.md", "exec"), made)
+    assert len((place / "predictions.jsonl").read_text().splitlines()) == 5
+    assert len((place / "answers.jsonl").read_text().splitlines()) == 5
+    assert {"reviews", "layers", "heads", "copy"} <= {p.name for p in (place / "runs").iterdir()}
+
+
+@pytest.mark.parametrize("texts", ["my-documents/", Path("my-documents/"), [Path("my-documents")]])
+def test_a_text_may_be_named_in_any_way(texts: Any) -> None:
+    (text,) = api.with_text(FIND("tiny"), texts).corpus.text
+    assert text.rstrip("/") == "my-documents"
