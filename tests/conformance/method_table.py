@@ -27,7 +27,12 @@ def laws(method: str, name: str, scratch: Path) -> Iterator[Law]:
     if (method, name) in adapters.BARE:
         yield lambda: methods.test_what_a_family_has_not_is_refused(method, name)
         return
+    if (method, name) in methods.SHARING:
+        yield lambda: methods.test_layers_that_share_weights_do_not_begin_anew(method, name)
+        return
     yield lambda: methods.test_it_learns_and_moves_what_it_declared(method, name)
+    if method == "reinit-1":
+        yield lambda: methods.test_the_last_layer_begins_anew_and_nothing_else(name)
     if method not in adapters.METHODS:
         return
     yield lambda: adapters.test_a_fresh_adapter_changes_no_output(method, name)
@@ -52,7 +57,7 @@ def cell(method: str, name: str) -> tuple[str, bool]:
                 held += 1
             except AssertionError as failure:
                 print(f"{method} on {name}: {failure}", file=sys.stderr)
-    if (method, name) in adapters.BARE and held:
+    if (method, name) in (*adapters.BARE, *methods.SHARING) and held:
         return "refused", True
     return (str(total), True) if held == total else (f"**{held} of {total}**", False)
 
@@ -70,13 +75,15 @@ tests of tests/conformance; do not edit. torch {torch.__version__}, float32, CPU
 {"all good" if good else "**not all good**"}.
 
 A number says how many laws hold, all of them. Of every method: it learns a task of two classes
-through the loop of `finetune`, and moves what it declared and nothing else. Of what is added to a
+through the loop of `finetune`, and moves what it declared and nothing else. Of `reinit-1`, also:
+the last layer and the pooler begin anew and nothing else. Of what is added to a
 model that stands still, also: fresh, it changes no output by a bit (a prefix and a prompt, which
 are new positions, do); gradients reach what is declared and nothing else; detached, the model is
 what it was, bit for bit; its state is all there is to it; several are swapped by name. `lora`,
 `ia3` and `bitfit` merge into the weights: merged equals attached. `lora` and `ia3` are saved as
 `peft` has them; that `peft`'s reading of the folder gives our scores within 1e-5 is `make interop`.
-`refused`: the family has no biases to train.
+`refused`: the family has no biases to train, or its layers share the weights that should begin
+anew.
 
 {table}
 """

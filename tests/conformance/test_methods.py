@@ -12,12 +12,14 @@ import torch
 from checkpoint.small import model_of, small
 from conformance import method_table
 from conformance.test_adapters import BARE, FAMILIES
-from maskwright.errors import IncompatibleError
+from maskwright.checkpoint.transfer import carry
+from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.families.family import family
 from maskwright.finetune.examples import Examples, Reading, framed
 from maskwright.finetune.method import Method, names
 from maskwright.finetune.tune import Settings, tune
 from maskwright.nn.config import Head, Learned, TransformerConfig
+from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
 from maskwright.objectives.supervised import Options, Supervised
@@ -25,7 +27,9 @@ from maskwright.train.machine import Machine
 from maskwright.train.optimizer import AdamW
 
 METHODS = names()
-CASES = [(m, name) for m in METHODS for name in FAMILIES if (m, name) not in BARE]
+# Layers that have weights in common cannot begin anew.
+SHARING = [("reinit-1", "albert")]
+CASES = [(m, name) for m in METHODS for name in FAMILIES if (m, name) not in (*BARE, *SHARING)]
 PLAIN = Machine(torch.device("cpu"), torch.float32, "a test")
 WORDS = Vocabulary(size=61, mask=1, special=(0, 1))
 
@@ -81,7 +85,47 @@ def test_it_learns_and_moves_what_it_declared(method: str, name: str) -> None:
     assert losses[-1] < losses[0]
     assert moved <= declared and {n for n in there if n.startswith("heads.")} <= moved
     # The control: but for these two, something has to stand still.
-    assert (declared < there) is (method not in ("full", "gradual"))
+    assert (declared < there) is (method not in ("full", "reinit-1", "gradual"))
+
+
+def begun(name: str) -> tuple[set[str], set[str], Transformer]:
+    """What `reinit-1` declares, what is not as it was pretrained, and the model."""
+    source = classifier(name)
+    drawn = build(source.config, torch.Generator().manual_seed(1))
+    declared = set(Method("reinit-1").anew(drawn))
+    before = {n: p.detach().clone() for n, p in drawn.named_parameters()}
+    made = carry(source, drawn, anew=declared)
+    assert set(made.new) == declared and not made.left
+    pretrained = dict(source.named_parameters())
+    changed = {n for n, p in drawn.named_parameters() if not torch.equal(p, pretrained[n])}
+    assert all(torch.equal(p, before[n]) for n, p in drawn.named_parameters() if n in declared)
+    return declared, changed, drawn
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if ("reinit-1", n) not in SHARING])
+def test_the_last_layer_begins_anew_and_nothing_else(name: str) -> None:
+    declared, changed, model = begun(name)
+    assert changed == declared
+    where, stack = list(model.config.stacks.items())[-1]
+    last = f"{where}.blocks.{len(stack.blocks) - 1}."
+    assert {n for n in declared if not n.startswith("pooler.")} == {
+        n for n, _ in model.named_parameters() if n.startswith(last)
+    }
+
+
+@pytest.mark.parametrize(("method", "name"), SHARING)
+def test_layers_that_share_weights_do_not_begin_anew(method: str, name: str) -> None:
+    with pytest.raises(ConfigError, match="in common"):
+        Method(method).anew(classifier(name))
+
+
+def test_more_layers_than_there_are_do_not_begin_anew() -> None:
+    model = classifier("bert")
+    layers = len(model.config.stacks["encoder"].blocks)
+    everything = Method(f"reinit-{layers}").anew(model)
+    assert {n.split(".")[2] for n in everything if ".blocks." in n} == set(map(str, range(layers)))
+    with pytest.raises(ConfigError, match="not so many layers"):
+        Method(f"reinit-{layers + 1}").anew(model)
 
 
 @pytest.mark.parametrize(("method", "name"), BARE)

@@ -288,14 +288,17 @@ def test_methods_by_name(model: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such method"):
         Method("lorra")
     said, data = io.StringIO(), table(tmp_path / "data.jsonl", "tagging", 60)
-    for name in ("last-1", "gradual"):
+    for name in ("last-1", "gradual", "reinit-1"):
         finetune_file(model, data, tmp_path / name, method=name, layer_decay=0.5, seeds=1, epochs=2,
                       batch=16, rate=1e-2, stream=said)  # fmt: skip
         found = json.loads((tmp_path / name / "results.json").read_text())
         assert found["method"] == name and found["layer_decay"] == 0.5
         assert found["seeds"][0]["loss"][1] < found["seeds"][0]["loss"][0]
+        assert (name == "reinit-1") is ("new: encoder.blocks.1, heads" in said.getvalue())
     with pytest.raises(ConfigError, match="not so many layers"):
         finetune_file(model, data, tmp_path / "many", method="last-99", stream=said)
+    with pytest.raises(ConfigError, match="not so many layers"):
+        finetune_file(model, data, tmp_path / "many", method="reinit-99", stream=said)
     with pytest.raises(UsageError, match="--layer-decay"):
         finetune_file(model, data, tmp_path / "odd", layer_decay=0.0, stream=said)
     for odd in (0.0, -1.0, float("nan"), float("inf")):

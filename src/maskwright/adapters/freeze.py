@@ -1,6 +1,6 @@
 """Which of a model's own parameters train, and how fast: names by rule, and numbers by name.
 
-    full, heads_only, last_layers, biases     names of parameters
+    full, heads_only, last_layers, top_blocks, biases     names of parameters
     gradual                                   names, as a function of progress (ULMFiT)
     train_only(model, names)                  sets `requires_grad`; what it returns sets it back
     share(model)                              how much trains, as a line of text
@@ -46,6 +46,27 @@ def last_layers(model: Transformer, count: int) -> list[str]:
         raise ConfigError("the model has not so many layers", where="count", found=count,
                           wanted=f"0 to {max(depths.values()) - 1}")  # fmt: skip
     return [name for name, depth in depths.items() if depth <= count]
+
+
+def top_blocks(model: Transformer, count: int) -> list[str]:
+    """The last `count` layers, and the pooler over them.
+
+    Raises:
+        ConfigError: the model has not so many layers, or lower ones have the same weights.
+    """
+    stacks = model.config.stacks.values()
+    layers = sum(len(stack.blocks) for stack in stacks)
+    if not 1 <= count <= layers:
+        raise ConfigError("the model has not so many layers", where="count", found=count,
+                          wanted=f"1 to {layers}")  # fmt: skip
+    if any(len(set(stack.weights_of)) < len(stack.blocks) for stack in stacks):
+        raise ConfigError("the layers of this model have weights in common", where="count",
+                          found=count, wanted="layers that are each their own")  # fmt: skip
+    return [
+        name
+        for name, depth in depths_of(model).items()
+        if name.startswith("pooler.") or (".blocks." in name and depth <= count)
+    ]
 
 
 def biases(model: Transformer, parts: Iterable[str] = ()) -> list[str]:

@@ -6,6 +6,7 @@ body that does not fit is refused, and what was drawn afresh is always named (re
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -31,7 +32,8 @@ class Transfer:
         """One line: "loaded 98 %, new: heads.classifier, left: vocabulary_head"."""
         sizes = {name: p.numel() for name, p in self.model.named_parameters()}
         share = sum(sizes[name] for name in self.taken) / sum(sizes.values())
-        new, left = (", ".join(_groups(names)) or "nothing" for names in (self.new, self.left))
+        whole = "" if self.model.decoder else "decoder."
+        new, left = (_groups(names, whole) for names in (self.new, self.left))
         return f"loaded {share:.1%}, new: {new}, left: {left}"
 
 
@@ -57,8 +59,14 @@ def transfer(
 
 
 @torch.no_grad()
-def carry(source: Transformer, model: Transformer, heads: bool = True) -> Transfer:
+def carry(
+    source: Transformer, model: Transformer, heads: bool = True, anew: Collection[str] = ()
+) -> Transfer:
     """`model` with the weights of `source` in the place of its own, where they fit.
+
+    Args:
+        heads: whether a head that fits is taken over.
+        anew: parameters that keep the weights they have.
 
     Raises:
         IncompatibleError: as `transfer`.
@@ -66,10 +74,11 @@ def carry(source: Transformer, model: Transformer, heads: bool = True) -> Transf
     ours = dict(model.named_parameters())
     theirs = dict(source.named_parameters())
     taken = [name for name in ours if name in theirs and ours[name].shape == theirs[name].shape
-             and (heads or not name.startswith("heads."))]  # fmt: skip
+             and name not in anew and (heads or not name.startswith("heads."))]  # fmt: skip
     new, left = ([n for n in table if n not in taken] for table in (ours, theirs))
+    left = [name for name in left if name not in anew]
     spare = (*TOPS, "decoder.") if model.decoder is None and model.encoder is not None else TOPS
-    strange = [n for n in new if not n.startswith(TOPS)]
+    strange = [n for n in new if not n.startswith(TOPS) and n not in anew]
     strange += [n for n in left if not n.startswith(spare)]
     if strange:
         raise IncompatibleError(
@@ -84,6 +93,13 @@ def carry(source: Transformer, model: Transformer, heads: bool = True) -> Transf
     return Transfer(model, tuple(taken), tuple(new), tuple(left))
 
 
-def _groups(names: tuple[str, ...]) -> list[str]:
-    return sorted({"decoder" if name.startswith("decoder.") else name.rpartition(".")[0]
-                   for name in names})  # fmt: skip
+def _groups(names: tuple[str, ...], whole: str) -> str:
+    """What the parameters called `names` are of: a module, a layer, or the stack `whole`."""
+    found = set()
+    for name in names:
+        parts = name.split(".")
+        if whole and name.startswith(whole):
+            found.add(parts[0])
+        else:
+            found.add(".".join(parts[:3] if parts[1] == "blocks" else parts[:-1]))
+    return ", ".join(sorted(found)) or "nothing"

@@ -12,7 +12,7 @@ import torch
 
 from maskwright.adapters.adapter import Adapter
 from maskwright.checkpoint import pretrained
-from maskwright.checkpoint.transfer import transfer
+from maskwright.checkpoint.transfer import carry
 from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.families.family import family as family_named
 from maskwright.finetune.examples import Reading
@@ -165,8 +165,9 @@ class Learner:
         if scratch:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
-            made = transfer(self.loaded.model, self.config, generator, heads=not self.head_is_new)
-            model, loaded = made.model, made.render()
+            model = initialise.build(self.config, generator)
+            made = carry(self.loaded.model, model, not self.head_is_new, method.anew(model))
+            loaded = made.render()
             method = replace(method, head_rate=self.head_factor(method))
         adapter, share = method.attach(model, generator)
         begun = _body(model)

@@ -3,6 +3,9 @@
     full         everything
     probe        the head, and the pooler below it
     last-N       these and the last N layers
+    reinit-N     everything, the last N layers and the pooler from weights drawn anew, for they are
+                 those that pretraining fits to its own task (Zhang et al. 2021, arXiv:2006.05987,
+                 section 5)
     gradual      these and the last layer at first, then a layer more at a time, and all of them
                  from half of the run on (Howard & Ruder 2018, section 3.3)
     lora, …      what `adapters/` adds to a model that stands still
@@ -29,7 +32,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.train.pace import Pace
 
 FULL, PROBE, GRADUAL = "full", "probe", "gradual"
-LAST = re.compile(r"last-(\d+)")
+LAST, REINIT = re.compile(r"last-(\d+)"), re.compile(r"reinit-([1-9]\d*)")
 # The share of the run from which on everything trains.
 UNFROZEN_AT = 0.5
 # The published learning rate is for a width of 768; narrower models want more, by the square, and
@@ -42,8 +45,8 @@ PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
 
 def names() -> list[str]:
-    """All methods; `last-1` stands for any number."""
-    return [FULL, PROBE, "last-1", GRADUAL, *catalogue.names("adapters")]
+    """All methods; `last-1` and `reinit-1` stand for any number."""
+    return [FULL, PROBE, "last-1", "reinit-1", GRADUAL, *catalogue.names("adapters")]
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ class Method:
         if self.head_rate is not None and not 0.0 < self.head_rate < math.inf:
             raise UsageError("a factor is out of range", where="--head-rate",
                              found=self.head_rate, wanted="above 0")  # fmt: skip
-        if self.name not in names() and not LAST.fullmatch(self.name):
+        numbered = LAST.fullmatch(self.name) or REINIT.fullmatch(self.name)
+        if self.name not in names() and not numbered:
             raise UsageError("no such method", where="--method", found=repr(self.name),
                              wanted=near(self.name, names()))  # fmt: skip
 
@@ -78,7 +82,11 @@ class Method:
     def trains_layers(self) -> bool:
         """Whether layers of the model itself train, for which the published rates are."""
         last = LAST.fullmatch(self.name)
-        return self.name in (FULL, GRADUAL) or (last is not None and int(last[1]) > 0)
+        return self._trains_all or (last is not None and int(last[1]) > 0)
+
+    @property
+    def _trains_all(self) -> bool:
+        return self.name in (FULL, GRADUAL) or REINIT.fullmatch(self.name) is not None
 
     def rate(self, width: int) -> float:
         """The learning rate for a model of that width, where none is asked for."""
@@ -101,6 +109,15 @@ class Method:
         taken: int = catalogue.load("adapters", self.name).SETTINGS().positions
         return taken
 
+    def anew(self, model: Transformer) -> list[str]:
+        """The parameters below the heads that do not begin as they were pretrained.
+
+        Raises:
+            ConfigError: the model has not so many layers of its own.
+        """
+        found = REINIT.fullmatch(self.name)
+        return freeze.top_blocks(model, int(found[1])) if found else []
+
     def attach(self, model: Transformer, generator: torch.Generator) -> tuple[Adapter | None, str]:
         """Add to `model` what the method adds, and hold what it holds; how much trains is told.
 
@@ -108,7 +125,7 @@ class Method:
             ConfigError: the model has not so many layers.
         """
         tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
-        if self.name in (FULL, GRADUAL):
+        if self._trains_all:
             return None, freeze.share(model)
         if self.name == PROBE:
             return None, _only(model, freeze.heads_only(model, tops))

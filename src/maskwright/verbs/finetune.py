@@ -33,7 +33,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         default="full",
         help="which weights are trained: full, probe (only the head), last-N (the last N layers), "
-        "gradual (unfreezing), or an adapter such as lora (default full)",
+        "reinit-N (all, the last N layers from new weights), gradual (unfreezing), or an adapter "
+        "such as lora (default full)",
     )
     add_task(parser)
     add_columns(parser)
