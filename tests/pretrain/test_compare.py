@@ -20,7 +20,8 @@ from maskwright import cli
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.pretrain import compare as module
 from maskwright.pretrain import run
-from maskwright.pretrain.compare import Equal, compare, finished, run_folder
+from maskwright.pretrain.compare import compare
+from maskwright.pretrain.entrant import Equal, finished, run_folder
 from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report.comparison import Comparison

@@ -1,0 +1,178 @@
+"""One recipe of a comparison: its text prepared, its budget counted, its runs trained.
+
+out/prepared/…            tokenizer and stores, once for all runs that read the same text alike
+out/runs/NAME/seed-0/     whole runs, as `pretrain` leaves them
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+from maskwright import commit, config
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.evaluate import likelihood
+from maskwright.pretrain import build, checkpoints, grammar, run
+from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
+from maskwright.recipes.recipe import Recipe, frozen_part, is_run, read
+from maskwright.report.say import Say
+from maskwright.train.operations import training_operations
+from maskwright.train.schedule import Budget
+
+EVALUATIONS = 10
+TRIAL_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Equal:
+    """What every run may use: so many tokens, minutes or floating-point operations."""
+
+    unit: str
+    amount: float
+
+    @classmethod
+    def parse(cls, text: str) -> Equal:
+        """From `tokens=5e6`, `minutes=10` or `flops=1e15`.
+
+        Raises:
+            ConfigError: none of these, or not a positive number.
+        """
+        unit, _, amount = text.partition("=")
+        try:
+            made = cls(unit, float(amount))
+        except ValueError:
+            made = cls("", 0.0)
+        if made.unit not in ("tokens", "minutes", "flops") or not 0.0 < made.amount < float("inf"):
+            raise ConfigError(
+                "not a budget", where="--budget", found=repr(text),
+                wanted="tokens=5e6, minutes=10 or flops=1e15",
+            )  # fmt: skip
+        return made
+
+    def budget(self, operations_per_token: float) -> Budget:
+        """The same in the loop's terms, for a model that costs so much a token."""
+        if self.unit == "minutes":
+            return Budget(minutes=self.amount)
+        share = operations_per_token if self.unit == "flops" else 1.0
+        return Budget(tokens=max(1, int(self.amount / share)))
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A recipe with its budget, and what had to be known of it before training."""
+
+    recipe: Recipe
+    prepared: Prepared
+    folder: Path
+    parameters: int
+    operations_per_token: float
+    how: str
+    codes_text: bool
+    keeps_text: bool
+    fills: bool
+    scores_itself: bool
+
+    @property
+    def questions(self) -> str:
+        """Equal for entrants whose own held-out losses answer the same questions."""
+        r = self.recipe
+        about = (r.objective, r.rows, r.evaluation.rows)
+        stores = [self.prepared.tokenizer.fingerprint, self.prepared.held_out.fingerprint]
+        return config.fingerprint([config.to_plain(each) for each in about] + stores)
+
+
+def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
+    """Prepare the text of `recipe` and count what its training costs."""
+    choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
+    about = [*choices, build.needs_sentences(recipe)]
+    folder = out / "prepared" / config.fingerprint(about)[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    prepared = prepare(recipe, folder, say)
+    point = build.transformer_config(recipe, prepared.tokenizer)
+    build.check_length(recipe, point)
+    network = build.model(recipe, point)
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    operations, begun = 0.0, 0.0
+    for phase in recipe.phases:
+        rows = build.held_out_rows(recipe, prepared.held_out, phase.length)
+        trial = next(likelihood.questions(objective, rows, TRIAL_ROWS, TRIAL_ROWS))
+        share, begun = phase.until - begun, phase.until
+        operations += share * training_operations(objective, trial) / trial.tokens.numel()
+    budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every
+    if budget.tokens is not None:
+        every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
+    how = grammar.as_trained(network, recipe)
+    return Entrant(
+        recipe=replace(
+            recipe,
+            training=replace(training, budget=budget, log_seconds=min(training.log_seconds, 1.0)),
+            evaluation=replace(recipe.evaluation, every=every),
+        ),
+        prepared=prepared,
+        folder=folder,
+        parameters=network.num_parameters(),
+        operations_per_token=operations,
+        how=how,
+        codes_text=objective.codes_text,
+        keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
+        fills=how == "masked" and prepared.tokenizer.mask is not None,
+        scores_itself=objective.scorer is objective.product,
+    )
+
+
+def run_folder(out: Path, name: str, seed: int) -> Path:
+    """Where the run of a recipe with a seed lies."""
+    return out / "runs" / name / f"seed-{seed}"
+
+
+def train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> Path:
+    """Start the run, go on with it, or leave it as it is; returns its folder."""
+    recipe = replace(entrant.recipe, training=replace(entrant.recipe.training, seed=seed))
+    folder = run_folder(out, recipe.name, seed)
+    if not is_run(folder):
+        _lay_out(recipe, entrant.folder, folder)
+    before = frozen_part(read(folder / run.RECIPE))
+    for path, old, new in config.differences(before, frozen_part(recipe)):
+        raise IncompatibleError(
+            "another run lies where this one would", where=f"{folder}: {path}",
+            found=repr(old), wanted=repr(new), do="choose another --out",
+        )  # fmt: skip
+    if not finished(folder):
+        run.resume(folder, stream=stream)
+    return folder
+
+
+def finished(folder: Path) -> bool:
+    """Whether the run in `folder` has used up its budget and written its report."""
+    if not (folder / "report.html").is_file() or not (folder / "checkpoints").is_dir():
+        return False
+    state, _ = checkpoints.read_state(checkpoints.newest(folder))
+    budget = read(folder / run.RECIPE).training.budget
+    used = budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
+    return used >= budget.total
+
+
+def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
+    """A run folder with its recipe and text, ready to be resumed; there whole or not at all."""
+    staged = folder.with_name(f".tmp-{folder.name}")
+    if staged.exists():
+        commit.remove_folder(staged)
+    staged.mkdir(parents=True)
+    (staged / run.RECIPE).write_text(config.to_toml(recipe), encoding="utf-8")
+    for part in ("tokenizer", "data"):
+        shutil.copytree(prepared / part, staged / part, copy_function=_link)
+    staged.replace(folder)
+
+
+def _link(source: str, target: str) -> None:
+    """One file under two names, since nobody writes to it again; a copy where that cannot be."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
