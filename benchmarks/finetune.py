@@ -74,7 +74,7 @@ def order(seed: int, steps: int) -> list[np.ndarray[Any, Any]]:
 
 # ---------------------------------------------------------------------------- ours
 def our_learner(a: argparse.Namespace) -> Any:
-    """(model with head and what the method adds, examples by part, reading, vocabulary)."""
+    """(model with head and what the method adds, examples by part, collation, vocabulary)."""
     import torch
 
     from maskwright.checkpoint.transfer import transfer
@@ -93,21 +93,21 @@ def our_learner(a: argparse.Namespace) -> Any:
     for part in ("train", "validation"):
         texts = framed(encoded(part))
         parts[part] = Examples(texts, rows(part)[1], np.zeros(len(texts.tokens), np.int64))
-    return model, parts, learner.reading, build.vocabulary(learner.frame.tokenizer)
+    return model, parts, learner.collation, build.vocabulary(learner.frame.tokenizer)
 
 
 def our_worker(a: argparse.Namespace) -> None:
     from maskwright.objectives.supervised import Options, Supervised
     from maskwright.train import machine
 
-    model, parts, reading, vocabulary = our_learner(a)
+    model, parts, collation, vocabulary = our_learner(a)
     objective = Supervised(model, Options(), vocabulary)
     chosen, turn = machine.choose(), Turn()
     numbers = order(a.seed, a.steps + 2)
 
     def batches(step: int, number: int) -> Any:
         turn.tokens.append(int(parts["train"].texts.lengths[numbers[step]].sum()))
-        return parts["train"].batch(numbers[step], reading)[0]
+        return parts["train"].batch(numbers[step], collation)[0]
 
     loops.ours(objective.to(chosen.device), batches, chosen, turn, a)
 
@@ -118,7 +118,7 @@ def our_quality(a: argparse.Namespace) -> float:
     from maskwright.train.optimizer import AdamW
     from maskwright.train.schedule import Schedule
 
-    model, parts, reading, vocabulary = our_learner(a)
+    model, parts, collation, vocabulary = our_learner(a)
     settings = Settings(
         epochs=EPOCHS,
         batch=BATCH,
@@ -126,9 +126,9 @@ def our_quality(a: argparse.Namespace) -> float:
         schedule=Schedule(kind="linear"),
         seed=a.seed,
     )
-    tuned = tune(Supervised(model, Options(), vocabulary), parts["train"], reading, settings)
+    tuned = tune(Supervised(model, Options(), vocabulary), parts["train"], collation, settings)
     asked = Supervised(tuned.model, Options(), vocabulary).eval()
-    told = scores(asked, parts["validation"], reading).argmax(1)
+    told = scores(asked, parts["validation"], collation).argmax(1)
     return float((told == rows("validation")[1]).mean())
 
 

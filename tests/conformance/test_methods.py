@@ -15,7 +15,7 @@ from conformance.test_adapters import BARE, FAMILIES
 from maskwright.checkpoint.transfer import carry
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.families.family import family
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.method import Method, names
 from maskwright.finetune.tune import Settings, tune
 from maskwright.nn.config import Head, Learned, TransformerConfig
@@ -66,12 +66,12 @@ def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], se
     network, way = classifier(name), Method(method)
     way.attach(network, torch.Generator().manual_seed(0))
     config = network.config
-    reading = Reading(0, config.decoder is not None, 0 if len(config.stacks) == 2 else None,
+    collation = Collation(0, config.decoder is not None, 0 if len(config.stacks) == 2 else None,
                       alone=way.positions > 0)  # fmt: skip
     before = {n: p.detach().clone() for n, p in network.named_parameters()}
     declared = {n for n, p in network.named_parameters() if p.requires_grad}
     settings = Settings(epochs=3, batch=16, optimizer=AdamW(learning_rate=1e-2, decay=0.0))
-    tuned = tune(Supervised(network, Options(), WORDS), task(), reading, settings, pace=way.pace,
+    tuned = tune(Supervised(network, Options(), WORDS), task(), collation, settings, pace=way.pace,
                  machine=PLAIN)  # fmt: skip
     after = dict(tuned.model.named_parameters())
     assert after.keys() == before.keys()

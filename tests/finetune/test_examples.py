@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from maskwright.errors import DataError
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.tune import by_length
 
-FIRST, LAST = Reading(pad=0, last=False), Reading(pad=0, last=True)
+FIRST, LAST = Collation(pad=0, last=False), Collation(pad=0, last=True)
 
 
 def examples(count: int = 50, longest: int = 40, choices: int = 1) -> Examples:
@@ -25,12 +25,12 @@ def text(given: Examples, number: int) -> list[int]:
     return list(found)
 
 
-@pytest.mark.parametrize("reading", [FIRST, LAST, Reading(pad=0, last=True, decoder_start=2)])
+@pytest.mark.parametrize("collation", [FIRST, LAST, Collation(pad=0, last=True, decoder_start=2)])
 @pytest.mark.parametrize("longest", [4, 40, 300])
-def test_every_text_is_there_beside_its_label(reading: Reading, longest: int) -> None:
+def test_every_text_is_there_beside_its_label(collation: Collation, longest: int) -> None:
     given = examples(longest=longest)
     numbers = np.array([3, 49, 0, 17, 18, 30, 8, 9])
-    batch, which = given.batch(numbers, reading)
+    batch, which = given.batch(numbers, collation)
     assert batch.labels is not None and batch.pooled is not None and batch.segments is not None
     assert sorted(which.tolist()) == sorted(numbers.tolist())
     assert batch.labels.tolist() == which.tolist()
@@ -38,16 +38,16 @@ def test_every_text_is_there_beside_its_label(reading: Reading, longest: int) ->
     assert width % 32 == 0
     for label, place in zip(batch.labels.tolist(), batch.pooled.tolist(), strict=True):
         wanted = text(given, label)
-        begin = place - (len(wanted) - 1) * reading.last
+        begin = place - (len(wanted) - 1) * collation.last
         here = slice(begin, begin + len(wanted))
         assert batch.tokens.view(-1)[here].tolist() == wanted
         if batch.positions is not None and batch.documents is not None:
             assert batch.positions.view(-1)[here].tolist() == list(range(len(wanted)))
             assert len(set(batch.documents.view(-1)[here].tolist())) == 1
-        if reading.decoder_start is not None:
+        if collation.decoder_start is not None:
             assert batch.decoder_tokens is not None
             read = batch.decoder_tokens.view(-1)[here].tolist()
-            assert read == [reading.decoder_start, *wanted[:-1]]
+            assert read == [collation.decoder_start, *wanted[:-1]]
     assert batch.documents is not None
     assert int((batch.documents != 0).sum()) == given.texts.lengths[numbers].sum()
 

@@ -14,7 +14,7 @@ import torch
 
 from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.kind import Encoded, kind_of
 from maskwright.finetune.kinds import embeddings, question_answering
 from maskwright.finetune.kinds.question_answering import QuestionAnswering
@@ -223,7 +223,7 @@ def test_places_of_a_batch(ends: bool) -> None:
     given = Examples(framed(texts), labels, places=Sequences(flat, counts))
     assert len(given) == 40 and given.asked == len(flat)
     numbers = np.array([3, 17, 0, 39, 8, 21, 22])
-    batch, which = given.batch(numbers, Reading(pad=0, last=False))
+    batch, which = given.batch(numbers, Collation(pad=0, last=False))
     assert batch.index is not None and batch.targets is not None
     owner = np.repeat(np.arange(40), counts)
     wanted = [texts[owner[w]][flat[w]] for w in which]

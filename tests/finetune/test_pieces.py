@@ -12,7 +12,7 @@ import torch
 
 from finetune.test_tune import PLAIN
 from maskwright.errors import ConfigError, DataError
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.tune import AT_ONCE, Settings, _portions, scores, tune
 from maskwright.nn import pieces
 from maskwright.nn.config import Head
@@ -21,13 +21,13 @@ from maskwright.objectives.supervised import Options, Supervised
 from maskwright.train.optimizer import AdamW
 from toys import CLS, SEP, VOCABULARY, bert
 
-READINGS = [
-    Reading(pad=0, last=False),
-    Reading(pad=0, last=True),
-    Reading(pad=0, last=False, alone=True),
-    Reading(pad=0, last=True, decoder_start=2),
+COLLATIONS = [
+    Collation(pad=0, last=False),
+    Collation(pad=0, last=True),
+    Collation(pad=0, last=False, alone=True),
+    Collation(pad=0, last=True, decoder_start=2),
 ]
-FIRST = READINGS[0]
+FIRST = COLLATIONS[0]
 
 
 def task(count: int, seed: int = 0) -> Examples:
@@ -55,12 +55,12 @@ def fresh(over: bool = False, how: Literal["mean", "max"] = "mean", seed: int = 
     return Supervised(model, Options(pieces=how), VOCABULARY).eval()
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_every_piece_is_there_and_says_whose_it_is(reading: Reading) -> None:
+@pytest.mark.parametrize("collation", COLLATIONS)
+def test_every_piece_is_there_and_says_whose_it_is(collation: Collation) -> None:
     given = task(40)
     assert given.pieces is not None
     numbers = np.array([7, 0, 39, 12, 13])
-    batch, which = given.batch(numbers, reading)
+    batch, which = given.batch(numbers, collation)
     assert batch.labels is not None and batch.pooled is not None and batch.targets is not None
     assert which.tolist() == numbers.tolist()
     assert batch.labels.tolist() == given.labels[numbers].tolist()
@@ -71,13 +71,13 @@ def test_every_piece_is_there_and_says_whose_it_is(reading: Reading) -> None:
     assert len(batch.pooled) == len(wanted)
     for place, number in zip(batch.pooled.tolist(), wanted, strict=True):
         ids = given.texts.tokens[starts[number] : starts[number] + given.texts.lengths[number]]
-        begin = place - (len(ids) - 1) * reading.last
+        begin = place - (len(ids) - 1) * collation.last
         assert batch.tokens.view(-1)[begin : begin + len(ids)].tolist() == ids.tolist()
-        if reading.decoder_start is not None:
+        if collation.decoder_start is not None:
             assert batch.decoder_tokens is not None
             read = batch.decoder_tokens.view(-1)[begin : begin + len(ids)].tolist()
-            assert read == [reading.decoder_start, *ids[:-1].tolist()]
-    if reading.alone:
+            assert read == [collation.decoder_start, *ids[:-1].tolist()]
+    if collation.alone:
         assert len(batch.tokens) == len(wanted)
 
 

@@ -16,7 +16,7 @@ from maskwright import catalogue
 from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.kind import Frame, kind_of
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file
@@ -146,7 +146,7 @@ def test_what_a_decoder_alone_is_asked(models: dict[str, Path]) -> None:
     before it, and nothing else is."""
     rows = [Rewrite("the cat", "a red hat", ""), Rewrite("dog", "tree", "")]
     given, tokenizer = asked("gpt2", models, 64, rows)
-    batch, which = given.examples.batch(np.arange(2), Reading(0, True))
+    batch, which = given.examples.batch(np.arange(2), Collation(0, True))
     flat, end = batch.tokens.reshape(-1).tolist(), tokenizer.end
     found = []
     for place, target in zip(batch.index.tolist(), batch.targets.tolist(), strict=True):
@@ -161,7 +161,7 @@ def test_what_a_decoder_alone_is_asked(models: dict[str, Path]) -> None:
 def test_what_two_stacks_are_asked(models: dict[str, Path]) -> None:
     rows = [Rewrite("the cat", "a red hat", ""), Rewrite("dog", "tree", "")]
     given, tokenizer = asked("t5", models, 64, rows)
-    batch, _ = given.examples.batch(np.array([1, 0]), Reading(0, True, decoder_start=0))
+    batch, _ = given.examples.batch(np.array([1, 0]), Collation(0, True, decoder_start=0))
     wanted = [[*tokenizer.encode(rows[n].target), tokenizer.end] for n in (1, 0)]
     assert batch.targets.tolist() == list(chain.from_iterable(wanted))
     read = batch.decoder_tokens.reshape(-1)[batch.index].tolist()
@@ -174,7 +174,7 @@ def test_what_two_stacks_are_asked(models: dict[str, Path]) -> None:
 def test_targets_that_are_longer_than_their_sources_have_room(models: dict[str, Path]) -> None:
     sources, targets = framed([[5], [6]]), framed([[7] * 100, [8] * 90])
     examples = Examples(sources, np.zeros(2, np.int64), targets=targets)
-    batch, _ = examples.batch(np.arange(2), Reading(0, True, decoder_start=0))
+    batch, _ = examples.batch(np.arange(2), Collation(0, True, decoder_start=0))
     assert batch.targets is not None and len(batch.targets) == 190
 
 
@@ -182,7 +182,7 @@ def test_targets_that_fill_their_rows(models: dict[str, Path]) -> None:
     """A row without padding has no documents: every place of the decoder is asked for."""
     examples = Examples(framed([[5], [6]]), np.zeros(2, np.int64), targets=framed([[7] * 32] * 2))
     for numbers in ([0], [0, 1]):
-        batch, _ = examples.batch(np.array(numbers), Reading(0, True, decoder_start=0))
+        batch, _ = examples.batch(np.array(numbers), Collation(0, True, decoder_start=0))
         assert batch.targets is not None and len(batch.targets) == 32 * len(numbers)
         assert batch.decoder_tokens is not None and batch.decoder_tokens.numel() >= 32
 
@@ -196,7 +196,7 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     objective = kind.objective(loaded.model, build.vocabulary(tokenizer))
     told = [
         kind.outputs(objective, kind.encode([Rewrite("the cat sat", target, "")], frame),
-                  Reading(0, True, decoder_start=0))[0]
+                  Collation(0, True, decoder_start=0))[0]
         for target in ("", "a red hat and a tall old tree", "a red")
     ]  # fmt: skip
     assert len(set(told)) == 1

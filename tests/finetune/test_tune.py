@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from maskwright.errors import ConfigError, DataError
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.tune import Settings, Tuned, scores, tune
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
@@ -18,7 +18,7 @@ from maskwright.train.machine import Machine
 from maskwright.train.optimizer import AdamW
 from toys import CLS, SEP, VOCABULARY, bert
 
-READING = Reading(pad=0, last=False)
+COLLATION = Collation(pad=0, last=False)
 PLAIN = Machine(torch.device("cpu"), torch.float32, "a test")
 NARROW = Machine(torch.device("cpu"), torch.bfloat16, "a test")
 FAST = Settings(epochs=6, batch=16, optimizer=AdamW(learning_rate=1e-2))
@@ -46,12 +46,12 @@ def fresh(seed: int = 0) -> Supervised:
 
 
 def right(objective: Supervised, examples: Examples) -> float:
-    return float((scores(objective, examples, READING).argmax(1) == examples.labels).mean())
+    return float((scores(objective, examples, COLLATION).argmax(1) == examples.labels).mean())
 
 
 def run(settings: Settings = FAST, machine: Machine = PLAIN, **keys: bool) -> tuple[Tuned, float]:
     train, test = task(200, 0, **keys), task(200, 1)
-    tuned = tune(fresh(), train, READING, settings, figure=lambda o: right(o, test),
+    tuned = tune(fresh(), train, COLLATION, settings, figure=lambda o: right(o, test),
                  machine=machine)  # fmt: skip
     return tuned, right(Supervised(tuned.model, Options(), VOCABULARY), test)
 
@@ -80,7 +80,7 @@ def test_it_repeats_itself() -> None:
 def test_patience_ends_the_run() -> None:
     told = iter([0.5, 0.9, 0.8, 0.9, 0.95, 0.99])
     settings = replace(FAST, patience=2)
-    tuned = tune(fresh(), task(64), READING, settings, figure=lambda o: next(told), machine=PLAIN)
+    tuned = tune(fresh(), task(64), COLLATION, settings, figure=lambda o: next(told), machine=PLAIN)
     assert tuned.figures == [0.5, 0.9, 0.8, 0.9] and tuned.epoch == 2
 
 
@@ -89,7 +89,7 @@ def test_what_is_frozen_stays_to_the_bit() -> None:
     for name, parameter in objective.product.named_parameters():
         parameter.requires_grad_(name.startswith("heads."))
     before = {n: p.detach().clone() for n, p in objective.product.named_parameters()}
-    tuned = tune(objective, task(64), READING, FAST, machine=NARROW)
+    tuned = tune(objective, task(64), COLLATION, FAST, machine=NARROW)
     for name, parameter in tuned.model.named_parameters():
         assert torch.equal(parameter, before[name]) is not name.startswith("heads."), name
     assert tuned.figures == [] and tuned.epoch == FAST.epochs
@@ -97,7 +97,7 @@ def test_what_is_frozen_stays_to_the_bit() -> None:
 
 def test_an_epoch_sees_every_example_once() -> None:
     """A last batch that is not full counts by its own examples."""
-    tuned = tune(fresh(), task(50), READING, replace(FAST, epochs=1), machine=PLAIN)
+    tuned = tune(fresh(), task(50), COLLATION, replace(FAST, epochs=1), machine=PLAIN)
     assert len(tuned.losses) == 1  # 16 + 16 + 16 + 2
 
 
@@ -106,4 +106,4 @@ def test_refusals() -> None:
         Settings(epochs=0)
     empty = Examples(framed([]), np.zeros(0, dtype=np.int64))
     with pytest.raises(DataError, match="no example"):
-        tune(fresh(), empty, READING, FAST, machine=PLAIN)
+        tune(fresh(), empty, COLLATION, FAST, machine=PLAIN)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.errors import IncompatibleError
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.tune import scores
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
@@ -27,9 +27,9 @@ BODIES: dict[str, Callable[[], Transformer]] = {
     "encoder-decoder": encoder_decoder,
 }
 READINGS = {
-    "encoder": Reading(pad=0, last=False),
-    "decoder": Reading(pad=0, last=True),
-    "encoder-decoder": Reading(pad=0, last=True, decoder_start=2),
+    "encoder": Collation(pad=0, last=False),
+    "decoder": Collation(pad=0, last=True),
+    "encoder-decoder": Collation(pad=0, last=True, decoder_start=2),
 }
 
 

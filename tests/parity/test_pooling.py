@@ -10,7 +10,7 @@ import torch
 
 from checkpoint.small import SMALL
 from maskwright.checkpoint import pretrained
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.tune import scores
 from maskwright.objectives.objective import Vocabulary
 from maskwright.objectives.supervised import Options, Supervised
@@ -37,7 +37,7 @@ def test_scores_are_theirs_both_ways(pooling: str, tmp_path: Path) -> None:
     words = Vocabulary(size=61, mask=1, special=(0, 1))
     given = Examples(framed(TEXTS), np.zeros(len(TEXTS), np.int64))
     objective = Supervised(loaded.model, Options(), words).eval()
-    ours = torch.from_numpy(scores(objective, given, Reading(pad=0, last=False)))
+    ours = torch.from_numpy(scores(objective, given, Collation(pad=0, last=False)))
     pretrained.save(loaded.model, None, tmp_path / "ours", loaded.about)
     kind = transformers.ModernBertForSequenceClassification
     for model in (theirs, kind.from_pretrained(tmp_path / "ours").eval()):

@@ -102,7 +102,7 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
         "mean": lambda h: h[0].mean(0), "maximum": lambda h: h[0].amax(0),
     }  # fmt: skip
     for name, way in WAYS.items():
-        found = layer_states(subject.model, packed, subject.reading, way)
+        found = layer_states(subject.model, packed, subject.collation, way)
         for number, states in enumerate(alone):
             for layer, hidden in enumerate(states):
                 np.testing.assert_allclose(

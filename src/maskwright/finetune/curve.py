@@ -223,7 +223,7 @@ def _trained(
     name = f"{way}, {len(data.parts[TRAIN]):,} labels, seed {settings.seed}"
     found = learner.learn(parts, method, settings, last, quiet, watch, scratch=scratch, name=name)
     again = kind.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-    read = reader(found.tuned.model, found.kind, learner.frame, learner.reading)
+    read = reader(found.tuned.model, found.kind, learner.frame, learner.collation)
     figures = {
         "value": kind.measured(data.parts[last], found.answers),
         "learned": kind.measured(again.rows, found.kind.answers(again, read(again))),

@@ -72,7 +72,9 @@ def evaluate_file(
     encoded = kind.encode(rows, model.frame)
     if encoded.cut:
         say(encoded.cut)
-    answers = kind.answers(encoded, reader(model.model, kind, model.frame, model.reading)(encoded))
+    answers = kind.answers(
+        encoded, reader(model.model, kind, model.frame, model.collation)(encoded)
+    )
     figures = kind.estimated(rows, answers)
     title = f"{kind.task}, {len(rows):,} rows" + ("" if chosen == ALL else f" of {chosen}")
     cells = [[name, estimate.render()] for name, estimate in figures.items()]

@@ -30,7 +30,7 @@ WIDTH, MULTIPLE = 128, 32
 
 
 @dataclass(frozen=True)
-class Reading:
+class Collation:
     """How a model reads texts: `pad` fills rows, a text is understood at its `last` token or at its
     first, and a decoder beside an encoder reads the text behind `decoder_start`. With `alone` no
     two texts share a row."""
@@ -100,7 +100,7 @@ class Examples:
         return longest if self.targets is None else np.maximum(longest, self.targets.lengths)
 
     def batch(
-        self, numbers: NDArray[np.int64], reading: Reading
+        self, numbers: NDArray[np.int64], collation: Collation
     ) -> tuple[Batch, NDArray[np.int64]]:
         """The examples with these numbers, packed.
 
@@ -108,17 +108,17 @@ class Examples:
             The batch, and for each row of scores that a model gives it, which one of all it is.
         """
         if self.pieces is not None:
-            return self._in_pieces(numbers, self.pieces, reading)
+            return self._in_pieces(numbers, self.pieces, collation)
         size = self.choices
         longest = self.texts.lengths.reshape(-1, size)[numbers]
         if self.targets is not None:
             longest = np.maximum(longest, self.targets.lengths[numbers, None])
         width = _round(int(longest.max()))
-        if not reading.alone:
+        if not collation.alone:
             width = max(width, min(WIDTH, _round(int(longest.sum()))))
         # All choices of a question stay together: they are packed as one piece if they fit.
         whole = longest.sum(1)
-        together = bool((whole <= width).all()) and not reading.alone
+        together = bool((whole <= width).all()) and not collation.alone
         if together:
             rows_of = np.repeat(best_fit(whole, width), size)
             order = np.argsort(rows_of[::size], kind="stable")
@@ -130,14 +130,14 @@ class Examples:
         begins = _begins(rows, self.texts.lengths[texts], width)
         if self.places is None:
             which = numbers[order]
-            read = begins + (self.texts.lengths[texts] - 1 if reading.last else 0)
+            read = begins + (self.texts.lengths[texts] - 1 if collation.last else 0)
             asked = {"labels": self.labels[which], "pooled": read}
         else:
             which, asked = self._asked(texts, begins, self.places)
-        return self._packed(texts, rows, width, reading, asked), which
+        return self._packed(texts, rows, width, collation, asked), which
 
     def _in_pieces(
-        self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], reading: Reading
+        self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], collation: Collation
     ) -> tuple[Batch, NDArray[np.int64]]:
         """Every piece is packed for itself, and says which label of the batch it belongs to."""
         counts = pieces[numbers]
@@ -145,7 +145,7 @@ class Examples:
         lengths = self.texts.lengths[texts]
         width = _round(int(lengths.max()))
         rows = np.arange(len(texts))
-        if not reading.alone:
+        if not collation.alone:
             width = max(width, min(WIDTH, _round(int(lengths.sum()))))
             rows = best_fit(lengths, width)
         order = np.argsort(rows, kind="stable")
@@ -153,17 +153,17 @@ class Examples:
         begins[order] = _begins(rows[order], lengths[order], width)
         asked = {
             "labels": self.labels[numbers],
-            "pooled": begins + (lengths - 1 if reading.last else 0),
+            "pooled": begins + (lengths - 1 if collation.last else 0),
             "targets": np.repeat(np.arange(len(numbers)), counts),
         }
-        return self._packed(texts[order], rows[order], width, reading, asked), numbers
+        return self._packed(texts[order], rows[order], width, collation, asked), numbers
 
     def _packed(
         self,
         texts: NDArray[np.int64],
         rows: NDArray[np.int64],
         width: int,
-        reading: Reading,
+        collation: Collation,
         asked: dict[str, NDArray[Any]],
     ) -> Batch:
         """These texts in these rows, rising, and what is `asked` of them."""
@@ -171,7 +171,7 @@ class Examples:
         origin = Origin(rows, spread(counts) + 1)
         shape = (len(counts), width)
         chosen, at = self._take(texts)
-        packed = pack(chosen, origin, shape, reading.pad)
+        packed = pack(chosen, origin, shape, collation.pad)
         segments = None
         if self.segments is not None:
             both = Sequences(self.segments[at], chosen.lengths)
@@ -181,13 +181,13 @@ class Examples:
             segments=segments,
             **{name: torch.from_numpy(value) for name, value in asked.items()},
         )
-        if reading.decoder_start is None:
+        if collation.decoder_start is None:
             return batch
         written = chosen
         if self.targets is not None:
             written = Sequences(self.targets.tokens[_members(self.targets, texts)],
                                 self.targets.lengths[texts])  # fmt: skip
-        decoder = pack(written.shifted(reading.decoder_start), origin, shape, reading.pad)
+        decoder = pack(written.shifted(collation.decoder_start), origin, shape, collation.pad)
         names = {f"decoder_{name}": value for name, value in decoder.items()}
         if self.targets is not None:
             documents = decoder["documents"]

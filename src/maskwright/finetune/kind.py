@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from maskwright import catalogue
 from maskwright.errors import DataError, UsageError
-from maskwright.finetune.examples import Examples, Reading
+from maskwright.finetune.examples import Collation, Examples
 from maskwright.finetune.tune import Scored, scores
 from maskwright.nn.config import TextPooling
 from maskwright.nn.pieces import Pooling
@@ -163,10 +163,10 @@ class Kind(ABC):
         asks."""
         return
 
-    def outputs(self, objective: Objective, encoded: Encoded, reading: Reading) -> Outputs:
+    def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
         """What the model makes of `encoded` rows."""
         assert isinstance(objective, Scored)
-        return scores(objective, encoded.examples, reading)
+        return scores(objective, encoded.examples, collation)
 
     def continues(self, labels: Sequence[str]) -> bool:
         """Whether a head for these `labels` is one for this task, to be trained on."""

@@ -15,7 +15,7 @@ from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.transfer import carry
 from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.families.family import family as family_named
-from maskwright.finetune.examples import Reading
+from maskwright.finetune.examples import Collation
 from maskwright.finetune.kept import Kept
 from maskwright.finetune.kind import (
     HIERARCHICAL,
@@ -79,7 +79,7 @@ class Learner:
     config: TransformerConfig
     family: str | None
     frame: Frame
-    reading: Reading
+    collation: Collation
 
     @classmethod
     def of(
@@ -116,7 +116,7 @@ class Learner:
         if family is not None and not family_named(family).belongs(config):
             family = None
         room = min(LONGEST if length is None else length, longest(config) - method.positions)
-        reading = reading_of(config, loaded.tokenizer, loaded.extra)
+        collation = collation_of(config, loaded.tokenizer, loaded.extra)
         return cls(
             path,
             loaded,
@@ -124,7 +124,7 @@ class Learner:
             config,
             family,
             frame_of(config, loaded.tokenizer, room, long),
-            replace(reading, alone=method.positions > 0),
+            replace(collation, alone=method.positions > 0),
         )
 
     @property
@@ -183,9 +183,9 @@ class Learner:
             self.kind.after_training(tuned.model, parts[TRAIN])
             if kept:
                 kept.keep(settings.seed, tuned)
-        read = reader(tuned.model, self.kind, self.frame, self.reading)
+        read = reader(tuned.model, self.kind, self.frame, self.collation)
         settled = self.kind.calibrate(parts[VALIDATION], read(parts[VALIDATION]))
-        read = reader(tuned.model, settled, self.frame, self.reading)
+        read = reader(tuned.model, settled, self.frame, self.collation)
         outputs = read(parts[last])
         answers = settled.answers(parts[last], outputs)
         moved = _distance(begun, _body(tuned.model))
@@ -200,7 +200,7 @@ class Learner:
         say: Callable[[str], None],
         hook: Hook,
     ) -> Tuned:
-        kind, reading = self.kind, self.reading
+        kind, collation = self.kind, self.collation
         vocabulary = build.vocabulary(self.frame.tokenizer)
         objective = kind.training_objective(model, vocabulary, self.frame.long, parts[TRAIN])
         encoded, measure, number = parts[VALIDATION], kind.measure, 0
@@ -208,7 +208,7 @@ class Learner:
         def figure(learner: Objective) -> float:
             nonlocal number
             number += 1
-            outputs = kind.outputs(learner, encoded, reading)
+            outputs = kind.outputs(learner, encoded, collation)
             # As it will be asked: where there may be no answer, with the best threshold for one.
             answers = kind.calibrate(encoded, outputs).answers(encoded, outputs)
             value = kind.measured(encoded.rows, answers)[measure]
@@ -218,7 +218,7 @@ class Learner:
             return value
 
         return tune(
-            objective, parts[TRAIN].examples, reading, settings,
+            objective, parts[TRAIN].examples, collation, settings,
             figure=figure, pace=method.pace, hooks=[hook],
         )  # fmt: skip
 
@@ -235,12 +235,12 @@ def _distance(begun: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tenso
 
 
 def reader(
-    model: Transformer, kind: Kind, frame: Frame, reading: Reading
+    model: Transformer, kind: Kind, frame: Frame, collation: Collation
 ) -> Callable[[Encoded], Outputs]:
     """What gives the scores, or the texts, of a finished model."""
     objective = kind.objective(model, build.vocabulary(frame.tokenizer), frame.long)
     objective.eval()
-    return lambda encoded: kind.outputs(objective, encoded, reading)
+    return lambda encoded: kind.outputs(objective, encoded, collation)
 
 
 # ------------------------------------------------------------------------------ model and texts
@@ -296,15 +296,15 @@ def headed(
     return replace(loaded.config, vocabulary_head=None, heads=top), None
 
 
-def reading_of(
+def collation_of(
     config: TransformerConfig, tokenizer: Tokenizer, extra: dict[str, Any] | None = None
-) -> Reading:
+) -> Collation:
     """How the model reads texts; `extra` are keys of its config.json."""
     start = None
     if len(config.stacks) == 2:
         start = (extra or {}).get("decoder_start_token_id")
         start = tokenizer.pad if start is None else start
-    return Reading(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
+    return Collation(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
 
 
 def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:

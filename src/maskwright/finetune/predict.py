@@ -21,7 +21,7 @@ from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.finetune import learner, run
-from maskwright.finetune.examples import Reading
+from maskwright.finetune.examples import Collation
 from maskwright.finetune.kind import (
     HIERARCHICAL,
     Encoded,
@@ -104,12 +104,12 @@ class Predictor(Answering):
     model: Transformer
     kind: Kind
     frame: Frame
-    reading: Reading
+    collation: Collation
     columns: dict[str, Sequence[str]]
     targets: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def answers(self, rows: Sequence[Any], top: int | None = None) -> list[Answer]:
-        read = learner.reader(self.model, self.kind, self.frame, self.reading)
+        read = learner.reader(self.model, self.kind, self.frame, self.collation)
         encoded = self.kind.encode(rows, self.frame)
         return list(answers_of(self.kind, encoded, read(encoded), top))
 
@@ -165,13 +165,13 @@ def load(folder: Path | str) -> Predictor:
     taken = 0
     if task.get("attached"):
         taken = attach(loaded.model, folder / run.ADAPTER).settings.positions
-    reading = learner.reading_of(loaded.config, loaded.tokenizer, loaded.extra)
+    collation = learner.collation_of(loaded.config, loaded.tokenizer, loaded.extra)
     length = min(int(task["length"]), learner.longest(loaded.config) - taken)
     return Predictor(
         loaded.model.eval(),
         kind,
         learner.frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
-        replace(reading, alone=taken > 0),
+        replace(collation, alone=taken > 0),
         task.get("columns") or {role: (role,) for role in kind.roles},
         task.get("targets", {}),
     )

@@ -46,7 +46,7 @@ class Several(Answering):
             assert isinstance(objective, Supervised)
             objectives.append(objective.eval())
         encoded = self.kind.encode(rows, frame)
-        told = scores_together(objectives, encoded.examples, self.first.reading)
+        told = scores_together(objectives, encoded.examples, self.first.collation)
         answers = [answers_of(each.kind, encoded, one, top)
                    for each, one in zip(self.members.values(), told, strict=True)]  # fmt: skip
         return [dict(zip(self.members, row, strict=True)) for row in zip(*answers, strict=True)]
@@ -106,7 +106,7 @@ def _reading(model: Predictor) -> dict[str, object]:
     return {
         "roles": model.kind.roles, "tokenizer": frame.tokenizer.fingerprint,
         "length": frame.length, "long": frame.long, "segments": frame.segments,
-        "reading": model.reading,
+        "collation": model.collation,
     }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.errors import ConfigError, DataError
 from maskwright.finetune.contrast import Contrast
-from maskwright.finetune.examples import Examples, Reading
+from maskwright.finetune.examples import Collation, Examples
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective
 from maskwright.objectives.supervised import Supervised, pool_texts
@@ -92,7 +92,7 @@ Scored = Supervised | Contrast
 def tune(
     objective: Objective,
     train: Examples,
-    reading: Reading,
+    collation: Collation,
     settings: Settings,
     *,
     figure: Callable[[Objective], float] | None = None,
@@ -125,7 +125,7 @@ def tune(
         begin = place * settings.batch
         numbers = np.arange(begin, min(begin + settings.batch, len(train)))[number::portions]
         drawn = permute(key("shuffle", settings.seed, turn), len(train), numbers)
-        return train.batch(drawn, reading)[0] if len(drawn) else None
+        return train.batch(drawn, collation)[0] if len(drawn) else None
 
     plan = loop.Plan(
         seed=settings.seed,
@@ -230,13 +230,13 @@ def _widened(
     return model.float().eval()
 
 
-def scores(objective: Scored, examples: Examples, reading: Reading) -> NDArray[np.float32]:
+def scores(objective: Scored, examples: Examples, collation: Collation) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
-    return _asked(objective, examples, reading, objective.scores, examples.asked)
+    return _asked(objective, examples, collation, objective.scores, examples.asked)
 
 
 def scores_together(
-    objectives: Sequence[Supervised], examples: Examples, reading: Reading
+    objectives: Sequence[Supervised], examples: Examples, collation: Collation
 ) -> list[NDArray[np.float32]]:
     """`scores` of each of several heads of one body, which reads each text once."""
     first = objectives[0]
@@ -245,32 +245,32 @@ def scores_together(
         hidden = first.states(batch)
         return torch.cat([each.scores_of(hidden, batch) for each in objectives], 1)
 
-    found = _asked(first, examples, reading, ask, examples.asked)
+    found = _asked(first, examples, collation, ask, examples.asked)
     widths = [each.head.labels for each in objectives]
     return np.split(found, np.cumsum(widths)[:-1], axis=1)
 
 
-def vectors(objective: Supervised, examples: Examples, reading: Reading) -> NDArray[np.float32]:
+def vectors(objective: Supervised, examples: Examples, collation: Collation) -> NDArray[np.float32]:
     """(N, D): the mean of the hidden states of each text, in their order."""
 
     def mean(batch: Batch) -> Tensor:
         return pool_texts(objective.states(batch), batch.documents, "mean")
 
-    return _asked(objective, examples, reading, mean, len(examples))
+    return _asked(objective, examples, collation, mean, len(examples))
 
 
 @torch.no_grad()
 def _asked(
     objective: Scored,
     examples: Examples,
-    reading: Reading,
+    collation: Collation,
     ask: Callable[[Batch], Tensor],
     count: int,
 ) -> NDArray[np.float32]:
     device = objective.product.tokens.weight.device
     found: NDArray[np.float32] | None = None
     for numbers in by_length(examples.lengths * examples.choices):
-        batch, which = examples.batch(numbers, reading)
+        batch, which = examples.batch(numbers, collation)
         told = ask(batch.to(device)).float().cpu().numpy()
         width = told.shape[1]
         if found is None:

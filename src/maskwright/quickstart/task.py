@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 
 from maskwright.checkpoint.transfer import transfer
 from maskwright.corpus import labelled
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.tune import Settings, scores, tune, vectors
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.nn.initialise import build
@@ -156,16 +156,19 @@ def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score
 
 def _features(model: Transformer, part: Examples, tokenizer: Tokenizer) -> np.ndarray:
     objective = Supervised(model, Options(), vocabulary(tokenizer)).eval()
-    return vectors(objective, part, _reading(tokenizer))
+    return vectors(objective, part, _collation(tokenizer))
 
 
-def _reading(tokenizer: Tokenizer) -> Reading:
-    return Reading(pad=tokenizer.pad or 0, last=False)
+def _collation(tokenizer: Tokenizer) -> Collation:
+    return Collation(pad=tokenizer.pad or 0, last=False)
 
 
 def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np.ndarray:
     """Fine-tune all weights; returns the predictions on the test part."""
-    objective, reading = Supervised(model, Options(), vocabulary(tokenizer)), _reading(tokenizer)
-    tuned = tune(objective, task.train, reading, replace(SETTINGS, seed=seed))
+    objective, collation = (
+        Supervised(model, Options(), vocabulary(tokenizer)),
+        _collation(tokenizer),
+    )
+    tuned = tune(objective, task.train, collation, replace(SETTINGS, seed=seed))
     objective = Supervised(tuned.model, Options(), vocabulary(tokenizer)).eval()
-    return scores(objective, task.test, reading).argmax(axis=1)
+    return scores(objective, task.test, collation).argmax(axis=1)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from maskwright.data.batch import Batch
 from maskwright.errors import DataError
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.tune import by_length
 from maskwright.understand.states import Subject, look
 
@@ -97,9 +97,9 @@ def attention(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Batc
     """Batches of texts, one to a row, and the weights (B, H, T, T) of each layer."""
     lengths = np.array([len(each) for each in ids], np.int64)
     examples = Examples(framed(list(ids)), np.zeros(len(ids), np.int64))
-    reading = Reading(pad=subject.tokenizer.pad or 0, last=False, alone=True)
+    collation = Collation(pad=subject.tokenizer.pad or 0, last=False, alone=True)
     for numbers in by_length(lengths, AT_ONCE):
-        batch, _ = examples.batch(numbers, reading)
+        batch, _ = examples.batch(numbers, collation)
         yield batch, look(subject.model, batch).weights
 
 

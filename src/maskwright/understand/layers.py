@@ -157,7 +157,7 @@ def _of_part(
             examples = _fewer(examples, chosen)
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if whole else at_places
-    states, others = (layer_states(model, examples, subject.reading, pooling) for model in models)
+    states, others = (layer_states(model, examples, subject.collation, pooling) for model in models)
     return _Asked(states, others, np.asarray(examples.labels, np.int64), words, encoded.cut)
 
 

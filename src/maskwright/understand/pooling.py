@@ -106,7 +106,7 @@ def _told(
     way: Pooling,
     truth: NDArray[np.float64],
 ) -> list[metrics.Estimate]:
-    states = layer_states(model, examples, subject.reading, way).astype(np.float64)
+    states = layer_states(model, examples, subject.collation, way).astype(np.float64)
     states /= np.linalg.norm(states, axis=2, keepdims=True) + 1e-12
     near = (states[:, 0::2] * states[:, 1::2]).sum(2)  # a pair's texts follow each other
     near = np.round(near, SAME_DIGITS)  # cosines alike but for rounding share their rank

@@ -157,7 +157,7 @@ def _examples(subject: Subject, word: str, texts: Sequence[str]) -> Examples:
 def _vectors(model: Transformer, subject: Subject, examples: Examples) -> NDArray[np.float64]:
     """(L + 1, N, D): the mean over the word's tokens, of length 1."""
     assert examples.places is not None
-    each = layer_states(model, examples, subject.reading, at_places).astype(np.float64)
+    each = layer_states(model, examples, subject.collation, at_places).astype(np.float64)
     lengths = examples.places.lengths
     starts = np.cumsum(lengths) - lengths
     found = np.add.reduceat(each, starts, axis=1) / lengths[None, :, None]

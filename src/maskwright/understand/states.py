@@ -17,7 +17,7 @@ from torch import Tensor
 from maskwright.checkpoint import pretrained
 from maskwright.data.batch import Batch
 from maskwright.errors import IncompatibleError
-from maskwright.finetune.examples import Examples, Reading
+from maskwright.finetune.examples import Collation, Examples
 from maskwright.finetune.kind import Frame
 from maskwright.finetune.learner import LONGEST, has_segments, longest
 from maskwright.finetune.tune import by_length
@@ -67,9 +67,9 @@ class Subject:
         return Frame(self.tokenizer, min(LONGEST, longest(config)), has_segments(config))
 
     @property
-    def reading(self) -> Reading:
+    def collation(self) -> Collation:
         """How they stand in rows."""
-        return Reading(pad=self.tokenizer.pad or 0, last=False)
+        return Collation(pad=self.tokenizer.pad or 0, last=False)
 
     @property
     def layers(self) -> list[str]:
@@ -90,13 +90,13 @@ def look(model: Transformer, batch: Batch) -> Trace:
 
 @torch.inference_mode()
 def layer_states(
-    model: Transformer, examples: Examples, reading: Reading, pooling: Pooling
+    model: Transformer, examples: Examples, collation: Collation, pooling: Pooling
 ) -> NDArray[np.float32]:
     """(L + 1, N, D): of the embeddings and each layer, what `pooling` keeps, in order."""
     found: NDArray[np.float32] | None = None
     count = examples.asked * (examples.choices if examples.places is None else 1)
     for numbers in by_length(examples.lengths * examples.choices, AT_ONCE):
-        batch, which = examples.batch(numbers, reading)
+        batch, which = examples.batch(numbers, collation)
         if examples.places is None and examples.choices > 1:
             which = (which[:, None] * examples.choices + np.arange(examples.choices)).reshape(-1)
         kept = torch.stack([pooling(hidden, batch) for hidden in look(model, batch).hidden])

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from maskwright.data.sentences import sentence_starts
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.finetune.examples import Examples, Reading, framed
+from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.kind import Answers, Encoded, Frame, Kind, Long, Mistake, Outputs, text
 from maskwright.finetune.tune import by_length
 from maskwright.generate.beam import beam_search
@@ -137,10 +137,10 @@ class SequenceToSequence(Kind):
     def example(self, values: Sequence[Any], where: str) -> Rewrite:
         return Rewrite(text(values[0], "source", where), "", where)
 
-    def outputs(self, objective: Objective, encoded: Encoded, reading: Reading) -> Outputs:
+    def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
         way: _Way = encoded.way_back
         beams, tokenizer = int(self.settled.get("beams", 1)), way.frame.tokenizer
-        prompts = way.prompts or [[reading.decoder_start or 0]] * len(encoded.rows)
+        prompts = way.prompts or [[collation.decoder_start or 0]] * len(encoded.rows)
         # What is asked at the end must not tell how long its answers are.
         longest = min(way.room, int(self.settled.get("longest", way.longest)))
         lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + longest
@@ -153,7 +153,7 @@ class SequenceToSequence(Kind):
                 beams,
                 sources=None if way.sources is None else [way.sources[n] for n in numbers],
                 end=way.end,
-                cached=not (reading.alone and way.frame.continues),  # a prompt may be in front
+                cached=not (collation.alone and way.frame.continues),  # a prompt may be in front
             )
             found[numbers] = [tokenizer.decode(ids).strip() for ids in made]
         return found
