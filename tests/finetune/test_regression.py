@@ -54,11 +54,11 @@ def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
     assert isinstance(objective, Standardised)
     settings = Settings(epochs=3, batch=16, least_steps=180,
                         optimizer=AdamW(learning_rate=3e-3))  # fmt: skip
-    tuned = tune(objective, asked.examples, learner.reading, settings)
+    tuned = tune(objective, asked.examples, learner.collation, settings)
     objective.eval()
-    before = kind.outputs(objective, asked, learner.reading)
+    before = kind.outputs(objective, asked, learner.collation)
     kind.after_training(tuned.model, asked)
-    after = reader(tuned.model, kind, learner.frame, learner.reading)(asked)
+    after = reader(tuned.model, kind, learner.frame, learner.collation)(asked)
     np.testing.assert_allclose(after, before, atol=0.01)
     truth = np.array([row.label for row in given])
     error = np.square(after[:, 0] - truth).mean()
