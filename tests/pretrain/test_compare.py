@@ -11,6 +11,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.pretrain import compare as module
 from maskwright.pretrain import run
 from maskwright.pretrain.compare import compare
-from maskwright.pretrain.entrant import Equal, finished, run_folder
+from maskwright.pretrain.entrant import Equal, Pace, finished, run_folder
 from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report.comparison import Comparison
+from maskwright.report.wording import duration
 from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.train.schedule import Budget
 from tinyrun import essence, forked, recipe, text_file, wait
 
 BUDGET = "tokens=2500"  # 20 steps of 8 rows of 16
@@ -90,6 +93,39 @@ def test_the_report_and_the_terminal_say_the_same(
     assert set(plain["recipes"]["small"]["seeds"]) == {"0", "1"}
 
 
+def test_how_long_it_will_take_is_told_by_the_runs_that_are_done(
+    made: tuple[list[Recipe], Path, Comparison, str],
+) -> None:
+    _, out, found, said = made
+    first, *later = re.findall(r"^run \d of 4: .*$", said, re.M)
+    assert first == "run 1 of 4: small, seed 0"
+    assert [re.sub(r".* · about .+ of training for ", "", line) for line in later] == [
+        "these 3", "these 2", "this one",
+    ]  # fmt: skip
+    (small, _), folder = found.contenders, run_folder(out, "small", 0)
+    entrant = SimpleNamespace(operations_per_token=2.0)
+    pace = Pace()
+    pace.add(entrant, folder)  # type: ignore[arg-type]
+    assert pace.operations == 2 * 2560 and pace.seconds == small.runs[0].seconds
+    # A model that costs thrice as much a token takes three times as long for as many tokens.
+    pace = Pace(operations=2e3, seconds=100.0)
+    dear = _planned(Budget(tokens=1000), 6.0)
+    assert pace.left([dear]) == f" · about {duration(300.0)} of training for this one"
+    assert pace.left([dear] * 2) == f" · about {duration(600.0)} of training for these 2"
+    assert Pace().left([dear]) == ""
+    assert (
+        Pace().left([_planned(Budget(minutes=3.0), 6.0)])
+        == " · about 3 min of training for this one"
+    )
+
+
+def _planned(budget: Budget, operations: float) -> Any:
+    training = SimpleNamespace(budget=budget)
+    return SimpleNamespace(
+        recipe=SimpleNamespace(training=training), operations_per_token=operations
+    )
+
+
 def test_a_finished_comparison_trains_nothing_and_may_grow(
     made: tuple[list[Recipe], Path, Comparison, str],
     tmp_path: Path,
@@ -103,7 +139,9 @@ def test_a_finished_comparison_trains_nothing_and_may_grow(
     monkeypatch.setattr(
         module.run, "resume", lambda f, **k: (began.append(f), resume(f, **k))[1]
     )  # fmt: skip
-    same = compare(chosen, again, budget=BUDGET, seeds=2, stream=io.StringIO())
+    said = io.StringIO()
+    same = compare(chosen, again, budget=BUDGET, seeds=2, stream=said)
+    assert "of training" not in said.getvalue()
     assert began == [] and same.contenders == found.contenders
     more = compare(chosen[:1], again, budget=BUDGET, seeds=3, stream=io.StringIO())
     assert began == [run_folder(again, "small", 2)]

@@ -28,7 +28,7 @@ from maskwright.evaluate import likelihood, minimal_pairs
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.objectives import masked
 from maskwright.pretrain import build, checkpoints, grammar, journal, run, start
-from maskwright.pretrain.entrant import Entrant, Equal, enter, run_folder, train
+from maskwright.pretrain.entrant import Entrant, Equal, Pace, enter, finished, run_folder, train
 from maskwright.pretrain.use import open_model
 from maskwright.recipes.recipe import Recipe, frozen_part
 from maskwright.report import comparison, document
@@ -82,14 +82,23 @@ def compare(
         say("note: the recipes differ in nothing but their names")
     _refuse_other_documents(entrants)
     measures = _measures(entrants, pairs=data is not None)
-    planned = [(seed, entrant) for seed in range(seeds) for entrant in entrants]
-    for number, (seed, entrant) in enumerate(planned, start=1):
-        say(f"run {number} of {len(planned)}: {entrant.recipe.name}, seed {seed}")
+    planned = {
+        run_folder(out, entrant.recipe.name, seed): (seed, entrant)
+        for seed in range(seeds)
+        for entrant in entrants
+    }
+    todo = {folder: entrant for folder, (_, entrant) in planned.items() if not finished(folder)}
+    pace = Pace()
+    for number, (folder, (seed, entrant)) in enumerate(planned.items(), start=1):
+        left = pace.left(list(todo.values())) if folder in todo else ""
+        say(f"run {number} of {len(planned)}: {entrant.recipe.name}, seed {seed}{left}")
         try:
-            folder = train(entrant, seed, out, stream)
+            train(entrant, seed, out, stream)
         except run.Stopped:
             say("the same command goes on with the comparison")
             raise
+        pace.add(entrant, folder)
+        todo.pop(folder, None)
         if data is not None and paradigms is not None:
             _judged(entrant, folder, data, paradigms, say)
     made = _collect(entrants, seeds, out, equal, measures, data, paradigms, say)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -19,6 +20,7 @@ from maskwright.pretrain import build, checkpoints, grammar, run
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
 from maskwright.recipes.recipe import Recipe, frozen_part, is_run, read
 from maskwright.report.say import Say
+from maskwright.report.wording import duration
 from maskwright.train.operations import training_operations
 from maskwright.train.schedule import Budget
 
@@ -126,13 +128,38 @@ def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
     )
 
 
+@dataclass
+class Pace:
+    """How fast the finished runs went, to tell how long the others will take."""
+
+    operations: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, entrant: Entrant, folder: Path) -> None:
+        """The finished run of `entrant` in `folder`."""
+        state, _ = checkpoints.read_state(checkpoints.newest(folder))
+        self.operations += state.tokens * entrant.operations_per_token
+        self.seconds += state.seconds
+
+    def left(self, entrants: Sequence[Entrant]) -> str:
+        """How long it takes to train these, as the end of a line; empty while nobody knows."""
+        budgets = [(e.recipe.training.budget, e.operations_per_token) for e in entrants]
+        seconds = sum(60.0 * b.minutes for b, _ in budgets if b.minutes is not None)
+        operations = sum(each * b.tokens for b, each in budgets if b.tokens is not None)
+        if operations and not self.operations:
+            return ""
+        seconds += operations * self.seconds / max(1.0, self.operations)
+        which = "this one" if len(entrants) == 1 else f"these {len(entrants)}"
+        return f" · about {duration(seconds)} of training for {which}"
+
+
 def run_folder(out: Path, name: str, seed: int) -> Path:
     """Where the run of a recipe with a seed lies."""
     return out / "runs" / name / f"seed-{seed}"
 
 
-def train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> Path:
-    """Start the run, go on with it, or leave it as it is; returns its folder."""
+def train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> None:
+    """Start the run, go on with it, or leave it as it is."""
     recipe = replace(entrant.recipe, training=replace(entrant.recipe.training, seed=seed))
     folder = run_folder(out, recipe.name, seed)
     if not is_run(folder):
@@ -145,7 +172,6 @@ def train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> Path
         )  # fmt: skip
     if not finished(folder):
         run.resume(folder, stream=stream)
-    return folder
 
 
 def finished(folder: Path) -> bool:
