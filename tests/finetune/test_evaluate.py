@@ -13,8 +13,11 @@ import pytest
 from finetune.test_command import table, tuned  # noqa: F401 - a fixture
 from maskwright import cli
 from maskwright.errors import DataError, UsageError
+from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import load
+from maskwright.finetune.predict_file import write_predictions
+from maskwright.tasks.how_read import how_read
 from maskwright.tasks.prepare import prepare
 
 
@@ -128,3 +131,86 @@ def test_other_tasks_say_what_fine_tuning_said(
     for name, estimate in found.items():
         if told[name] is not None:
             assert estimate.value == pytest.approx(told[name], abs=1e-6)
+
+
+def test_numbers_are_classes_by_the_names_that_come_with_them(
+    tuned: tuple[Path, str],  # noqa: F811
+    data: Path,
+    tmp_path: Path,
+) -> None:
+    """Whatever the order there: nobody else's class 0 need be ours."""
+    rows = read(data)
+    wanted = evaluate_file(tuned[0], data, stream=io.StringIO())["accuracy"].value
+    assert wanted > 0.8
+    for number, names in enumerate((["woof", "meow"], ["meow", "woof"])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        rows_of(folder / "train.csv", [[r["text"], str(names.index(r["label"]))] for r in rows])
+        (folder / "labels.json").write_text(json.dumps(names))
+        found = evaluate_file(tuned[0], folder, stream=io.StringIO())["accuracy"].value
+        assert found == wanted
+    named = rows_of(tmp_path / "named.csv",
+                    [[r["text"], str(7 if r["label"] == "meow" else 3), r["label"]] for r in rows],
+                    ("text", "label", "label_name"))  # fmt: skip
+    assert evaluate_file(tuned[0], named, stream=io.StringIO())["accuracy"].value == wanted
+    bare = rows_of(tmp_path / "bare.csv", [[r["text"], "01"[r["label"] == "woof"]] for r in rows])
+    with pytest.raises(DataError, match="nothing connects"):
+        evaluate_file(tuned[0], bare, stream=io.StringIO())
+
+
+def test_numbers_of_the_training_data_are_remembered(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
+    rows = [[r["text"], str(4 + 3 * (r["label"] == "woof")), r["label"]] for r in read(data)]
+    named = rows_of(tmp_path / "named.csv", rows, ("text", "label", "label_name"))
+    finetune_file(model, named, tmp_path / "out", seeds=1, epochs=8, batch=16, rate=1e-2,
+                  stream=io.StringIO())  # fmt: skip
+    asked = json.loads((tmp_path / "out" / "task.json").read_text())
+    assert asked["labels"] == ["meow", "woof"] and asked["values"] == [4, 7]
+    bare = rows_of(tmp_path / "bare.csv", [row[:2] for row in rows])
+    both = [evaluate_file(tmp_path / "out", each, stream=io.StringIO())["accuracy"].value
+            for each in (named, bare)]  # fmt: skip
+    assert both[0] == both[1] > 0.8
+
+
+def test_spellings_are_folded_onto_the_classes_of_the_model(
+    tuned: tuple[Path, str],  # noqa: F811
+    data: Path,
+    tmp_path: Path,
+) -> None:
+    loud = rows_of(tmp_path / "loud.csv", [[r["text"], r["label"].upper()] for r in read(data)])
+    with pytest.raises(DataError, match="not in the label set"):
+        evaluate_file(tuned[0], loud, stream=io.StringIO())
+    folded = evaluate_file(tuned[0], loud, read=how_read(["fold_labels=true"]),
+                           stream=io.StringIO())  # fmt: skip
+    plain = evaluate_file(tuned[0], data, stream=io.StringIO())
+    assert folded["accuracy"].value == plain["accuracy"].value
+
+
+def test_a_label_column_that_is_missing_is_not_all_zeros(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
+    rows = [[r["text"], str(int("cat" in r["text"])), str(int("dog" in r["text"]))]
+            for r in read(data)]  # fmt: skip
+    whole = rows_of(tmp_path / "whole.csv", rows, ("text", "cat", "dog"))
+    finetune_file(model, whole, tmp_path / "out", columns={"label": ["cat", "dog"]}, seeds=1,
+                  epochs=1, stream=io.StringIO())  # fmt: skip
+    assert evaluate_file(tmp_path / "out", whole, stream=io.StringIO())
+    part = rows_of(tmp_path / "part.csv", [row[:2] for row in rows], ("text", "cat"))
+    with pytest.raises(DataError, match="column is missing") as refused:
+        evaluate_file(tmp_path / "out", part, stream=io.StringIO())
+    assert refused.value.wanted == "dog"
+
+
+def test_what_did_not_fit_is_told_when_predicting(
+    tuned: tuple[Path, str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    source = rows_of(tmp_path / "new.csv", [["the cat sat " * 200], ["the dog ran"]], ("text",))
+    said: list[str] = []
+    write_predictions(tuned[0], source, tmp_path / "told.csv", say=said.append)
+    (note,) = said
+    assert "50.0% of 2 rows truncated" in note
+    short = rows_of(tmp_path / "short.csv", [["the dog ran"]], ("text",))
+    write_predictions(tuned[0], short, tmp_path / "silent.csv", say=said.append)
+    assert len(said) == 1

@@ -6,14 +6,17 @@ import csv
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
+from maskwright.finetune.contrast import Contrast
 from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.kind import Encoded, kind_of
 from maskwright.finetune.kinds import embeddings, question_answering
@@ -468,4 +471,74 @@ def test_ranks_by_hand() -> None:
     rows = [Match("a", "b", ""), Match("c", "d", "")]
     assert kind.measured(rows, np.array([1.0, 2.0])) == {"first_is_right": 0.5, "mrr": 0.75}
     near = np.array([[0.5, 0.5, 0.1], [0.9, 0.2, 0.1], [0.0, 0.0, 1.0]])
-    assert embeddings._ranks(near).tolist() == [1.5, 2.0, 1.0], "ties count half"
+    assert embeddings._ranks(near, [*rows, Match("e", "f", "")]).tolist() == [1.5, 2.0, 1.0], (
+        "ties count half"
+    )
+
+
+def test_a_word_without_a_token_has_the_commonest_tag(model: Path, tmp_path: Path) -> None:
+    """Parts of speech have no tag for what is outside, and a joiner alone has no token."""
+    lines = []
+    for n, row in enumerate(rows("tagging", 80)):
+        tags = ["NOUN" if tag != "O" else "VERB" for tag in row["tags"]]
+        more = ["\u200d"] if n % 4 == 0 else []
+        lines.append({"tokens": row["tokens"] + more, "tags": tags + ["VERB"] * len(more)})
+    data = tmp_path / "pos.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, batch=16, rate=1e-2,
+                  stream=io.StringIO())  # fmt: skip
+    assert json.loads((tmp_path / "out" / "task.json").read_text())["settled"] == {
+        "missing": "VERB"
+    }
+    (answer,) = load(tmp_path / "out").predict([["the", "\u200d"]])
+    assert [each["entity"] for each in answer][1] == "VERB"
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_words_of_plain_text_keep_their_marks() -> None:
+    kind = kind_of("tagging", ("O", "B-X"))
+    for words in (["नमस्ते", "दुनिया"], ["தமிழ்"], ["e\u0301te\u0301", "!"], ["می\u200cخواهم"]):
+        assert list(kind.example([" ".join(words)], "here").words) == words
+
+
+@pytest.mark.parametrize(
+    ("labels", "marked"),
+    [
+        (("O", "B", "I"), True), (("O", "B", "I", "E", "S"), True), (("O", "B-X", "I-X"), True),
+        (("O", "I"), False), (("B", "C"), False), (("NOUN", "VERB"), False),
+    ],
+)  # fmt: skip
+def test_which_tags_mark_entities(labels: tuple[str, ...], marked: bool) -> None:
+    assert ("entity_f1" in kind_of("tagging", labels).measures) is marked
+
+
+def test_equal_answers_are_no_rivals() -> None:
+    kind = kind_of("matching")
+    given = [Match(a, p, "") for a, p in (("q1", "x"), ("q2", "x"), ("q3", "y"), ("q4", "z"))]
+    vectors = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
+    empty = Examples(framed([]), np.zeros(0, np.int64))
+    told = kind.answers(Encoded(given, empty), np.concatenate([vectors, vectors], axis=1))
+    assert told.tolist() == [1.0] * 4
+    assert kind.measured(given, told)["first_is_right"] == 1.0
+    # The control: what is near and is not the answer comes before it, once however often it stands.
+    astray = vectors.copy()
+    astray[2] = vectors[0]
+    told = kind.answers(Encoded(given, empty), np.concatenate([astray, vectors], axis=1))
+    assert told.tolist() == [1.0, 1.0, 2.5, 1.0]
+
+
+def test_equal_answers_do_not_repel_each_other() -> None:
+    """The loss of two questions with one answer is that of each by itself."""
+    aim = Contrast(torch.nn.Identity(), "ranking")  # type: ignore[arg-type]
+    near = functional.normalize(torch.randn(3, 4, generator=torch.manual_seed(0)), dim=1)
+    scores = torch.cat([near, near[[0, 0, 2]]], dim=1)
+
+    def loss(labels: list[float], which: list[int]) -> float:
+        batch = SimpleNamespace(labels=torch.tensor(labels)[which])
+        aim.scores = lambda batch: scores[which]  # type: ignore[assignment,method-assign]
+        return float(aim(batch).parts["ranking"].total)
+
+    apart = loss([0.0, 0.0, 1.0], [0, 2]) + loss([0.0, 0.0, 1.0], [1, 2])
+    third = loss([0.0, 0.0, 1.0], [0, 1, 2])
+    rivals = loss([0.0, 1.0, 2.0], [0, 1, 2])
+    assert third < rivals - 0.1 and apart > 0.0

@@ -84,7 +84,7 @@ def test_rows_without_an_answer_are_counted_over_a_stop(
     monkeypatch.setattr(room, "PORTION", 8)
     own, calls = Predictor.answers, 0
 
-    def dies(self: Predictor, given: Any, top: int | None = None) -> Any:
+    def dies(self: Predictor, given: Any, top: int | None = None, *told: Any) -> Any:
         nonlocal calls
         calls += len(given) > 1
         if calls == 3:

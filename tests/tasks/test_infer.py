@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from maskwright.errors import DataError, UsageError
-from maskwright.tasks.infer import Task, infer
+from maskwright.tasks.infer import Task, infer, whole
 from maskwright.tasks.table import load
 from tasks.tables import refusal, sentence, table_of, write
 
@@ -46,6 +46,9 @@ CASES: list[tuple[dict[str, Any], str, dict[str, tuple[str, ...]]]] = [
     ({"text": some, "score": lambda n: n / 10 + 0.05}, "regression", {"label": ("score",)}),
     ({"text": some, "score": lambda n: n * 3}, "regression", {}),
     ({"text": some, "label": lambda n: float(n % 3)}, "classification", {}),
+    ({"question1": some, "question2": other, "is_duplicate": lambda n: float(n % 2)},
+     "pair-classification", {"label": ("is_duplicate",)}),
+    ({"sentence1": some, "sentence2": other, "label": lambda n: float(n % 6)}, "similarity", {}),
     ({"premise": some, "hypothesis": other, "label": lambda n: n % 3}, "pair-classification",
      {"first": ("premise",), "second": ("hypothesis",)}),
     ({"question1": some, "question2": other, "is_duplicate": lambda n: n % 2},
@@ -215,3 +218,9 @@ def test_a_column_references_is_used_where_every_row_has_some() -> None:
     assert "not used: 'references'" in task.lines()
     parts = {"train": rows(**made, references=lambda n: [other(n)]), "test": rows(**made)}
     assert "references" not in infer(table_of(**parts)).columns.roles
+
+
+def test_whole_numbers_of_many_digits_stay_apart() -> None:
+    """A float has 53 bits."""
+    assert [whole(f"10000000000000000{n}") for n in (1, 2)] == [10**17 + 1, 10**17 + 2]
+    assert whole(" +7 ") == 7 and whole("7.0") == 7 and whole("7.5") is whole("x") is None

@@ -125,6 +125,16 @@ def test_F73_labels_that_differ_by_case_or_blanks(odd: str) -> None:
     assert [e.label for e in made.parts["all"]] == [1, 0, 1, 1, 0]
 
 
+def test_labels_that_differ_by_the_form_of_a_letter() -> None:
+    """They look alike, so the message has their code points."""
+    table = table_of(*texts("\u00e1", "b", "a\u0301", "b"))
+    error = refusal(DataError, lambda: understood(table))
+    assert "form of their letters" in error.what
+    assert "'\\xe1' (1 rows)" in str(error.found) and "'a\\u0301' (1 rows)" in str(error.found)
+    made = understood(table, fold_labels=True)[1]
+    assert made.labels is not None and len(made.labels.names) == 2
+
+
 @pytest.mark.parametrize(
     ("value", "what"),
     [

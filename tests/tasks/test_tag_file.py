@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from maskwright.corpus.lines import Block
 from maskwright.errors import DataError
-from maskwright.tasks.tag_file import Sentence
+from maskwright.tasks.tag_file import Sentence, rows
 
 
 def test_words_are_found_in_their_text() -> None:
@@ -30,3 +31,28 @@ def test_F77_unequal_words_and_tags_are_refused() -> None:
     assert "train.jsonl:12" in str(refused.value) and "1 tags" in str(refused.value)
     with pytest.raises(DataError, match=r"'c', word 2"):
         Sentence(("a", "c"), text="a b")
+
+
+def _read(text: str) -> list[dict[str, object]]:
+    return [row for row, _ in rows([Block(text, 1)], "a.conll")]
+
+
+def test_comments_before_a_sentence_are_no_words() -> None:
+    text = "# id 5239d808-f3\tdomain=en\nanna _ _ B-PER\nsat _ _ O\n\n"
+    text += "# text = x y\n# sent_id = 2\nx O\n"
+    assert _read(text) == [
+        {"tokens": ["anna", "sat"], "tags": ["B-PER", "O"]},
+        {"tokens": ["x"], "tags": ["O"]},
+    ]
+    # The control: a tweet may begin with the sign, and within a sentence it is a word.
+    assert _read("# O\nfun O\n# O\n") == [{"tokens": ["#", "fun", "#"], "tags": ["O"] * 3}]
+    assert _read("a O\n# id\n") == [{"tokens": ["a", "#"], "tags": ["O", "id"]}]
+
+
+def test_a_word_may_hold_a_blank_where_tabs_part_the_columns() -> None:
+    assert _read("Hà Nội\tB-LOC\n10\u00a0000\tO\n") == [
+        {"tokens": ["Hà Nội", "10\u00a0000"], "tags": ["B-LOC", "O"]}
+    ]
+    assert _read("10\u00a0000 O\nword  \t\tO\n") == [
+        {"tokens": ["10\u00a0000", "word"], "tags": ["O", "O"]}
+    ]

@@ -43,7 +43,7 @@ def last_layers(model: Transformer, count: int) -> list[str]:
     """
     depths = depths_of(model)
     if not 0 <= count < max(depths.values()):
-        raise ConfigError("the model has not so many layers", where="count", found=count,
+        raise ConfigError("the model has not so many layers", where="layers", found=count,
                           wanted=f"0 to {max(depths.values()) - 1}")  # fmt: skip
     return [name for name, depth in depths.items() if depth <= count]
 
@@ -57,10 +57,10 @@ def top_blocks(model: Transformer, count: int) -> list[str]:
     stacks = model.config.stacks.values()
     layers = sum(len(stack.blocks) for stack in stacks)
     if not 1 <= count <= layers:
-        raise ConfigError("the model has not so many layers", where="count", found=count,
+        raise ConfigError("the model has not so many layers", where="layers", found=count,
                           wanted=f"1 to {layers}")  # fmt: skip
     if any(len(set(stack.weights_of)) < len(stack.blocks) for stack in stacks):
-        raise ConfigError("the layers of this model have weights in common", where="count",
+        raise ConfigError("the layers of this model have weights in common", where="layers",
                           found=count, wanted="layers that are each their own")  # fmt: skip
     return [
         name

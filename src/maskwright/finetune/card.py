@@ -52,6 +52,7 @@ def card(
     }
     front = {
         "library_name": "transformers" if plain else "maskwright",
+        "base_model": base,
         "pipeline_tag": kind.pipeline,
         "tags": ["maskwright", kind.task],
         "metrics": list(known),

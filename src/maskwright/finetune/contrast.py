@@ -53,7 +53,10 @@ class Contrast(Objective):
             near = (first * second).sum(1)
             return Loss({self.aim: Part((near - batch.labels.float()).square().sum())})
         right = torch.arange(len(first), device=first.device)
-        total = functional.cross_entropy(SCALE * first @ second.T, right, reduction="sum")
+        equal = batch.labels[:, None] == batch.labels  # as right as the row's own
+        near = SCALE * first @ second.T
+        near = near.masked_fill(equal.fill_diagonal_(False), -torch.inf)
+        total = functional.cross_entropy(near, right, reduction="sum")
         return Loss({self.aim: Part(total)})
 
     def scores(self, batch: Batch) -> Tensor:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from maskwright.errors import UsageError, near
+from maskwright.errors import DataError, UsageError, near
 from maskwright.finetune.learner import reader
 from maskwright.finetune.predict import load
 from maskwright.report import tables
@@ -59,13 +59,19 @@ def evaluate_file(
         raise UsageError("no such part of the data", where=data, found=chosen,
                          wanted=near(chosen, names))  # fmt: skip
     asked_of = replace(whole, parts={ALL: whole.parts[chosen]})
+    for told in model.targets.values():
+        missing = [name for name in told if name not in asked_of.columns]
+        if missing and len(missing) < len(told):
+            raise DataError("a label's column is missing", where=data,
+                            found=", ".join(asked_of.columns), wanted=", ".join(missing),
+                            do="add it, or rename all of them to have them found anew")  # fmt: skip
     known = {role: list(names) for role, names in (model.columns | model.targets).items()
              if set(names) <= set(asked_of.columns)}  # fmt: skip
     task = infer(asked_of, {**known, **(columns or {})}, model.kind.task)
     for line in task.columns.lines():
         say(line)
     made = build(asked_of, task, fold_labels=read.fold_labels, reading=read.reading,
-                 classes=model.kind.labels)  # fmt: skip
+                 classes=model.kind.labels, values=model.values)  # fmt: skip
     if made.dropped:
         say(f"{len(made.dropped):,} bad rows left out; the first: {': '.join(made.dropped[0])}")
     kind, rows = model.kind, made.parts[ALL]

@@ -105,6 +105,8 @@ class Kind(ABC):
     head: ClassVar[Literal["sequence", "token", "span", "choice"] | None]
     # Whether the model writes its answers, token by token.
     writes: ClassVar[bool] = False
+    # Of how many rows, the first, mistakes are looked for; None: of all.
+    judged: ClassVar[int | None] = None
 
     task: str
     labels: tuple[str, ...] = ()

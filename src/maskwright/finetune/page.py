@@ -48,7 +48,7 @@ def render(
         ("How well it went", tables.for_page(table)),
         ("How it learned", _learning(kind, figures, losses)),
         ("Class by class", _classes(kind, rows, answers)),
-        ("Where it is wrong", _mistakes(kind, mistakes, len(rows))),
+        ("Where it is wrong", _mistakes(kind, mistakes, min(len(rows), kind.judged or len(rows)))),
         ("How it was made", markup.facts(dict(facts))),
     ]
     return document(name, "fine-tuning", head, sections)

@@ -34,6 +34,7 @@ from maskwright.finetune.kind import (
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
+from maskwright.report.say import Say, quiet
 from maskwright.strict_json import parse
 from maskwright.tokenizer.sample import not_unicode
 
@@ -48,8 +49,11 @@ class Answering(ABC):
     columns: Mapping[str, Sequence[str]]
 
     @abstractmethod
-    def answers(self, rows: Sequence[Any], top: int | None = None) -> list[Answer]:
-        """An answer for each example as the kind makes them; with `top` the best so many."""
+    def answers(
+        self, rows: Sequence[Any], top: int | None = None, say: Say = quiet
+    ) -> list[Answer]:
+        """An answer for each example as the kind makes them; with `top` the best so many. What did
+        not fit into the model is said."""
 
     def predict(self, given: Iterable[Any], *, top: int | None = None) -> list[Answer]:
         """An answer for each text, or for each tuple or mapping of texts, in their order; a text or
@@ -99,6 +103,7 @@ class Predictor(Answering):
     Attributes:
         columns: what is read of a row of a file, by role.
         targets: where the training data had what is to be answered, by role.
+        values: the numbers that stood there for the labels; None: these stood there themselves.
     """
 
     model: Transformer
@@ -107,10 +112,15 @@ class Predictor(Answering):
     collation: Collation
     columns: dict[str, Sequence[str]]
     targets: dict[str, Sequence[str]] = field(default_factory=dict)
+    values: Sequence[int] | None = None
 
-    def answers(self, rows: Sequence[Any], top: int | None = None) -> list[Answer]:
+    def answers(
+        self, rows: Sequence[Any], top: int | None = None, say: Say = quiet
+    ) -> list[Answer]:
         read = learner.reader(self.model, self.kind, self.frame, self.collation)
         encoded = self.kind.encode(rows, self.frame)
+        if encoded.cut:
+            say(encoded.cut)
         return list(answers_of(self.kind, encoded, read(encoded), top))
 
 
@@ -174,6 +184,7 @@ def load(folder: Path | str) -> Predictor:
         replace(collation, alone=taken > 0),
         task.get("columns") or {role: (role,) for role in kind.roles},
         task.get("targets", {}),
+        task.get("values") if told else range(len(kind.labels)),
     )
 
 

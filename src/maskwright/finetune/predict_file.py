@@ -33,7 +33,7 @@ from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, OutputError, UsageError, near
 from maskwright.finetune import run
 from maskwright.finetune.hashes import hashes
-from maskwright.finetune.predict import Predictor, load, portions
+from maskwright.finetune.predict import PORTION, Predictor, load, portions
 from maskwright.finetune.several import Several, load_several
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
@@ -49,6 +49,7 @@ WRITTEN = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
 # What is read of a row as a list.
 LISTS = ("tokens", "choices")
 HEAD = 1 << 16
+SAID = 3  # portions of which it is told what did not fit
 
 
 def predict_file(
@@ -80,7 +81,9 @@ def predict_file(
             is.
         DataError: a row without the columns that are read.
     """
-    count, bad = _predict(_loaded(folder, also, columns), Path(source), stream, read, top, skip)
+    count, bad = _predict(
+        _loaded(folder, also, columns), Path(source), stream, read, top, skip, say
+    )
     _say_bad(bad, say)
     return count
 
@@ -118,19 +121,25 @@ def _predict(
     read: HowRead,
     top: int | None,
     skip: int,
+    say: Say,
 ) -> tuple[int, int]:
     """How many rows were written, and how many of these without an answer."""
     count = bad = 0
+    cut: list[str] = []
     for rows in portions(islice(_rows(source, model, read), skip, None)):
         asked = [example for _, example in rows if example is not None]
         bad += len(rows) - len(asked)
-        answers = iter(model.answers(asked, top) if asked else [])
+        answers = iter(model.answers(asked, top, cut.append) if asked else [])
         for values, example in rows:
             answer = None if example is None else next(answers)
             row = {**{name: _finite(value) for name, value in values.items()}, PREDICTION: answer}
             stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
             count += 1
         stream.flush()
+    for line in cut[:SAID]:
+        say(f"note: {line}")
+    if len(cut) > SAID:
+        say(f"note: and so on, in {len(cut) - SAID:,} more portions of {PORTION:,} rows")
     return count, bad
 
 
@@ -193,7 +202,7 @@ def write_predictions(
         kept, kept_bad = _kept(staged, json.dumps(about))
         names = _look_at(source, model, read, top, delimiter is not None)
         with staged.open("a", encoding="utf-8") as stream:
-            count, bad = _predict(model, source, stream, read, top, kept)
+            count, bad = _predict(model, source, stream, read, top, kept, say)
         if delimiter is None:
             _as_lines(staged, whole)
         else:

@@ -48,6 +48,7 @@ from maskwright.report import document, tables
 from maskwright.report.say import printer
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 from maskwright.train.optimizer import AdamW
 
@@ -206,6 +207,7 @@ def _write(
         "length": learner.frame.length,
         "long": learner.frame.long,
         "labels": list(kind.labels),
+        "values": _numbers(data.labels),
         "settled": dict(best.kind.settled),
         "attached": attached,
     }
@@ -294,6 +296,13 @@ def _table(data: labelled.Examples, asked: str, found: Sequence[Seed], best: See
         f"seeds. Epoch and seed were chosen on {VALIDATION} data."
         + (" There is no test part: these figures flatter." if asked == VALIDATION else ""),
     }
+
+
+def _numbers(known: Vocabulary | None) -> list[int] | None:
+    """What stands for the classes in the data, where these are numbers."""
+    if known is None or not known.has_numbers:
+        return None
+    return [value for value in known.values if isinstance(value, int)]
 
 
 def _finite(value: float) -> float | None:

@@ -23,6 +23,7 @@ from maskwright.finetune.tune import scores_together
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Supervised
 from maskwright.pretrain import build
+from maskwright.report.say import Say, quiet
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ class Several(Answering):
     def first(self) -> Predictor:
         return next(iter(self.members.values()))
 
-    def answers(self, rows: Sequence[object], top: int | None = None) -> list[Answer]:
+    def answers(
+        self, rows: Sequence[object], top: int | None = None, say: Say = quiet
+    ) -> list[Answer]:
         frame, objectives = self.first.frame, []
         for each in self.members.values():
             vocabulary = build.vocabulary(frame.tokenizer)
@@ -46,6 +49,8 @@ class Several(Answering):
             assert isinstance(objective, Supervised)
             objectives.append(objective.eval())
         encoded = self.kind.encode(rows, frame)
+        if encoded.cut:
+            say(encoded.cut)
         told = scores_together(objectives, encoded.examples, self.first.collation)
         answers = [answers_of(each.kind, encoded, one, top)
                    for each, one in zip(self.members.values(), told, strict=True)]  # fmt: skip

@@ -221,7 +221,7 @@ class AnswerWindows:
             here = slice(bounds[number], bounds[number + 1])
             start, stop = self._targets(number, here, golds)
             lost += bool(golds) and not (start != IGNORE).any()
-            if absent == "null":
+            if absent == "null" and (start != IGNORE).any():
                 start[start == IGNORE] = stop[stop == IGNORE] = NULL
             self.start[here], self.stop[here] = start, stop
         return exact, tokenless, lost

@@ -46,6 +46,7 @@ def build(
     fold_labels: bool = False,
     reading: Reading = DEFAULT,
     classes: Sequence[str] = (),
+    values: Sequence[int] | None = None,
 ) -> Examples:
     """Every row as an example; the classes are those of the training rows.
 
@@ -55,6 +56,8 @@ def build(
         fold_labels: join labels that differ only by case or blanks.
         reading: whether bad rows stop it or are left out (`on_bad`), and how many may be bad.
         classes: the names of the classes in their order, where a model has them already.
+        values: the number of each class in the data that the model learned from, where these had
+            numbers.
 
     Raises:
         DataError: a bad row, or with `skip` too many of them; bad classes.
@@ -62,7 +65,10 @@ def build(
     """
     known = None
     if _has_classes(task):
-        known = _given(classes, task) if classes else _classes(table, task, fold_labels, reading)
+        if classes:
+            known = _given(classes, values, table, task, fold_labels)
+        else:
+            known = _classes(table, task, fold_labels, reading)
     read = _reader(task, known)
     parts: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
@@ -164,14 +170,65 @@ def _has_classes(task: Task) -> bool:
     return task.kind == "tagging" or KINDS[task.kind][1] in ("classes", "several")
 
 
-def _given(classes: Sequence[str], task: Task) -> Vocabulary:
-    """The classes of a model, as they stand in the data: by their names, or as whole numbers."""
+def _given(
+    classes: Sequence[str], values: Sequence[int] | None, table: Table, task: Task, fold: bool
+) -> Vocabulary:
+    """The classes of a model as they stand in other data: by their names, or as numbers that the
+    data name, or those of the data it learned from.
+
+    Raises:
+        DataError: numbers that nothing connects with the names.
+    """
     role = "tags" if task.kind == "tagging" else "label"
-    values: tuple[labels.Label, ...] = tuple(classes)
-    if task.columns.column(role).kind in ("whole", "number", "wholes"):
-        numbers = [whole(name) for name in classes]
-        values = tuple(place if n is None else n for place, n in enumerate(numbers))
-    return Vocabulary(tuple(classes), values, task.columns[role])
+    column = task.columns[role]
+    plain = tuple(classes)
+    rows = [row for part in table.parts.values() for row in part]
+    met = {cell: row for row in rows for cell in _readable(row, task)}
+    if task.columns.column(role).kind not in ("whole", "number", "wholes"):
+        folded = labels.fold_onto(plain, map(str, met)) if fold else {}
+        return Vocabulary(plain, plain, column, folded)
+    numbers = {number: row for cell, row in met.items() if (number := whole(cell)) is not None}
+    called = _called(table, task, column, rows)
+    if not called and values is not None:
+        called = dict(zip(values, plain, strict=True))
+    if not called:
+        called = {number: str(number) for number in numbers}
+        if strange := [n for n, name in called.items() if name not in plain]:
+            raise DataError(
+                "numbers that nothing connects with the classes",
+                where=f"{numbers[strange[0]].where}, column {column!r}",
+                found=strange[0],
+                wanted=f"one of {', '.join(map(repr, plain[:8]))}",
+                do="write the names, add a column label_name, or put them in their order into a "
+                "labels.json beside the file",
+            )
+    own = {name: number for number, name in called.items()}
+    return Vocabulary(plain, tuple(own.get(name, name) for name in plain), column)
+
+
+def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> dict[int, str]:
+    """The names of numbers, where something beside or in the data tells them."""
+    names = _names_beside(table, task, column)
+    if names:
+        return dict(enumerate(names))
+    if "label_name" not in task.columns.roles:
+        return {}
+    told = [(whole(value_of(row, column)), value_of(row, task.columns["label_name"]))
+            for row in rows]  # fmt: skip
+    return {number: str(name) for number, name in told if number is not None and name is not None}
+
+
+def _names_beside(table: Table, task: Task, column: str) -> Sequence[str]:
+    names = table.names.get(column, ())
+    return names or (table.names.get("label", ()) if task.kind == "tagging" else ())
+
+
+def _readable(row: Row, task: Task) -> list[Any]:
+    """The labels of a row that are one; what else stands there is refused where it is read."""
+    try:
+        return [cell for cell in cells(row, task) if type(cell) in (int, float, str, bool)]
+    except DataError:
+        return []
 
 
 def _classes(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabulary:
@@ -182,7 +239,7 @@ def _classes(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabula
     if len(columns.roles[role]) > 1:
         return Vocabulary(columns.roles[role], columns.roles[role], name)
     numbers = columns.column(role).kind in ("whole", "number", "wholes")
-    names = table.names.get(name, ()) or (table.names.get("label", ()) if role == "tags" else ())
+    names = _names_beside(table, task, name)
 
     def read(row: Row) -> list[tuple[Any, Row]]:
         found = list(cells(row, task))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from maskwright.errors import DataError, UsageError, near
 from maskwright.tasks.columns import SHAPES, Columns, find
-from maskwright.tasks.contents import Column, is_empty, value_of
+from maskwright.tasks.contents import WHOLE, Column, is_empty, value_of
 from maskwright.tasks.spellings import plain
 from maskwright.tasks.table import Row, Table
 
@@ -41,6 +41,8 @@ KINDS: dict[str, tuple[str, str]] = {
 # Whole numbers up to so many are classes under any name; a column called a score needs fewer.
 FEW = 20
 FEW_SCORES = 10
+# Of pairs a few whole numbers written with a point may be degrees; so many are hardly.
+FEW_OF_PAIRS = 3
 # Numbers 0 … n-1 without gaps are classes when each comes so often on average.
 OFTEN = 5
 SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
@@ -141,11 +143,12 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | N
         form, why = _of_whole_numbers(rows, column)
         return form, why, None
     if column.kind == "number":
-        few = column.integral and column.distinct <= FEW_SCORES and columns.shape == "single"
-        if few and plain(column.name) not in SCORES:
+        most = FEW_SCORES if columns.shape == "single" else FEW_OF_PAIRS
+        if column.integral and column.distinct <= most and plain(column.name) not in SCORES:
             return "classes", f"{name} holds {column.distinct} different whole numbers, though " \
                 "written with a point", None  # fmt: skip
-        return "number", f"{name} holds numbers with fractions", None
+        said = "written with a point" if column.integral else "with fractions"
+        return "number", f"{name} holds numbers {said}", None
     separator = _separator(rows, column.name)
     if separator is not None:
         return "several", f"{name} holds names with {separator!r} between them", separator
@@ -186,6 +189,8 @@ def whole(value: object) -> int | None:
     if isinstance(value, int):  # also true and false
         return int(value)
     try:
+        if isinstance(value, str) and WHOLE.fullmatch(value):
+            return int(value)  # a float has not room for all of its digits
         number = float(value) if isinstance(value, str | float) else float("nan")
         return int(number) if number == int(number) else None
     except (ValueError, OverflowError):

@@ -3,12 +3,14 @@
 The order depends on the set of labels only, never on the order of rows: whole numbers ascend, names
 are sorted without regard to case, `O` comes first among tags, and names that come with the data
 (`labels.json`, the notes of a parquet file) keep the order they have there. Labels that differ only
-by case or blanks are refused, because one of them is nearly always a slip; `fold` joins them.
+by case, blanks or Unicode's form are refused, because one of them is nearly always a slip; `fold`
+joins them.
 """
 
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,7 +63,7 @@ class Vocabulary:
 
     @cached_property
     def has_numbers(self) -> bool:
-        return type(self.values[0]) is int
+        return any(type(value) is int for value in self.values)
 
     @cached_property
     def places(self) -> dict[Label, int]:
@@ -226,12 +228,29 @@ def _order(label: Label) -> tuple[bool, int, str, str]:
     return name != OUTSIDE, 0, name.casefold(), name
 
 
+def fold_onto(names: Sequence[str], spellings: Iterable[str]) -> dict[str, str]:
+    """Spelling -> the one of `names` that it differs from only by case or blanks."""
+    known: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        known[_key(name)].append(name)
+    return {
+        spelling: known[_key(spelling)][0]
+        for spelling in spellings
+        if spelling not in names and len(known.get(_key(spelling), ())) == 1
+    }
+
+
+def _key(label: Label) -> str:
+    """What labels have in common that differ only by case, blanks or Unicode's form."""
+    return " ".join(unicodedata.normalize("NFC", str(label)).split()).casefold()
+
+
 def _near_spellings(
     counts: Counter[Label], rows: Mapping[Label, Row], column: str, fold: bool
 ) -> dict[str, str]:
     alike: dict[str, list[str]] = defaultdict(list)
     for label in counts:
-        alike[" ".join(str(label).split()).casefold()].append(str(label))
+        alike[_key(label)].append(str(label))
     folded: dict[str, str] = {}
     for spellings in alike.values():
         if len(spellings) == 1:
@@ -239,11 +258,16 @@ def _near_spellings(
         common, *others = sorted(spellings, key=lambda s: (-counts[s], s))
         if not fold:
             rare = others[-1]
+            # Two forms of one letter look alike: these are told by their code points.
+            forms = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
+            said = ascii if forms else repr
             raise DataError(
-                "labels that differ only by case or blanks",
+                "labels that differ only by case or blanks"
+                if not forms
+                else "labels that differ only by the form of their letters (Unicode)",
                 where=f"{rows[rare].where}, column {column!r}",
-                found=", ".join(f"{s!r} ({counts[s]:,} rows)" for s in (common, *others)),
-                wanted=f"one spelling, such as {common!r}",
+                found=", ".join(f"{said(s)} ({counts[s]:,} rows)" for s in (common, *others)),
+                wanted=f"one spelling, such as {said(common)}",
                 do="correct the rows, or join the spellings (--read fold_labels=true)",
             )
         folded |= dict.fromkeys(others, common)

@@ -4,13 +4,17 @@
 
 Kalomi NNP B-PER                                             columns, as CoNLL has them: a word
 sat    VBD O                                                 a line, an empty line between
-                                                             sentences; -DOCSTART- lines are
-Tion   NNP B-LOC                                             no words
+                                                             sentences; -DOCSTART- lines and
+Tion   NNP B-LOC                                             comments before a sentence, such
+                                                             as "# id 7", are no words
+
+Columns are apart by tabs where a line has one, so that a word may hold blanks; else by blanks.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +25,8 @@ from maskwright.corpus.lines import Block
 from maskwright.errors import DataError
 
 DOCUMENT = "-DOCSTART-"
+# As CoNLL-U and MultiCoNER write them; a tweet may begin with the word "#".
+COMMENT = re.compile(r"#\s*([\w.:]+\s*=|(id|newdoc|newpar)\b)")
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,9 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
     words: list[list[str]] = []
     first = 1
     for line, number in _lines(blocks):
-        columns = line.split()
+        if not words and COMMENT.match(line):
+            continue
+        columns = _columns(line)
         if not columns or columns[0] == DOCUMENT:
             if words:
                 yield _row(words), first
@@ -92,6 +100,11 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
         words.append(columns)
     if words:
         yield _row(words), first
+
+
+def _columns(line: str) -> list[str]:
+    apart = line.split("\t") if "\t" in line else line.split(" ")
+    return [column.strip(" ") for column in apart if column.strip(" ")]
 
 
 def _lines(blocks: Iterable[Block]) -> Iterator[tuple[str, int]]:

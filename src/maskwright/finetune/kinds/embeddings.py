@@ -79,6 +79,8 @@ class Embeddings(Kind):
             known = np.array([row.label for row in rows], np.float32)
             low, high = float(known.min()), float(known.max())
             labels = ((known - low) / max(high - low, 1e-9)).astype(np.float32)  # a cosine
+        else:
+            labels = _codes(rows)[1].astype(np.float32)  # equal ones are no rivals
         cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
         return Encoded(rows, Examples(given.texts, labels, given.segments, 2), cut)
 
@@ -93,7 +95,7 @@ class Embeddings(Kind):
         first, second = np.split(outputs, 2, axis=1)
         if self.task == "embedding":
             return np.asarray((first * second).sum(1))
-        return _ranks(first @ second.T)
+        return _ranks(first @ second.T, encoded.rows)
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         given = np.asarray(answers)
@@ -118,7 +120,7 @@ class Embeddings(Kind):
         first, second = (weigh.transform([pair[side] for pair in pairs]) for side in (0, 1))
         if self.task == "embedding":
             return [("words", np.asarray(first.multiply(second).sum(1))[:, 0])]
-        return [("words", _ranks((first @ second.T).toarray()))]
+        return [("words", _ranks((first @ second.T).toarray(), data.parts[asked]))]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         first, second = np.split(outputs, 2, axis=1)
@@ -169,10 +171,20 @@ def _truth(rows: Sequence[Any]) -> NDArray[np.float64]:
     return np.array([row.label for row in rows], np.float64)
 
 
-def _ranks(near: NDArray[Any]) -> NDArray[np.float64]:
-    """(R,) which place the right one, that of the same number, has by `near` (R, R); ties count
+def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first row of each different positive, and (R,) which of them each row has."""
+    _, first, code = np.unique(
+        np.array([row.positive for row in rows], object), return_index=True, return_inverse=True
+    )
+    return first, code
+
+
+def _ranks(near: NDArray[Any], rows: Sequence[Any]) -> NDArray[np.float64]:
+    """(R,) which place the right one has by `near` (R, R) among the different positives; ties count
     half."""
-    own = np.diagonal(near)[:, None]
+    first, code = _codes(rows)
+    near = near[:, first]
+    own = near[np.arange(len(near)), code][:, None]
     return 1.0 + (near > own).sum(1) + ((near == own).sum(1) - 1) / 2
 
 

@@ -82,7 +82,10 @@ class QuestionAnswering(Kind):
             places += [np.flatnonzero(row) for row in asked]
             rank = asked.cumsum(1) - 1  # the number of each place among those of its window
             column = np.arange(len(asked))
-            both = [rank[column, np.maximum(end, 0)] for end in (part.start, part.stop)]
+            both = [
+                np.where(end < 0, -1, rank[column, np.maximum(end, 0)])
+                for end in (part.start, part.stop)
+            ]
             ends.append(np.stack(both, axis=1))
         empty = np.zeros(0, np.int64)
         examples = Examples(

@@ -73,6 +73,7 @@ class SequenceToSequence(Kind):
 
     head = None
     writes = True
+    judged = JUDGED
 
     @property
     def pipeline(self) -> str:

@@ -10,9 +10,11 @@ those of the file; plain text is cut into words and signs first.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +35,16 @@ from maskwright.tasks.tag_windows import TagWindows
 from maskwright.tasks.tags import OUTSIDE
 
 TASKS = ("tagging",)
-WORD = re.compile(r"\w+|[^\w\s]")
 PORTION = 512  # windows that are framed together
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    """Words and signs of plain text. A letter may be written as several: with marks over or after
+    it, or joined to the next."""
+    every = map(chr, range(0x300, 0x20000))
+    marks = "".join(sign for sign in every if unicodedata.category(sign)[0] == "M")
+    return re.compile(rf"\w[\w{re.escape(marks)}\u200c\u200d]*|[^\w\s]")
 
 
 class Tagging(Kind):
@@ -54,9 +64,11 @@ class Tagging(Kind):
     def marks_entities(self) -> bool:
         """Whether the tags are those of a scheme, such as B-LOC."""
         marked = [name for name in self.labels if name != OUTSIDE]
-        return bool(marked) and all(
+        kinds = all(
             len(name) > 2 and name[0] in tags.PREFIXES and name[1] == "-" for name in marked
         )
+        # One kind without a name: B and I alone.
+        return bool(marked) and (kinds or (set(marked) <= set(tags.PREFIXES) and "B" in marked))
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -91,7 +103,7 @@ class Tagging(Kind):
     def example(self, values: Sequence[Any], where: str) -> Sentence:
         (value,) = values
         if type(value) is str:
-            words = tuple(WORD.findall(value))
+            words = tuple(_words().findall(value))
             return Sentence(self._words(words, where), None, value, where)
         if not isinstance(value, list | tuple) or not all(type(word) is str for word in value):
             raise DataError("neither a text nor a list of words", where=where,
@@ -118,7 +130,16 @@ class Tagging(Kind):
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
         windows, words = encoded.way_back
-        return windows.by_sentence(words, outputs.argmax(1))
+        missing = str(self.settled.get("missing", OUTSIDE))
+        return windows.by_sentence(words, outputs.argmax(1), missing=missing)
+
+    def calibrate(self, encoded: Encoded, outputs: Scores) -> Self:
+        """What a word without a token is told to be: outside, or where that is no tag, the
+        commonest."""
+        if OUTSIDE in self.labels:
+            return self
+        counts = Counter(tag for row in encoded.rows for tag in row.tags)
+        return self.with_settled({"missing": self.labels[_commonest(counts)]})
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         true = [[self.labels[n] for n in row.tags] for row in rows]
