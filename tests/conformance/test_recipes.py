@@ -139,6 +139,15 @@ def test_every_family_and_every_pretraining_objective_has_a_mini() -> None:
 
 
 @pytest.mark.parametrize("name", MINIS)
+def test_minis_train_all_their_positions(name: str) -> None:
+    settings = getattr(find(name).model, "settings", {})
+    table = settings.get("max_position_embeddings", settings.get("n_positions"))
+    offset = 2 if name == "roberta-mini" else 0
+    rotary = name in ("modernbert-mini", "hybrid-mini")
+    assert rotary or table is None or table == find(name).rows.length + offset
+
+
+@pytest.mark.parametrize("name", MINIS)
 def test_minis_share_their_budget(name: str) -> None:
     """What is compared is a family or an objective, not how long or how much was trained."""
     recipe = find(name)

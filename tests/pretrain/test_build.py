@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.errors import IncompatibleError
+from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
 from maskwright.pretrain import build, journal, run
 from maskwright.pretrain.prepare import Prepared, prepare
@@ -27,6 +27,8 @@ from maskwright.recipes.recipe import (
     find,
     override,
 )
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train.phases import Phase
 from nn.points import POINTS
 from tinyrun import WORDS, recipe, text_file
 from toys import bert, gpt2
@@ -179,6 +181,56 @@ def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
     build.check_length(corrupting(text, LIMIT), point)
     with pytest.raises(IncompatibleError, match=r"at most 40 \(encoder\)"):
         build.check_length(corrupting(text, LIMIT + 1), point)
+
+
+def test_positions_that_no_row_reaches_are_told(text: Path, tmp_path: Path) -> None:
+    made, said = recipe(text, steps=1), io.StringIO()  # rows of 16, a table of 32
+    run.pretrain(made, tmp_path / "run", stream=said)
+    assert "vectors for 32 positions, of which rows of 16 tokens train 16" in said.getvalue()
+    whole = replace(made, rows=RowChoice(length=32))
+    point = build.transformer_config(whole, Tokenizer.load(tmp_path / "run" / "tokenizer"))
+    assert "of which" in build.untrained_positions(made, point)
+    # The control: rows, or the last phase of them, as long as the table.
+    assert build.untrained_positions(whole, point) == ""
+    phases = (Phase(until=0.5, length=16, batch=8),)
+    later = replace(whole, training=replace(whole.training, phases=phases))
+    assert build.untrained_positions(later, point) == ""
+
+
+def test_a_phase_of_too_long_rows_is_named(text: Path) -> None:
+    phases = (Phase(until=0.5, length=64, batch=8),)
+    made = recipe(text)
+    made = replace(made, training=replace(made.training, phases=phases))
+    with pytest.raises(IncompatibleError) as refused:
+        build.check_length(made, bert().config)
+    assert refused.value.where == "training.phases.0.length" and "--set" not in refused.value.do
+
+
+def test_what_could_not_be_saved_is_refused_before_the_first_step(
+    text: Path, tmp_path: Path
+) -> None:
+    made = recipe(text)
+    assert isinstance(made.model, FamilyModel)
+    settings = {**made.model.settings, "pad_token_id": 5}
+    model = FamilyModel(family="roberta", architecture="RobertaForMaskedLM", settings=settings)
+    odd = replace(made, model=model)
+    with pytest.raises(IncompatibleError, match="special tokens are not those"):
+        run.pretrain(odd, tmp_path / "run", stream=io.StringIO())
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("sentence-pair", {"masking": {"static": True}}), ("sentence-order", {"static": True})],
+)
+def test_masks_do_not_stay_where_pairs_are_drawn_anew(
+    text: Path, tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises((IncompatibleError, ConfigError)) as refused:
+        made = replace(recipe(text), objective=ObjectiveChoice(name=name, options=options))
+        run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    assert "static" in str(refused.value)
 
 
 @pytest.mark.parametrize("kind", TEXT)

@@ -164,6 +164,15 @@ def documents(
     return files
 
 
+def require(config: TransformerConfig, tokenizer: Tokenizer | None, name: str | None) -> None:
+    """Refuse what could not be saved as a model of the family `name`.
+
+    Raises:
+        IncompatibleError: the config departs from the family, or the tokenizer from the config.
+    """
+    documents(of_config(config, name), tokenizer, About(family=name), {})
+
+
 def longest(config: TransformerConfig) -> int | None:
     """The longest input the model has positions for; None where it has no such limit."""
     stacks = config.stacks.values()

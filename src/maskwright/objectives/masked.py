@@ -97,17 +97,17 @@ class Masked(Objective):
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
+        if model.config.vocabulary_head is None or model.config.encoder is None:
+            raise IncompatibleError(
+                "`masked` needs an encoder with a vocabulary head",
+                where="model",
+                do="choose an encoder family such as bert, or the objective `causal`",
+            )
         if vocabulary.mask is None:
             raise IncompatibleError(
                 "the tokenizer has no mask token",
                 where="tokenizer",
                 do='train the tokenizer with style "bert", or use `causal`',
-            )
-        if model.config.vocabulary_head is None or model.config.encoder is None:
-            raise IncompatibleError(
-                "`masked` needs an encoder with a vocabulary head",
-                where="model",
-                do="choose an encoder family such as bert",
             )
         self.product = model
         self.options = options

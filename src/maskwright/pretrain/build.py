@@ -25,7 +25,7 @@ from maskwright.data.stream import Stream, Windows
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.evaluate import likelihood
 from maskwright.families.family import family
-from maskwright.nn.config import TransformerConfig
+from maskwright.nn.config import Learned, TransformerConfig
 from maskwright.nn.initialise import build as build_transformer
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective, Vocabulary
@@ -35,6 +35,8 @@ from maskwright.recipes.recipe import FamilyModel, Folder, Point, Recipe, RowCho
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 PAIRS = ("pairs", "swapped-pairs")
+# Of a table of positions: so much of it may be said to be trained.
+NEARLY = 0.9
 
 
 def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
@@ -208,6 +210,15 @@ def row_kind(recipe: Recipe) -> str:
     return str(catalogue.load("objectives", recipe.objective.name).ROWS)
 
 
+def _static(recipe: Recipe) -> str:
+    """The setting by which masks never change; empty where they do."""
+    options = _options(recipe)
+    masking = getattr(options, "masking", None)
+    if getattr(options, "static", False):
+        return "objective.options.static"
+    return "objective.options.masking.static" if getattr(masking, "static", False) else ""
+
+
 def _require_rows(recipe: Recipe) -> None:
     """Refuse rows without what the objective learns from. Pairs are made for one objective each;
     the others learn from any text.
@@ -225,13 +236,15 @@ def _require_rows(recipe: Recipe) -> None:
             wanted="an objective that learns from text alone (maskwright list objectives)",
             do="with labelled data: maskwright finetune",
         )
-    if recipe.corpus.weights and getattr(_options(recipe), "static", False):
+    drawn = "corpus.weights" if recipe.corpus.weights else "rows.kind" if kind in PAIRS else ""
+    if drawn and (static := _static(recipe)):
         raise IncompatibleError(
             "masks that never change need rows that never change",
-            where="corpus.weights",
-            found="rows mixed anew in every epoch, and objective.options.static",
+            where=drawn,
+            found=f"{'pairs drawn' if kind in PAIRS else 'rows mixed'} anew in every epoch, and "
+            f"{static}",
             wanted="one of them",
-            do="--set objective.options.static=false",
+            do=f"--set {static}=false",
         )
     if own in PAIRS and kind != own:
         raise IncompatibleError(
@@ -320,7 +333,12 @@ def check_length(recipe: Recipe, point: TransformerConfig) -> None:
     Raises:
         IncompatibleError: with both lengths.
     """
-    longest = max(phase.length for phase in recipe.phases)
+    lengths = [phase.length for phase in recipe.phases]
+    longest = max(lengths)
+    number = lengths.index(longest)
+    where = "rows.length"
+    if recipe.rows.length < longest:
+        where = f"training.phases.{number}.length"
     for name, stack in point.stacks.items():
         read = partial(_length_read, recipe, point, name)
         limit = getattr(stack.embeddings.positions, "length", None)
@@ -330,11 +348,29 @@ def check_length(recipe: Recipe, point: TransformerConfig) -> None:
         fitting = bisect.bisect_right(range(limit + 1), limit, key=read) - 1
         raise IncompatibleError(
             "rows are longer than the model has positions for",
-            where="rows.length",
+            where=where,
             found=longest if needed == longest else f"{longest}: the {name} reads {needed}",
             wanted=f"at most {limit} ({name})",
-            do=f"--set rows.length={fitting}, or give the model more positions",
+            do=f"make it {fitting} or less, or give the model more positions"
+            if recipe.training.phases
+            else f"--set rows.length={fitting}, or give the model more positions",
         )
+
+
+def untrained_positions(recipe: Recipe, point: TransformerConfig) -> str:
+    """A note where a table has vectors of positions that no row reaches: what reads longer texts
+    with such a model meets them as they were drawn. Empty where there are none."""
+    longest = max(phase.length for phase in recipe.phases)
+    for name, stack in point.stacks.items():
+        table = stack.embeddings.positions
+        read = _length_read(recipe, point, name, longest)
+        if isinstance(table, Learned) and read < NEARLY * table.length:
+            return (
+                f"note: the {name} has vectors for {table.length:,} positions, of which rows of "
+                f"{longest:,} tokens train {read:,}; longer texts will meet what was drawn "
+                "(longer rows in training.phases, or a smaller table)"
+            )
+    return ""
 
 
 def _length_read(recipe: Recipe, point: TransformerConfig, stack: str, length: int) -> int:

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from maskwright import commit, config
+from maskwright.checkpoint import layout
 from maskwright.data.loader import Loader
 from maskwright.data.rows import RowSource
 from maskwright.errors import (
@@ -239,6 +240,10 @@ def _begin(
     check_memory(point, chosen, recipe.training)
     network = build.model(begun, point, quiet if saved else say).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
+    family = build.family_name(begun)
+    layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
+    if not saved and (note := build.untrained_positions(recipe, point)):
+        say(note)
     if not saved and isinstance(recipe.model, Folder):
         start.bring(objective, recipe.model, say)
     elif not saved:
@@ -253,7 +258,7 @@ def _begin(
         "data": prepared.train_fingerprint,
         "machine": machine.describe(chosen),
     }
-    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, build.family_name(begun))
+    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, family)
     state = TrainState()
     if saved:
         state = _restore(checkpoints, optimizer, average, about, out, say, processes)

@@ -30,6 +30,7 @@ def recipe() -> Recipe:
         rows=RowChoice(length=512),
         training=replace(
             base.training,
+            phases=(),
             budget=Budget(steps=125_000),
             batch=4_096,
             microbatches=512,

@@ -23,7 +23,7 @@ def recipe() -> Recipe:
                 "decoder_attention_heads": 4,
                 "encoder_ffn_dim": 1024,
                 "decoder_ffn_dim": 1024,
-                "max_position_embeddings": 512,
+                "max_position_embeddings": 128,
                 "dropout": 0.0,
                 "attention_dropout": 0.0,
             },

@@ -2,7 +2,7 @@
 
 Batch 256, 1,000,000 steps, peak rate 1e-4 after 10,000 steps of warm-up, then linear; Adam
 without bias correction (Devlin et al. 2018, A.2; google-research/bert, optimization.py). Rows of
-128 tokens, as in the first 90 % of its training.
+128 tokens for nine tenths of the steps, then of 512, so that all positions are learned (A.2).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from maskwright.recipes.recipe import (
 )
 from maskwright.tokenizer.train import TokenizerChoice
 from maskwright.train.optimizer import AdamW
+from maskwright.train.phases import Phase
 from maskwright.train.schedule import Budget, Schedule
 
 
@@ -32,10 +33,11 @@ def recipe() -> Recipe:
             family="bert", architecture="BertForPreTraining", size="base", settings={}
         ),
         objective=ObjectiveChoice(name="sentence-pair", options={}),
-        rows=RowChoice(length=128),
+        rows=RowChoice(length=512),
         training=Training(
             budget=Budget(steps=1_000_000),
             batch=256,
+            phases=(Phase(until=0.9, length=128, batch=256),),
             microbatches=8,
             optimizer=AdamW(learning_rate=1e-4, bias_correction=False),
             schedule=Schedule(kind="linear", warmup=0.01),

@@ -34,6 +34,7 @@ def recipe() -> Recipe:
         rows=RowChoice(length=512),
         training=replace(
             base.training,
+            phases=(),
             budget=Budget(steps=100_000),
             batch=4_000,
             microbatches=500,

@@ -31,6 +31,7 @@ def recipe() -> Recipe:
         rows=RowChoice(length=128),
         training=replace(
             base.training,
+            phases=(),
             budget=Budget(steps=1_000_000),
             batch=128,
             microbatches=2,

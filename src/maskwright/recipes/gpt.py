@@ -37,6 +37,7 @@ def recipe() -> Recipe:
         rows=RowChoice(length=512),
         training=replace(
             base.training,
+            phases=(),
             budget=Budget(steps=steps),
             batch=64,
             microbatches=8,

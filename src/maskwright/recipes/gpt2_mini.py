@@ -20,7 +20,7 @@ def recipe() -> Recipe:
                 "n_embd": 256,
                 "n_layer": 4,
                 "n_head": 4,
-                "n_positions": 512,
+                "n_positions": 128,
                 "embd_pdrop": 0.0,
                 "attn_pdrop": 0.0,
                 "resid_pdrop": 0.0,

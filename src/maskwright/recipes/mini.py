@@ -28,7 +28,7 @@ SHAPE = {
     "num_hidden_layers": 4,
     "num_attention_heads": 4,
     "intermediate_size": 1024,
-    "max_position_embeddings": 512,
+    "max_position_embeddings": 128,  # as long as rows are: what is beyond would stay untrained
 }
 FAST = AdamW(learning_rate=1e-3, beta2=0.98)
 AS_BERT = Initialisation()

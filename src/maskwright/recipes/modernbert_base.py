@@ -45,6 +45,7 @@ def recipe() -> Recipe:
         rows=RowChoice(length=1024),
         training=replace(
             base.training,
+            phases=(),
             budget=Budget(tokens=1_719_000_000_000),
             batch=4_608,
             microbatches=288,

@@ -29,6 +29,7 @@ def recipe() -> Recipe:
         rows=RowChoice(length=512),
         training=replace(
             base.training,
+            phases=(),
             budget=Budget(steps=500_000),
             batch=8_192,
             microbatches=1_024,

@@ -15,11 +15,11 @@ def recipe() -> Recipe:
         model=FamilyModel(
             family="roberta",
             architecture="RobertaForMaskedLM",
-            # 512 positions, counted from the one after the padding token's id.
+            # 128 positions, counted from the one after the padding token's id.
             settings={
                 **SHAPE,
                 **NO_DROPOUT,
-                "max_position_embeddings": 514,
+                "max_position_embeddings": 130,
                 "type_vocab_size": 1,
                 "layer_norm_eps": 1e-5,
             },

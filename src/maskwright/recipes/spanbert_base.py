@@ -31,6 +31,7 @@ def recipe() -> Recipe:
         rows=RowChoice(length=512),
         training=replace(
             base.training,
+            phases=(),
             budget=Budget(steps=2_400_000),
             microbatches=32,
             optimizer=AdamW(learning_rate=1e-4, epsilon=1e-8),

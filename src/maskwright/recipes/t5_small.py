@@ -40,6 +40,7 @@ def recipe() -> Recipe:
         rows=RowChoice(length=512),
         training=replace(
             base.training,
+            phases=(),
             budget=Budget(steps=steps),
             batch=2_048,
             microbatches=256,

@@ -2,7 +2,8 @@
 
 An objective may own several networks: each is counted on what it reads, three times its forward
 where it is trained and once where it only answers (a teacher); a last layer only at the positions
-whose states are read (`nn/selection.py`). Heads of a few classes are not counted.
+whose states are read (`nn/selection.py`), and a decoder that writes nothing not at all. Heads of a
+few classes are not counted.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ def _operations(work: Work, batch: Batch) -> float:
     network, written = work.network, batch.decoder_tokens
     trained = any(parameter.requires_grad for parameter in network.parameters())
     length = batch.tokens.shape[1]
-    last, total = list(network.config.stacks)[-1], 0
-    for stack in network.config.stacks:
+    stacks = list(network.config.stacks)[: 1 if written is None else None]
+    last, total = stacks[-1], 0
+    for stack in stacks:
         own = written if stack == "decoder" and written is not None else batch.tokens
         counted = cost(network, own.shape[1], length if written is not None else 0)
         total += own.numel() * (counted.body[stack] + counted.attention[stack])
