@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from maskwright.errors import (
     UsageError,
 )
 from maskwright.families.family import family
+from maskwright.nn.config import Head
+from maskwright.nn.transformer import Transformer
 
 SIZES = {
     "bert": "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
@@ -295,7 +298,11 @@ def test_free_memory_is_a_sensible_number() -> None:
         ("config.encoder.blocks.0.attention.heads", 0),
         ("config.encoder.blocks.0.attention.dropout", 1.5),
         ("config.encoder.blocks.0.surprise", 1),
-        ("config.vocabulary_head.transform", "eval"),
+        ("config.encoder.blocks.0.attention.window", [-5, -5]),
+        ("config.encoder.blocks.0.norm.eps", -5.0),
+        ("config.encoder.embeddings.segments", -3),
+        ("config.heads", [{"name": "a.b", "kind": "sequence", "labels": 2}]),
+        ("config.heads", [{"name": "", "kind": "sequence", "labels": 2}]),
     ],
 )
 def test_F87_our_own_config_is_as_strict(tmp_path: Path, path: str, value: Any) -> None:
@@ -312,6 +319,37 @@ def test_F87_our_own_config_is_as_strict(tmp_path: Path, path: str, value: Any) 
     with pytest.raises((ConfigError, CheckpointError)) as refused:
         pretrained.load(folder)
     assert str(folder / "config.json") in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("heads", [{"name": "one", "kind": "sequence", "labels": 2}]),
+        ("encoder.blocks.1.attention.positions",
+         {"type": "Relative", "buckets": 8, "max_distance": 16}),
+    ],
+)  # fmt: skip
+def test_F87_tensors_that_only_the_config_has(tmp_path: Path, path: str, value: Any) -> None:
+    """None is left as memory was: the file has to hold it."""
+    pretrained.save(model_of(twin(causal=False)), None, tmp_path / "twin")
+
+    def change(hf: dict[str, Any]) -> None:
+        *steps, last = path.split(".")
+        table = hf[layout.OURS]["config"]
+        for step in steps:
+            table = table[int(step)] if isinstance(table, list) else table[step]
+        table[last] = value
+
+    folder = changed(tmp_path / "twin", tmp_path / "changed", change)
+    with pytest.raises(CheckpointError, match="does not hold the tensors"):
+        pretrained.load(folder)
+
+
+@pytest.mark.parametrize("names", [("keys",), ("train",), ("one", "one")])
+def test_names_of_heads_that_are_taken(names: tuple[str, ...]) -> None:
+    heads = tuple(Head(name=name, kind="sequence", labels=2) for name in names)
+    with pytest.raises(ConfigError, match="taken"):
+        Transformer(replace(twin(causal=False), heads=heads))
 
 
 @pytest.mark.parametrize(

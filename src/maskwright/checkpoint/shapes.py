@@ -74,9 +74,9 @@ def _stack(name: str, stack: Stack, token_width: int, width: int) -> Shapes:
         shapes |= _linear(f"{name}.embeddings.project", width, token_width, True)
     for layer in sorted(set(stack.weights_of)):
         shapes |= _block(f"{name}.blocks.{layer}", stack.blocks[layer], width)
-    relative = stack.blocks[0].attention.positions
-    if isinstance(relative, Relative):
-        shapes[f"{name}.relative.weight"] = (relative.buckets, stack.blocks[0].attention.heads)
+    for block in stack.blocks:  # one table for all that have one, as `nn/stack.py` sees to
+        if isinstance(relative := block.attention.positions, Relative):
+            shapes[f"{name}.relative.weight"] = (relative.buckets, block.attention.heads)
     if stack.final_norm:
         shapes |= _norm(f"{name}.final_norm", width, stack.blocks[-1].norm)
     return shapes

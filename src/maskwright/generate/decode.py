@@ -6,8 +6,8 @@
 
 Randomness is a function: the number that decides a token hangs on the seed, the prompt (and its
 source) and the step, so a prompt gets the same continuation wherever it stands in a batch (equal
-prompts are told apart by their order). A model is never asked about positions it was not trained
-on: when a text has outgrown the trained length, reading starts anew from its last half. Where it
+prompts are told apart by their order). A model is never asked about positions it has no vector
+for: when a text has outgrown them, reading starts anew from its last half. Where it
 starts is a function of the text's length alone, so with or without a cache the same contexts are
 read.
 

@@ -19,6 +19,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +28,7 @@ from maskwright.errors import ConfigError
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh"]
 TextPooling = Literal["place", "mean", "max"]
 
+NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 # A wall against hostile or mistyped configs, far above every published model.
 LARGEST = {"width": 1 << 17, "layers": 1 << 10, "vocabulary": 1 << 24, "length": 1 << 24}
 
@@ -36,6 +38,11 @@ def _within(name: str, value: int, largest: int, smallest: int = 1) -> None:
         raise ConfigError(
             "a size is out of range", where=name, found=value, wanted=f"{smallest} to {largest}"
         )
+
+
+def _above_zero(name: str, value: float) -> None:
+    if not 0.0 < value < float("inf"):
+        raise ConfigError("a number is out of range", where=name, found=value, wanted="above 0")
 
 
 def _rate(name: str, value: float) -> None:
@@ -52,6 +59,9 @@ class Norm:
     kind: Literal["layer", "rms"] = "layer"
     eps: float = 1e-12
     bias: bool = True
+
+    def __post_init__(self) -> None:
+        _above_zero("norm.eps", self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +94,7 @@ class Rotary:
     length: int = 8_192
 
     def __post_init__(self) -> None:
+        _above_zero("positions.theta", self.theta)
         _within("positions.length", self.length, LARGEST["length"])
 
 
@@ -118,6 +129,8 @@ class Attention:
     output_dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        for side in self.window or ():
+            _within("attention.window", side, LARGEST["length"], 0)
         _within("attention.heads", self.heads, LARGEST["width"])
         _within("attention.head_width", self.head_width, LARGEST["width"])
         _rate("attention.dropout", self.dropout)
@@ -170,6 +183,7 @@ class Embeddings:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        _within("embeddings.segments", self.segments, LARGEST["vocabulary"], 0)
         _rate("embeddings.dropout", self.dropout)
 
 
@@ -248,6 +262,9 @@ class Head:
     pooling: TextPooling = "place"
 
     def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ConfigError("not the name of a head", where="heads.name", found=repr(self.name),
+                              wanted="letters, digits and _, such as classifier")  # fmt: skip
         if self.over is not None and self.kind != "sequence":
             raise ConfigError("only a head for whole texts reads pieces of them",
                               where=f"heads.{self.name}.over", found=self.kind)  # fmt: skip

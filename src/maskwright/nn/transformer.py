@@ -44,7 +44,12 @@ class Transformer(nn.Module):
         self.vocabulary_head: VocabularyHead | None = None
         if config.vocabulary_head is not None:
             self.vocabulary_head = VocabularyHead(config.vocabulary_head, config)
-        self.heads = nn.ModuleDict({head.name: Head(head, width) for head in config.heads})
+        self.heads = nn.ModuleDict()
+        for head in config.heads:
+            if hasattr(self.heads, head.name):
+                raise ConfigError("a head's name is taken", where="heads.name", found=head.name,
+                                  wanted="another for each head")  # fmt: skip
+            self.heads[head.name] = Head(head, width)
 
     # ------------------------------------------------------------------------------------- stacks
     def encode(
