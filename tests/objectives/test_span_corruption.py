@@ -276,3 +276,17 @@ def test_the_loss_falls_on_a_tiny_text() -> None:
         steps.step()
         losses.append(float(loss.detach()))
     assert np.mean(losses[-5:]) < 0.6 * losses[0]
+
+
+@pytest.mark.parametrize(("rate", "mean_span"), [(0.15, 3.0), (0.5, 1.0), (0.9, 10.0)])
+def test_the_longest_text_is_the_last_that_fits(rate: float, mean_span: float) -> None:
+    options = span_corruption.Options(rate=rate, mean_span=mean_span)
+    for length in (8, 57, 128):
+        fits = span_corruption.text_length(options, length)
+        inputs = [span_corruption.lengths_of(options, text)[0] for text in (fits, fits + 1)]
+        assert inputs[0] <= length < inputs[1]
+
+
+def test_a_rate_near_one_is_answered_at_once() -> None:
+    options = span_corruption.Options(rate=0.999999, mean_span=3.0)
+    assert span_corruption.text_length(options, 128) > 1_000_000

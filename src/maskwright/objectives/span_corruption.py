@@ -15,6 +15,7 @@ packed documents, on the other hand, are corrupted each by itself and do not see
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,10 +66,12 @@ def lengths_of(options: Options, length: int) -> tuple[int, int]:
 
 def text_length(options: Options, length: int) -> int:
     """The longest text of which the encoder reads at most `length` tokens."""
-    text = max(2, length - 2)
-    while lengths_of(options, text + 1)[0] <= length:
-        text += 1
-    return text
+    low = max(2, length - 2)
+    high = low + 1
+    while lengths_of(options, high)[0] <= length:
+        low, high = high, 2 * high
+    between = range(low + 1, high)
+    return low + bisect.bisect_right(between, length, key=lambda t: lengths_of(options, t)[0])
 
 
 class SpanCorruption(EncoderDecoder):
