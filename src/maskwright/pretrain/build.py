@@ -335,10 +335,9 @@ def check_length(recipe: Recipe, point: TransformerConfig) -> None:
     """
     lengths = [phase.length for phase in recipe.phases]
     longest = max(lengths)
-    number = lengths.index(longest)
     where = "rows.length"
     if recipe.rows.length < longest:
-        where = f"training.phases.{number}.length"
+        where = f"training.phases.{lengths.index(longest)}.length"
     for name, stack in point.stacks.items():
         read = partial(_length_read, recipe, point, name)
         limit = getattr(stack.embeddings.positions, "length", None)
@@ -359,7 +358,10 @@ def check_length(recipe: Recipe, point: TransformerConfig) -> None:
 
 def untrained_positions(recipe: Recipe, point: TransformerConfig) -> str:
     """A note where a table has vectors of positions that no row reaches: what reads longer texts
-    with such a model meets them as they were drawn. Empty where there are none."""
+    with such a model meets them as they were drawn. Empty where there are none, or the model comes
+    from a folder."""
+    if isinstance(recipe.model, Folder):
+        return ""
     longest = max(phase.length for phase in recipe.phases)
     for name, stack in point.stacks.items():
         table = stack.embeddings.positions
