@@ -15,6 +15,7 @@ import torch
 from maskwright import catalogue, config
 from maskwright.checkpoint import pretrained
 from maskwright.families.family import family
+from maskwright.nn.config import Learned
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import build, journal, run
 from maskwright.recipes.recipe import (
@@ -138,13 +139,17 @@ def test_every_family_and_every_pretraining_objective_has_a_mini() -> None:
     assert objectives == set(catalogue.names("objectives")) - fine_tuning
 
 
-@pytest.mark.parametrize("name", MINIS)
-def test_minis_train_all_their_positions(name: str) -> None:
-    settings = getattr(find(name).model, "settings", {})
-    table = settings.get("max_position_embeddings", settings.get("n_positions"))
-    offset = 2 if name == "roberta-mini" else 0
-    rotary = name in ("modernbert-mini", "hybrid-mini")
-    assert rotary or table is None or table == find(name).rows.length + offset
+@pytest.mark.parametrize("name", [*MINIS, "bert-base", "quickstart", "tiny"])
+def test_no_position_stays_untrained(name: str) -> None:
+    recipe = find(name)
+    point = build.transformer_config(recipe, learned(recipe.tokenizer))
+    assert build.untrained_positions(recipe, point) == ""
+    # The control, where there is a table at all.
+    short = replace(recipe, rows=RowChoice(length=32), training=replace(recipe.training, phases=()))
+    tables = [stack.embeddings.positions for stack in point.stacks.values()]
+    assert bool(build.untrained_positions(short, point)) is any(
+        isinstance(table, Learned) for table in tables
+    )
 
 
 @pytest.mark.parametrize("name", MINIS)

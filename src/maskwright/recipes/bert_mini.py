@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maskwright.recipes.mini import NO_DROPOUT, mini
+from maskwright.recipes.mini import LENGTH, NO_DROPOUT, mini
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
 
 
@@ -11,7 +11,10 @@ def recipe() -> Recipe:
         "bert-mini",
         "BERT-mini on documents of any length, packed; no dropout, no sentence pairs",
         model=FamilyModel(
-            family="bert", architecture="BertForMaskedLM", size="mini", settings=NO_DROPOUT
+            family="bert",
+            architecture="BertForMaskedLM",
+            size="mini",
+            settings={**NO_DROPOUT, "max_position_embeddings": LENGTH},
         ),
         objective=ObjectiveChoice(name="masked", options={}),
     )

@@ -6,7 +6,7 @@ same text has the same tokenizer; any other brings its own with `--set tokenizer
 
 from __future__ import annotations
 
-from maskwright.recipes.mini import mini
+from maskwright.recipes.mini import LENGTH, mini
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
 
 
@@ -19,6 +19,7 @@ def recipe() -> Recipe:
             architecture="DistilBertForMaskedLM",
             settings={
                 "dim": 256,
+                "max_position_embeddings": LENGTH,
                 "n_layers": 2,
                 "n_heads": 4,
                 "hidden_dim": 1024,

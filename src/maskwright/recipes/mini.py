@@ -21,6 +21,8 @@ from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 VOCABULARY = 8_192
+# Of rows, and of tables of positions: what is beyond would stay untrained.
+LENGTH = 128
 WORDPIECE = TokenizerChoice(kind="wordpiece", vocabulary=VOCABULARY, lowercase=True)
 # In the spelling that most encoder families share.
 SHAPE = {
@@ -28,7 +30,7 @@ SHAPE = {
     "num_hidden_layers": 4,
     "num_attention_heads": 4,
     "intermediate_size": 1024,
-    "max_position_embeddings": 128,  # as long as rows are: what is beyond would stay untrained
+    "max_position_embeddings": LENGTH,
 }
 FAST = AdamW(learning_rate=1e-3, beta2=0.98)
 AS_BERT = Initialisation()
@@ -53,7 +55,7 @@ def mini(
         model=model,
         initialisation=initialisation,
         objective=objective,
-        rows=RowChoice(length=128),
+        rows=RowChoice(length=LENGTH),
         training=Training(
             budget=Budget(steps=1_500),
             batch=64,

@@ -37,7 +37,7 @@ def recipe() -> Recipe:
                 "num_hidden_layers": 4,
                 "num_attention_heads": 4,
                 "intermediate_size": 512,
-                "max_position_embeddings": 128,
+                "max_position_embeddings": 64,
                 "hidden_dropout_prob": 0.0,
                 "attention_probs_dropout_prob": 0.0,
             },

@@ -31,7 +31,7 @@ def recipe() -> Recipe:
                 "num_hidden_layers": 2,
                 "num_attention_heads": 2,
                 "intermediate_size": 256,
-                "max_position_embeddings": 128,
+                "max_position_embeddings": 64,
                 "hidden_dropout_prob": 0.0,
                 "attention_probs_dropout_prob": 0.0,
             },
