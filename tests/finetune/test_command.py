@@ -32,6 +32,7 @@ from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import _model, piped, predict_file, write_predictions
+from maskwright.finetune.tune import Settings, Tuned
 from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, run
 from maskwright.recipes import gpt2_mini
@@ -514,6 +515,7 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     data = table(tmp_path / "data.csv", "classification")
     for settings, says in (
         ({"length": 0}, "no room"), ({"layer_decay": 2.0}, "share"),
+        ({"warmup": 1.0}, "--warmup"), ({"weight_decay": -0.1}, "--weight-decay"),
         ({"columns": {"text": ["text", "label"]}}, "one column holds the text"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=says):
@@ -525,6 +527,26 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
         finetune_file(model, rewrites, tmp_path / "out", seeds=0)
     with pytest.raises(MaskwrightError):
         finetune_file(model, tmp_path / "nothing.csv", tmp_path / "out", stream=io.StringIO())
+
+
+def test_weight_decay_and_warm_up_are_those_asked_for(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    tune = learner.tune
+
+    def noted(objective: Any, train: Any, how: Any, settings: Settings, **more: Any) -> Tuned:
+        seen.append(settings)
+        return tune(objective, train, how, settings, **more)
+
+    monkeypatch.setattr(learner, "tune", noted)
+    data = table(tmp_path / "data.csv", "classification", 60)
+    for number, given in enumerate(({}, {"weight_decay": 0.1, "warmup": 0.06})):
+        finetune_file(model, data, tmp_path / str(number), seeds=1, epochs=1, stream=io.StringIO(),
+                      **given)  # type: ignore[arg-type]  # fmt: skip
+    assert [(s.optimizer.decay, s.schedule.warmup) for s in seen] == [(0.01, 0.1), (0.1, 0.06)]
+    card = (tmp_path / "1" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "weight decay" in card and "0.06 of the run" in card
 
 
 def test_a_curve(model: Path, tmp_path: Path) -> None:

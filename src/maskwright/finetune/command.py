@@ -26,6 +26,7 @@ from maskwright.tasks.framing import Template
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.prepare import prepare
 from maskwright.train.optimizer import AdamW
+from maskwright.train.schedule import Schedule
 
 # What is held back where the user gives one file.
 DIVISION = splits.Division(validation=0.1, test=0.1)
@@ -48,6 +49,8 @@ def finetune_file(
     long: Long = "head",
     layer_decay: float = 1.0,
     head_rate: float | None = None,
+    weight_decay: float = 0.01,
+    warmup: float = 0.1,
     patience: int | None = None,
     prompt: str | None = None,
     pooling: str | None = None,
@@ -64,6 +67,8 @@ def finetune_file(
         rate: the learning rate; None: the usual one of method and width.
         head_rate: how many times as fast the scores of the head learn; None: the usual, but 1 where
             a `rate` is given.
+        weight_decay: of the matrices, as AdamW has it; biases and norms have none.
+        warmup: the share of the run in which the rate rises; then it falls to 0.
         prompt: what a model that writes its answers reads, with the hole {source}.
         pooling: what is read of a text: cls, mean or max; None: cls, and for vectors what the
             folder was made with, or mean.
@@ -77,6 +82,10 @@ def finetune_file(
     """
     if seeds < 1:
         raise UsageError("no seed to try", where="--seeds", found=seeds, wanted="1 or more")
+    for option, share in (("--weight-decay", weight_decay), ("--warmup", warmup)):
+        if not 0.0 <= share < 1.0:
+            raise UsageError("a share is out of range", where=option, found=share,
+                             wanted="0 to below 1")  # fmt: skip
     say, model, data, out = printer(stream), Path(model), Path(data), Path(out)
     # A rate that is asked for is that of all weights, as everywhere else.
     head = 1.0 if head_rate is None and rate is not None else head_rate
@@ -108,9 +117,10 @@ def finetune_file(
         say(f"note: {warning}")
 
     def settings(way: Method) -> Settings:
-        optimizer = AdamW(learning_rate=way.rate(config.width) if rate is None else rate)
-        return Settings(epochs=epochs, batch=batch, optimizer=optimizer, patience=patience,
-                        least_steps=least_steps)  # fmt: skip
+        chosen = way.rate(config.width) if rate is None else rate
+        return Settings(epochs=epochs, batch=batch, patience=patience, least_steps=least_steps,
+                        optimizer=AdamW(learning_rate=chosen, decay=weight_decay),
+                        schedule=Schedule(kind="linear", warmup=warmup))  # fmt: skip
 
     kind = kind_of(examples.task.kind)
     if head_rate is not None and kind.head is None:

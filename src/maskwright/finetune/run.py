@@ -128,6 +128,8 @@ def finetune(
         **({} if factor == 1.0 else {"new head's learning rate": f"{factor:g} ×"}),
         "optimizer": settings.optimizer.kind,
         "learning rate": settings.optimizer.learning_rate,
+        "weight decay": settings.optimizer.decay,
+        "warm-up": f"{settings.schedule.warmup:g} of the run",
         "epochs": settings.epochs,
         "passes over the rows in each": passes,
         "batch": settings.batch,

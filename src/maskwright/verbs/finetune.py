@@ -62,6 +62,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "are trained and no --rate is given, else 1)",
     )
     parser.add_argument(
+        "--weight-decay",
+        type=float,
+        default=0.01,
+        help="weight decay of the matrices (default 0.01)",
+    )
+    parser.add_argument(
+        "--warmup",
+        type=float,
+        default=0.1,
+        help="share of the run in which the learning rate rises (default 0.1)",
+    )
+    parser.add_argument(
         "--patience",
         type=int,
         default=None,
@@ -132,6 +144,8 @@ def do(a: argparse.Namespace) -> None:
         measure=a.measure,
         layer_decay=a.layer_decay,
         head_rate=a.head_rate,
+        weight_decay=a.weight_decay,
+        warmup=a.warmup,
         patience=a.patience,
         prompt=a.prompt,
         curve=_counts(a.curve),
