@@ -24,6 +24,7 @@ from maskwright.recipes.recipe import (
     Point,
     Recipe,
     RowChoice,
+    TokenizerFolder,
     find,
     override,
 )
@@ -181,6 +182,30 @@ def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
     build.check_length(corrupting(text, LIMIT), point)
     with pytest.raises(IncompatibleError, match=r"at most 40 \(encoder\)"):
         build.check_length(corrupting(text, LIMIT + 1), point)
+
+
+def test_a_teacher_that_has_too_few_positions_is_refused_before_the_first_step(
+    text: Path, tmp_path: Path
+) -> None:
+    run.pretrain(recipe(text, steps=1), tmp_path / "teacher", stream=io.StringIO())  # 32 positions
+    made = recipe(text, steps=1)
+    assert isinstance(made.model, FamilyModel)
+    longer = {**made.model.settings, "max_position_embeddings": 64}
+    made = replace(
+        made,
+        model=replace(made.model, settings=longer),
+        tokenizer=TokenizerFolder(path=str(tmp_path / "teacher" / "tokenizer")),
+        objective=ObjectiveChoice(
+            name="distillation",
+            options={"teacher": str(tmp_path / "teacher"), "initialise": False},
+        ),
+        rows=RowChoice(length=48),
+    )
+    with pytest.raises(IncompatibleError, match="longer than") as refused:
+        run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    assert refused.value.where == "objective.options.teacher"
+    assert "make rows.length 32 or less" in refused.value.do
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_positions_that_no_row_reaches_are_told(text: Path, tmp_path: Path) -> None:

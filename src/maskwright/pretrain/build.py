@@ -112,6 +112,7 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
         folder = Path(getattr(options, name))
         start.require_same(folder, getattr(options, f"{name}_sha256"))
         others[name] = _finished(folder, tokenizer).to(network.tokens.weight.device)
+        check_length(recipe, others[name].config, f"objective.options.{name}")
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
         try:
@@ -327,8 +328,11 @@ def _streams(recipe: Recipe) -> bool:
     return member.ROWS == "stream" or hasattr(member, "NETWORKS")
 
 
-def check_length(recipe: Recipe, point: TransformerConfig) -> None:
+def check_length(recipe: Recipe, point: TransformerConfig, whose: str = "") -> None:
     """Refuse rows of which a stack would read more than its table of positions has.
+
+    Args:
+        whose: the setting that names the model, where it is not the recipe's own.
 
     Raises:
         IncompatibleError: with both lengths.
@@ -347,11 +351,11 @@ def check_length(recipe: Recipe, point: TransformerConfig) -> None:
         fitting = bisect.bisect_right(range(limit + 1), limit, key=read) - 1
         raise IncompatibleError(
             "rows are longer than the model has positions for",
-            where=where,
+            where=whose or where,
             found=longest if needed == longest else f"{longest}: the {name} reads {needed}",
             wanted=f"at most {limit} ({name})",
-            do=f"make it {fitting} or less, or give the model more positions"
-            if recipe.training.phases
+            do=f"make {where} {fitting} or less, or give the model more positions"
+            if recipe.training.phases or whose
             else f"--set rows.length={fitting}, or give the model more positions",
         )
 
