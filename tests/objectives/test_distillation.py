@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import log
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,6 +78,28 @@ def test_a_student_is_its_teachers_layers() -> None:
     after = student.logits(student.encode(torch.arange(5, 17)[None]))
     assert torch.equal(student.tokens.weight, teacher.tokens.weight)
     assert not torch.allclose(before, after)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda b: replace(b, attention=replace(b.attention, heads=b.attention.heads * 2,
+                                                head_width=b.attention.head_width // 2)),
+         "attention.heads"),
+        (lambda b: replace(b, feed_forward=replace(b.feed_forward, activation="silu")),
+         "feed_forward.activation"),
+        (lambda b: replace(b, placement="pre"), "placement"),
+    ],
+)  # fmt: skip
+def test_equal_shapes_that_mean_something_else(change: Any, where: str) -> None:
+    teacher = of(deep(bert(), 4), seed=3)
+    config = student_config(teacher.config, 2)
+    assert config.encoder is not None
+    blocks = tuple(map(change, config.encoder.blocks))
+    student = of(replace(config, encoder=replace(config.encoder, blocks=blocks)))
+    with pytest.raises(IncompatibleError, match="cannot start") as refused:
+        start_from(student, teacher)
+    assert refused.value.where == f"model: {where}"
 
 
 def test_shared_layers_and_missing_parts() -> None:

@@ -11,11 +11,13 @@ import pytest
 
 from maskwright.errors import IncompatibleError
 from maskwright.generate.fill import fill
-from maskwright.pretrain import checkpoints, journal, run, use
+from maskwright.objectives import masked
+from maskwright.pretrain import checkpoints, evaluate_text, journal, run, use
 from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.show import show
-from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
+from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe, find
 from tinyrun import recipe, text_file
+from toys import VOCABULARY, bert
 
 ELECTRA = {"embedding_size": 16, "summary_last_dropout": 0.0}
 PROMPT = "The big [MASK] sat."
@@ -112,3 +114,19 @@ def test_a_prompt_has_one_space_on_each_side_of_its_hole(tmp_path: Path) -> None
     run.pretrain(replace(base, tokenizer=tokenizer), out, stream=io.StringIO())
     prompt = next(r["prompt"] for r in journal.read(out) if r["kind"] == "sample")
     assert " [MASK] " in prompt and "  " not in prompt
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({}, True), ({"rate": 0.15, "static": True}, True), ({"rate": 0.3, "final_rate": 0.15}, True),
+        ({"rate": 0.3}, False), ({"unit": "span"}, False), ({"mask_rate": 1.0, "random_rate": 0.0}, False),
+        ({"rate": 0.15, "final_rate": 0.4}, False),
+    ],
+)  # fmt: skip
+def test_it_is_noted_where_a_run_learned_by_other_questions(
+    options: dict[str, Any], same: bool
+) -> None:
+    made = replace(find("bert-mini"), objective=ObjectiveChoice(name="masked", options=options))
+    asked = masked.build(bert(), masked.Options(), VOCABULARY)
+    assert (evaluate_text._other_question(made, asked) == "") is same

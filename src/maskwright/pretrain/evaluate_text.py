@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from maskwright import config
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.corpus.files import Paths
 from maskwright.corpus.read import Reader, Reading
@@ -185,12 +186,17 @@ def _measure(
 
 def _other_question(recipe: Recipe, asked: Objective) -> str:
     """That a run was trained, and its own held-out loss measured, by other questions than these."""
-    own = (recipe.objective.name, dict(recipe.objective.options).get("rate", masked.Options().rate))
-    if not isinstance(asked, masked.Masked) or own == ("masked", masked.Options().rate):
+    if not isinstance(asked, masked.Masked):
         return ""
+    usual, name = masked.Options(), recipe.objective.name
+    if name == "masked":
+        own = config.from_plain(masked.Options, recipe.objective.options, "objective.options")
+        ended = own.rate if own.final_rate is None else own.final_rate
+        if replace(own, rate=ended, final_rate=None, static=False) == usual:
+            return ""
     return (
-        f"note: measured as every encoder is, with {masked.Options().rate:.0%} of the tokens "
-        f"masked; the run's own held-out loss, of its objective ({own[0]}), is in its report"
+        f"note: measured as every encoder is, with {usual.rate:.0%} of the tokens masked; the "
+        f"run's own held-out loss, of its objective ({name}), is in its report"
     )
 
 
