@@ -119,11 +119,15 @@ def test_a_prompt_has_one_space_on_each_side_of_its_hole(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "same"),
     [
-        ({}, True), ({"rate": 0.15, "static": True}, True), ({"rate": 0.3, "final_rate": 0.15}, True),
-        ({"rate": 0.3}, False), ({"unit": "span"}, False), ({"mask_rate": 1.0, "random_rate": 0.0}, False),
+        ({}, True),
+        ({"rate": 0.15, "static": True}, True),
+        ({"rate": 0.3, "final_rate": 0.15}, True),
+        ({"rate": 0.3}, False),
+        ({"unit": "span"}, False),
+        ({"mask_rate": 1.0, "random_rate": 0.0}, False),
         ({"rate": 0.15, "final_rate": 0.4}, False),
     ],
-)  # fmt: skip
+)
 def test_it_is_noted_where_a_run_learned_by_other_questions(
     options: dict[str, Any], same: bool
 ) -> None:
