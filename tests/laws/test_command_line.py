@@ -25,7 +25,7 @@ FROZEN = {
     "finetune": {
         "model", "--data", "--method", "--task", "--column", "--read", "--seeds", "--epochs",
         "--batch", "--rate", "--length", "--layer-decay", "--head-rate", "--patience", "--long",
-        "--pooling", "--measure", "--prompt", "--curve", "--out",
+        "--pooling", "--measure", "--prompt", "--curve", "--out", "--weight-decay", "--warmup",
     },
     "predict": {"model", "file", "--also", "--column", "--read", "--top", "--out"},
     "probe": {
