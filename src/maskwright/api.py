@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from maskwright.checkpoint.pretrained import load as load_pretrained
 from maskwright.checkpoint.pretrained import save as save_pretrained
-from maskwright.finetune.command import finetune_file
+from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file, write_predictions
+from maskwright.finetune.recipe import read as read_finetuning
 from maskwright.pretrain.compare import compare
 from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.further import adapt
@@ -40,6 +41,7 @@ __all__ = [
     "fill_mask",
     "find",
     "finetune_file",
+    "finetune_recipe",
     "generate_text",
     "how_read",
     "load",
@@ -48,6 +50,7 @@ __all__ = [
     "predict_file",
     "pretrain",
     "probe",
+    "read_finetuning",
     "resume",
     "save_pretrained",
     "train_and_report",

@@ -17,12 +17,14 @@ import functools
 import hashlib
 import json
 import math
+import tomllib
 import types
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
-from maskwright.errors import ConfigError, MaskwrightError, near
+from maskwright.errors import ConfigError, MaskwrightError, UsageError, near
 
 T = TypeVar("T")
 NONE = type(None)
@@ -296,6 +298,30 @@ def to_toml(config: Any) -> str:
     lines: list[str] = []
     _write_table(to_plain(config), "", lines)
     return "\n".join(lines).strip() + "\n"
+
+
+def read_toml(kind: type[T], path: Path) -> T:
+    """The config that a TOML file says.
+
+    Raises:
+        UsageError: no such file.  ConfigError: not TOML, or not such a config; names file and
+            field.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
+    except FileNotFoundError as error:
+        siblings = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        raise UsageError("no such recipe file", where=path, do=near(path.name, siblings)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("the recipe cannot be read", where=path, found=error) from error
+    try:
+        plain = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("not a TOML file", where=path, found=error) from error
+    try:
+        return from_plain(kind, plain)
+    except ConfigError as error:
+        raise error.under(f"{path}, ") from None
 
 
 def _write_table(table: dict[str, Any], path: str, lines: list[str]) -> None:

@@ -84,6 +84,14 @@ def test_patience_ends_the_run() -> None:
     assert tuned.figures == [0.5, 0.9, 0.8, 0.9] and tuned.epoch == 2
 
 
+def test_a_step_in_portions_is_the_same_step() -> None:
+    def losses(**keys: int) -> list[float]:
+        return tune(fresh(), task(64), COLLATION, replace(FAST, **keys), machine=PLAIN).losses
+
+    assert losses(accumulate=4) == pytest.approx(losses(), rel=1e-3)
+    assert losses(batch=4) != pytest.approx(losses(), rel=1e-2), "the control: smaller steps"
+
+
 def test_what_is_frozen_stays_to_the_bit() -> None:
     objective = fresh()
     for name, parameter in objective.product.named_parameters():

@@ -26,6 +26,7 @@ FROZEN = {
         "model", "--data", "--method", "--task", "--column", "--read", "--seeds", "--epochs",
         "--batch", "--rate", "--length", "--layer-decay", "--head-rate", "--patience", "--long",
         "--pooling", "--measure", "--prompt", "--curve", "--out", "--weight-decay", "--warmup",
+        "--accumulate",
     },
     "predict": {"model", "file", "--also", "--column", "--read", "--top", "--out"},
     "probe": {

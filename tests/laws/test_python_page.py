@@ -24,6 +24,7 @@ SMALL = {
     "vocabulary=8192": "vocabulary=400",
     "vocabulary=4096": "vocabulary=400",
     "seeds=3": "seeds=1",
+    "epochs=5": "epochs=1",
 }
 FIND = api.find
 SENTENCES = [

@@ -3,34 +3,36 @@ trained."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright.checkpoint import pretrained
+from maskwright.config import fingerprint
 from maskwright.errors import UsageError, near
 from maskwright.finetune.curve import measure_curve
-from maskwright.finetune.hashes import hashes
-from maskwright.finetune.kind import POOLINGS, Kind, Long, kind_of
+from maskwright.finetune.hashes import hash_rows, hashes
+from maskwright.finetune.kind import POOLINGS, Kind, kind_of
 from maskwright.finetune.kinds import embeddings
 from maskwright.finetune.learner import longest
-from maskwright.finetune.method import FULL, PROBE, Method
+from maskwright.finetune.method import PROBE, Method
+from maskwright.finetune.recipe import NAME, Recipe, render
 from maskwright.finetune.run import finetune
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.checkpoints import MODEL
-from maskwright.report import tables
+from maskwright.report import document, tables
 from maskwright.report.say import printer
 from maskwright.tasks import splits, survey
 from maskwright.tasks.framing import Template
-from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.prepare import prepare
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Schedule
 
 # What is held back where the user gives one file.
 DIVISION = splits.Division(validation=0.1, test=0.1)
-LEAST_STEPS = 100
 
 
 def finetune_file(
@@ -38,71 +40,36 @@ def finetune_file(
     data: Path | str,
     out: Path | str,
     *,
-    method: str = FULL,
-    task: str | None = None,
-    columns: Mapping[str, Sequence[str]] | None = None,
-    seeds: int = 3,
-    epochs: int = 3,
-    batch: int = 32,
-    rate: float | None = None,
-    length: int | None = None,
-    long: Long = "head",
-    layer_decay: float = 1.0,
-    head_rate: float | None = None,
-    weight_decay: float = 0.01,
-    warmup: float = 0.1,
-    patience: int | None = None,
-    prompt: str | None = None,
-    pooling: str | None = None,
-    measure: str | None = None,
-    read: HowRead = AS_IT_COMES,
-    least_steps: int = LEAST_STEPS,
-    curve: Sequence[int] = (),
     stream: TextIO | None = None,
+    **settings: Any,
 ) -> Path:
-    """Read `data`, say what it is, and fine-tune; the model folder is returned.
+    """Read `data`, say what it is, and fine-tune `model`; the model folder is returned.
 
     Args:
-        method: one name, or for a curve several with commas between.
-        rate: the learning rate; None: the usual one of method and width.
-        head_rate: how many times as fast the scores of the head learn; None: the usual, but 1 where
-            a `rate` is given.
-        weight_decay: of the matrices, as AdamW has it; biases and norms have none.
-        warmup: the share of the run in which the rate rises; then it falls to 0.
-        prompt: what a model that writes its answers reads, with the hole {source}.
-        pooling: what is read of a text: cls, mean or max; None: cls, and for vectors what the
-            folder was made with, or mean.
-        measure: the figure that chooses the epoch and the seed; None: the usual one of the task.
-        read: the encoding and separator of the files, what becomes of bad rows, and so on.
-        curve: numbers of labels, 0 for all: instead of one model, how good each method is with so
-            many; `out` is returned.
+        settings: the fields of a `Recipe`, such as `seeds=1, method="lora"`.
 
     Raises:
         UsageError, DataError and others: as `tasks` and `finetune.run` say.
     """
-    if seeds < 1:
-        raise UsageError("no seed to try", where="--seeds", found=seeds, wanted="1 or more")
-    for option, share in (("--weight-decay", weight_decay), ("--warmup", warmup)):
-        if not 0.0 <= share < 1.0:
-            raise UsageError("a share is out of range", where=option, found=share,
-                             wanted="0 to below 1")  # fmt: skip
-    say, model, data, out = printer(stream), Path(model), Path(data), Path(out)
+    recipe = Recipe(model=os.fspath(model), data=os.fspath(data), **settings)
+    return finetune_recipe(recipe, out, stream=stream)
+
+
+def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = None) -> Path:
+    """The same of a recipe; with a `curve` no model is made, and `out` is returned."""
+    say, model, data, out = printer(stream), Path(recipe.model), Path(recipe.data), Path(out)
     # A rate that is asked for is that of all weights, as everywhere else.
-    head = 1.0 if head_rate is None and rate is not None else head_rate
-    ways = [Method(name.strip(), layer_decay, head) for name in method.split(",")]
-    if len(ways) > 1 and not curve:
-        raise UsageError("several methods make no model", where="--method", found=method,
-                         wanted="one", do="compare them with --curve")  # fmt: skip
+    head = 1.0 if recipe.head_rate is None and recipe.rate is not None else recipe.head_rate
+    ways = [Method(name.strip(), recipe.layer_decay, head) for name in recipe.method.split(",")]
     if (out / MODEL).exists():
         raise UsageError("a fine-tuned model is there already", where=out / MODEL,
                          do="choose another --out")  # fmt: skip
-    if length is not None and length < 4:
-        raise UsageError("no room for a text", where="--length", found=length, wanted="4 or more")
     # What is wrong with the model is said before anything is read.
     config = pretrained.described(checkpoints.model_folder(model)).config
-    if length is not None and length > longest(config):
-        say(f"note: the model has positions for {longest(config)} tokens, not for {length}")
-    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION,
+    if recipe.length is not None and recipe.length > (most := longest(config)):
+        say(f"note: the model has positions for {most} tokens, not for {recipe.length}")
+    read = recipe.read
+    examples = prepare(data, columns=recipe.columns or None, kind=recipe.task, division=DIVISION,
                        reading=read.reading, header=read.header,
                        fold_labels=read.fold_labels)  # fmt: skip
     for line in examples.task.lines():
@@ -116,21 +83,27 @@ def finetune_file(
     for warning in looked.warnings:
         say(f"note: {warning}")
 
-    def settings(way: Method) -> Settings:
-        chosen = way.rate(config.width) if rate is None else rate
-        return Settings(epochs=epochs, batch=batch, patience=patience, least_steps=least_steps,
-                        optimizer=AdamW(learning_rate=chosen, decay=weight_decay),
-                        schedule=Schedule(kind="linear", warmup=warmup))  # fmt: skip
+    made_from = {"model": fingerprint(hashes(checkpoints.model_folder(model))),
+                 "data": hash_rows(examples)}  # fmt: skip
+    for name, told in recipe.made_from.items():
+        if told != made_from.get(name):
+            say(f"note: the {name} is not what it was when the recipe was written, so the result "
+                "will be another")  # fmt: skip
 
     kind = kind_of(examples.task.kind)
-    if head_rate is not None and kind.head is None:
+    if recipe.head_rate is not None and kind.head is None:
         raise UsageError("such a task has no head", where="--head-rate", found=kind.task,
                          wanted="a task with a head, such as classification",
                          do="leave it out")  # fmt: skip
+    if recipe.accumulate > 1 and kind.rivals:
+        raise UsageError("each text is a wrong answer to the others of its step, which therefore "
+                         "cannot be cut", where="--accumulate", found=kind.task,
+                         do="leave it out, or choose a smaller --batch")  # fmt: skip
     made_with = embeddings.pooling_of(checkpoints.model_folder(model))
+    pooling = recipe.pooling
     if pooling is None and kind.task in embeddings.TASKS:
         pooling = made_with
-    settled = _settled(kind, prompt=prompt, pooling=pooling, measure=measure)
+    settled = _settled(kind, prompt=recipe.prompt, pooling=pooling, measure=recipe.measure)
     if pooling is None and kind.head == "sequence":
         if made_with not in (None, "cls"):
             say(f"note: the model was made for the {made_with} over a text's tokens, and this task "
@@ -139,20 +112,33 @@ def finetune_file(
         elif any(way.name == PROBE for way in ways):
             say("note: the head alone reads one place of a text, for which a model may never have "
                 "been trained; --pooling mean often knows more")  # fmt: skip
+    settings = partial(_settings, recipe, config.width)
     common: dict[str, Any] = {
-        "seeds": seeds, "length": length, "long": long, "settled": settled, "stream": stream,
+        "seeds": recipe.seeds, "length": recipe.length, "long": recipe.long, "settled": settled,
+        "stream": stream,
     }  # fmt: skip
-    if curve:
-        measure_curve(model, examples, out, methods=ways, counts=curve, settings=settings, **common)
-        return out
-    return finetune(
-        model,
-        examples,
-        out,
-        method=ways[0],
-        settings=settings(ways[0]),
-        origin=hashes(data),
-        **common,
+    if recipe.curve:
+        measure_curve(model, examples, out, methods=ways, counts=recipe.curve, settings=settings,
+                      **common)  # fmt: skip
+        made = out
+    else:
+        made = finetune(model, examples, out, method=ways[0], settings=settings(ways[0]),
+                        origin=hashes(data), **common)  # fmt: skip
+    document.write(out / NAME, render(replace(recipe, made_from=made_from)))
+    return made
+
+
+def _settings(recipe: Recipe, width: int, way: Method) -> Settings:
+    """Of one method, for a model so wide."""
+    rate = way.rate(width) if recipe.rate is None else recipe.rate
+    return Settings(
+        epochs=recipe.epochs,
+        batch=recipe.batch,
+        accumulate=recipe.accumulate,
+        patience=recipe.patience,
+        least_steps=recipe.least_steps,
+        optimizer=AdamW(learning_rate=rate, decay=recipe.weight_decay),
+        schedule=Schedule(kind="linear", warmup=recipe.warmup),
     )
 
 

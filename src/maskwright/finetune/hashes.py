@@ -25,7 +25,8 @@ def hashes(path: Path) -> dict[str, str]:
 
 def hash_rows(data: labelled.Examples) -> str:
     """SHA-256 of all rows with their labels, in hex."""
-    found = hashlib.sha256()
+    names = () if data.labels is None else data.labels.names
+    found = hashlib.sha256(json.dumps(names).encode())
     for part, rows in sorted(data.parts.items()):
         for row in rows:
             label = labelled.label_of(row)

@@ -118,6 +118,11 @@ class Kind(ABC):
         return "single"
 
     @property
+    def rivals(self) -> bool:
+        """Whether the examples of a step are wrong answers to each other."""
+        return False
+
+    @property
     def num_outputs(self) -> int:
         """How many scores the head gives."""
         return max(1, len(self.labels))

@@ -7,6 +7,7 @@
       task.json      what is read of a file, and how, to predict with it
       results.json   every seed's figures, the chosen one's with intervals, the baselines
       report.html    the same to look at, with the figures of each class and the worst mistakes
+      finetune.toml  what it was made from, to make it again (recipe.py)
 
 Each seed draws another head and another order. Epoch and seed are chosen on validation data; the
 test part is asked once, at the end. A stop costs one seed at most (kept.py). Everything is said
@@ -133,6 +134,7 @@ def finetune(
         "epochs": settings.epochs,
         "passes over the rows in each": passes,
         "batch": settings.batch,
+        **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
         **({"prompt": kind.settled["prompt"]} if "prompt" in kind.settled else {}),
         "longest text": f"{learner.frame.length} tokens, {long}",
         "seeds tried": seeds,

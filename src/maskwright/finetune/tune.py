@@ -45,6 +45,7 @@ class Settings:
     learning rate after a warm-up of a tenth.
 
     Attributes:
+        accumulate: in how many portions a step is computed.
         patience: how many epochs without a better figure end the run; None: none do.
         least_steps: where there are so few examples that the epochs would be fewer steps than
             these, each is several passes over the data (Mosbach et al. 2021, arXiv:2006.04884).
@@ -52,6 +53,7 @@ class Settings:
 
     epochs: int = 3
     batch: int = 32
+    accumulate: int = 1
     optimizer: Optimizer = field(default_factory=lambda: AdamW(learning_rate=5e-5))
     schedule: Schedule = field(default_factory=lambda: Schedule(kind="linear", warmup=0.1))
     patience: int | None = None
@@ -59,7 +61,13 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 1), ("batch", 1), ("patience", 1), ("least_steps", 0)):
+        for name, low in (
+            ("epochs", 1),
+            ("batch", 1),
+            ("accumulate", 1),
+            ("patience", 1),
+            ("least_steps", 0),
+        ):
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ConfigError("a setting of fine-tuning is out of range", where=name,
@@ -118,7 +126,7 @@ def tune(
     parameters = Parameters(objective.to(machine.device), machine.compute)
     per_pass = -(-len(train) // settings.batch)
     steps = steps_of(settings, len(train))
-    portions = _portions(train, settings.batch)
+    portions = _portions(train, settings)
 
     def batches(step: int, number: int) -> Batch | None:
         turn, place = divmod(step, per_pass)
@@ -158,12 +166,13 @@ def passes_of(settings: Settings, count: int) -> int:
     return max(1, -(-settings.least_steps // (settings.epochs * per_pass)))
 
 
-def _portions(train: Examples, batch: int) -> int:
-    """Into how many parts a step is cut so that texts in pieces need no more memory than whole
-    ones."""
+def _portions(train: Examples, settings: Settings) -> int:
+    """Into how many parts a step is cut: so many that texts in pieces need no more memory than
+    whole ones."""
     if train.pieces is None:
-        return 1
-    return min(batch, -(-batch * int(train.lengths.mean()) // AT_ONCE))
+        return settings.accumulate
+    needed = -(-settings.batch * int(train.lengths.mean()) // AT_ONCE)
+    return min(settings.batch, max(settings.accumulate, needed))
 
 
 def _of_objective(pace: Pace) -> Pace:

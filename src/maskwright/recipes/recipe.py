@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -351,21 +350,7 @@ def read(path: Path) -> Recipe:
     Raises:
         UsageError: no such file.  ConfigError: not TOML, or not a recipe.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
-    except FileNotFoundError as error:
-        siblings = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-        raise UsageError("no such recipe file", where=path, do=near(path.name, siblings)) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("the recipe cannot be read", where=path, found=error) from error
-    try:
-        plain = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError("not a TOML file", where=path, found=error) from error
-    try:
-        return config.from_plain(Recipe, plain)
-    except ConfigError as error:
-        raise error.under(f"{path}, ") from None
+    return config.read_toml(Recipe, path)
 
 
 def with_text(recipe: Recipe, paths: Paths) -> Recipe:

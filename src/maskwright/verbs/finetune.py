@@ -17,21 +17,32 @@ from maskwright.verbs.arguments import (
 )
 
 SUMMARY = "fine-tune a model on labelled texts"
+# Options that a recipe has by the same names.
+PLAIN = (
+    "method", "task", "seeds", "epochs", "batch", "accumulate", "rate", "length", "long",
+    "layer_decay", "head_rate", "weight_decay", "warmup", "patience", "prompt", "pooling",
+    "measure",
+)  # fmt: skip
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    parser.add_argument(
+        "model",
+        type=Path,
+        help="the folder of a model or a run; or the finetune.toml of an earlier result, which "
+        "names model and data itself",
+    )
     parser.add_argument(
         "--data",
         type=Path,
-        required=True,
+        default=None,
         metavar="PATH",
         help="a csv, tsv, jsonl, parquet or conll file, or a folder of them for train, validation "
         "and test",
     )
     parser.add_argument(
         "--method",
-        default="full",
+        default=None,
         help="which weights are trained: full, probe (only the head), last-N (the last N layers), "
         "reinit-N (all, the last N layers from new weights), gradual (unfreezing), or an adapter "
         "such as lora (default full)",
@@ -39,9 +50,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_task(parser)
     add_columns(parser)
     add_read(parser)
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds to try (default 3)")
-    parser.add_argument("--epochs", type=int, default=3, help="number of epochs (default 3)")
-    parser.add_argument("--batch", type=int, default=32, help="examples per step (default 32)")
+    parser.add_argument(
+        "--seeds", type=int, default=None, help="number of seeds to try (default 3)"
+    )
+    parser.add_argument("--epochs", type=int, default=None, help="number of epochs (default 3)")
+    parser.add_argument("--batch", type=int, default=None, help="examples per step (default 32)")
+    parser.add_argument(
+        "--accumulate",
+        type=int,
+        default=None,
+        metavar="N",
+        help="compute each step in N portions: less memory, the same result (default 1)",
+    )
     parser.add_argument(
         "--rate",
         type=float,
@@ -51,7 +71,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layer-decay",
         type=float,
-        default=1.0,
+        default=None,
         help="factor on the learning rate from each layer to the one below it (default 1)",
     )
     parser.add_argument(
@@ -64,13 +84,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weight-decay",
         type=float,
-        default=0.01,
+        default=None,
         help="weight decay of the matrices (default 0.01)",
     )
     parser.add_argument(
         "--warmup",
         type=float,
-        default=0.1,
+        default=None,
         help="share of the run in which the learning rate rises (default 0.1)",
     )
     parser.add_argument(
@@ -87,7 +107,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--long",
-        default="head",
+        default=None,
         help="how longer texts are read: cut to their head, tail or head-and-tail; or whole, in "
         "pieces: pieces-mean or pieces-max combines the scores of the pieces, vectors-mean or "
         "vectors-max their vectors, hierarchical adds layers over the vectors (default head)",
@@ -122,35 +142,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
-    existing(a.data, "data")
-    columns = named_columns(a)
-    from maskwright.finetune.command import finetune_file
+    from_file = a.model.suffix == ".toml" and a.model.is_file()
+    if a.data is not None:
+        existing(a.data, "data")
+    elif not from_file:
+        raise UsageError("no labelled file is named", where="--data", wanted="a file or a folder",
+                         do="maskwright finetune --help")  # fmt: skip
+    columns, curve = named_columns(a), _counts(a.curve)
+    from maskwright.finetune.command import finetune_recipe
+    from maskwright.finetune.recipe import Recipe, changed, read
     from maskwright.tasks.how_read import how_read
 
-    finetune_file(
-        a.model,
-        a.data,
-        a.out or next_run("finetune"),
-        method=a.method,
-        task=a.task,
-        columns=columns,
-        seeds=a.seeds,
-        epochs=a.epochs,
-        batch=a.batch,
-        rate=a.rate,
-        length=a.length,
-        long=a.long,
-        pooling=a.pooling,
-        measure=a.measure,
-        layer_decay=a.layer_decay,
-        head_rate=a.head_rate,
-        weight_decay=a.weight_decay,
-        warmup=a.warmup,
-        patience=a.patience,
-        prompt=a.prompt,
-        curve=_counts(a.curve),
-        read=how_read(a.read),
-    )
+    given = {name: getattr(a, name) for name in PLAIN if getattr(a, name) is not None}
+    if a.data is not None:
+        given["data"] = str(a.data)
+    for name, value in (("columns", columns), ("curve", curve)):
+        if value:
+            given[name] = value
+    if a.read:
+        given["read"] = how_read(a.read)
+    if from_file:
+        recipe = changed(read(a.model), given)
+        existing(Path(recipe.model), "model")
+        existing(Path(recipe.data), "data")
+    else:
+        recipe = Recipe(model=str(a.model), **given)
+    finetune_recipe(recipe, a.out or next_run("finetune"))
 
 
 def _counts(given: str | None) -> list[int]:

@@ -52,6 +52,10 @@ class Embeddings(Kind):
     def measures(self) -> tuple[str, ...]:
         return ("spearman", "pearson") if self.task == "embedding" else ("first_is_right", "mrr")
 
+    @property
+    def rivals(self) -> bool:
+        return self.task == "matching"
+
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
     ) -> Contrast:

@@ -1,0 +1,123 @@
+"""A result is made again from the file that lies in its folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import main
+from maskwright.config import from_plain
+from maskwright.corpus.reading import Reading
+from maskwright.errors import ConfigError, MaskwrightError, UsageError
+from maskwright.finetune.command import finetune_file, finetune_recipe
+from maskwright.finetune.recipe import NAME, Recipe, changed, read, render
+from maskwright.tasks.how_read import HowRead
+from tinyrun import WORDS
+
+
+def labelled(path: Path, separator: str = ";") -> Path:
+    rows = [f"the {word} {animal}{separator}{label}" for word in WORDS
+            for animal, label in (("cat", "meow"), ("dog", "woof"))]  # fmt: skip
+    path.write_text("\n".join([f"words{separator}said", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recipe")
+    finetune_file(model, labelled(folder / "data.csv"), folder / "out", seeds=1, epochs=2, batch=8,
+                  rate=1e-3, method="lora", columns={"text": ["words"], "label": ["said"]},
+                  least_steps=0, read=HowRead(Reading(separator=";")),
+                  stream=io.StringIO())  # fmt: skip
+    return folder
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model" / "model.safetensors").read_bytes()
+
+
+def test_every_choice_comes_back() -> None:
+    whole = Recipe(
+        model="m", data="$DATA/d", method="lora,full", task="tagging", columns={"text": ("a b",)},
+        seeds=5, epochs=7, batch=64, accumulate=4, rate=3e-4, length=99, long="pieces-max",
+        layer_decay=0.9, head_rate=2.0, weight_decay=0.1, warmup=0.2, patience=2, least_steps=9,
+        prompt="say: {source}", pooling="max", measure="matthews", curve=(50, 0),
+        read=HowRead(Reading(separator="\t", on_bad="skip"), ("a", "b"), True),
+        made_from={"data": "0"},
+    )  # fmt: skip
+    plain = Recipe(model="m", data="d")
+    for name in Recipe.__dataclass_fields__:
+        assert name == "model" or getattr(whole, name) != getattr(plain, name), name
+    for each in (whole, plain):
+        assert from_plain(Recipe, tomllib.loads(render(each))) == each
+
+
+def test_a_result_is_made_again(made: Path, tmp_path: Path) -> None:
+    said, again = io.StringIO(), tmp_path / "again"
+    finetune_recipe(read(made / "out" / NAME), again, stream=said)
+    assert weights(again) == weights(made / "out")
+    assert (again / NAME).read_text() == (made / "out" / NAME).read_text()
+    assert "note: the" not in said.getvalue()
+    other = tmp_path / "other"
+    finetune_recipe(changed(read(made / "out" / NAME), {"rate": 2e-3}), other, stream=said)
+    assert weights(other) != weights(made / "out"), "the control"
+
+
+def test_by_the_command_line(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(made / "out" / NAME)
+    assert main(["finetune", file, "--epochs", "1", "--out", str(tmp_path / "out")]) == 0
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert len(found["seeds"][0]["validation"]) == 1
+    again = read(tmp_path / "out" / NAME)
+    assert again == changed(read(made / "out" / NAME), {"epochs": 1})
+    few = labelled(tmp_path / "few.csv", separator=",")
+    capsys.readouterr()
+    assert main(["finetune", file, "--data", str(few), "--read", "separator=,", "--epochs", "1",
+                 "--out", str(tmp_path / "few")]) == 0  # fmt: skip
+    assert "is not what it was" not in capsys.readouterr().out, "other data were asked for"
+
+
+def test_data_that_changed_meanwhile_are_told(made: Path, tmp_path: Path) -> None:
+    data = labelled(tmp_path / "data.csv")
+    recipe = read(made / "out" / NAME)
+    moved = Recipe(**{**vars(recipe), "data": str(data), "epochs": 1})
+    said = io.StringIO()
+    finetune_recipe(moved, tmp_path / "same", stream=said)
+    assert "is not what it was" not in said.getvalue(), "equal rows, wherever they lie"
+    data.write_text(data.read_text().replace("meow", "purr"), encoding="utf-8")
+    finetune_recipe(moved, tmp_path / "other", stream=said)
+    assert "the data is not what it was" in said.getvalue()
+    assert "the model is not what it was" not in said.getvalue()
+
+
+def test_refusals(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    text = render(Recipe(model=str(tmp_path), data=str(tmp_path)))
+    path.write_text(text.replace("epochs", "epoch"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"mine\.toml, epoch(.|\n)*'epochs'"):
+        read(path)
+    path.write_text(text.replace('"head"', '"middle"'), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"mine\.toml, long"):
+        read(path)
+    assert main(["finetune", str(tmp_path)]) == 64
+    assert "--data" in capsys.readouterr().err
+    path.write_text(text.replace(json.dumps(str(tmp_path)), '"gone"'), encoding="utf-8")
+    assert main(["finetune", str(path)]) == 64
+    assert "no such model" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="1 to 8"):
+        Recipe(model="m", data="d", batch=8, accumulate=9)
+
+
+def test_rivals_of_a_step_are_not_parted(model: Path, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("anchor,positive\n" + "".join(f"the {w},a {w}\n" for w in WORDS))
+    with pytest.raises(MaskwrightError, match="--accumulate"):
+        finetune_file(
+            model, pairs, tmp_path / "no", task="matching", accumulate=2, stream=io.StringIO()
+        )
