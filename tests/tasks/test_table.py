@@ -133,6 +133,11 @@ def test_columns_of_words_and_tags(tmp_path: Path) -> None:
     assert one.where.endswith("a.conll, line 3") and two.where.endswith("line 7")
     (bare,) = load(write(tmp_path / "b.conll", "New\nYork\n")).parts["all"]
     assert bare.values == {"tokens": ["New", "York"]}
+    # Files are read in blocks of about 1 MiB, and the last line may lack its end.
+    long = "a O\nb O\nc O\n\n" * 200_000 + "x O\ny O"
+    rows = load(write(tmp_path / "long.conll", long)).parts["all"]
+    assert {len(row.values["tokens"]) for row in rows[:-1]} == {3}
+    assert rows[-1].values["tokens"] == ["x", "y"] and len(rows) == 200_001
     path = write(tmp_path / "c.conll", "lo O\n\nKalomi B-PER\nsat\n")
     error = refusal(DataError, lambda: load(path))
     assert error.where == f"{path}, line 4" and error.wanted == "2"

@@ -22,7 +22,7 @@ KINDS = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".csv", ".tsv"), "table"),
     ".parquet": "parquet",
-    **dict.fromkeys((".conll", ".bio", ".iob"), "columns"),
+    **dict.fromkeys((".conll", ".conllu", ".bio", ".iob"), "columns"),
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 NEAR_LIMIT = 5000

@@ -38,7 +38,7 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
     for block in blocks:
         if source.suffix == ".json" and block.line == 1:
             _refuse_one_value(block.text, file)
-        for number, line in enumerate(block.text.removesuffix("\n").split("\n"), block.line):
+        for number, line in block.lines():
             if not line or line.isspace():
                 counts.blank += 1
                 continue
@@ -68,7 +68,7 @@ def objects(
     """
     file = source.shown
     for block in blocks:
-        for number, line in enumerate(block.text.removesuffix("\n").split("\n"), block.line):
+        for number, line in block.lines():
             if not line or line.isspace():
                 ledger.counts.blank += 1
                 continue

@@ -33,6 +33,11 @@ class Block:
     text: str
     line: int
 
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Each line with its number. What follows the last line end is none, unless the file ends
+        without one."""
+        return enumerate(self.text.removesuffix("\n").split("\n"), self.line)
+
 
 @dataclass(frozen=True, slots=True)
 class _Raw:

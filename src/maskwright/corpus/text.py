@@ -26,9 +26,7 @@ def documents(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Do
 def _by_line(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Document]:
     counts = ledger.counts
     for block in blocks:
-        # What follows the last line end is no line, unless the file ends without one.
-        lines = block.text.removesuffix("\n").split("\n")
-        for number, line in enumerate(lines, block.line):
+        for number, line in block.lines():
             if not line or line.isspace():
                 counts.blank += 1
             else:

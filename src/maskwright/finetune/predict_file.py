@@ -372,4 +372,4 @@ def _lines(file: Source, reading: Reading) -> Iterator[str]:
     ledger = Ledger(reading, Counts(), None)
     with RegularFile(file) as opened:
         for block in text_blocks(opened, file, ledger):
-            yield from block.text.removesuffix("\n").split("\n")
+            yield from (line for _, line in block.lines())

@@ -1,4 +1,5 @@
-"""Labelled files to rows: csv, tsv, jsonl, json, parquet, each also .gz or .zst; files or folders.
+"""Labelled files to rows: csv, tsv, jsonl, json, parquet, conll, conllu, each also .gz or .zst;
+files or folders.
 
     one file                     -> the part "all", divided later (splits.py)
     a folder with train…, dev…   -> the parts by the files' names; `labels.json` names the classes
@@ -25,7 +26,7 @@ from maskwright.corpus.lines import Block
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
-from maskwright.tasks import one_value, tag_file
+from maskwright.tasks import conllu_file, one_value, tag_file
 from maskwright.tasks.parts import (
     ALL,
     TEST,
@@ -194,7 +195,8 @@ def _rows(
     elif source.kind == "table":
         yield from _table(text_blocks(opened, source, ledger), source, header, ledger)
     elif source.kind == "columns":
-        for values, number in tag_file.rows(text_blocks(opened, source, ledger), file):
+        words = conllu_file if source.suffix == ".conllu" else tag_file
+        for values, number in words.rows(text_blocks(opened, source, ledger), file):
             yield Row(values, file, number)
     elif source.kind == "jsonl":
         blocks = text_blocks(opened, source, ledger)
@@ -214,7 +216,7 @@ def _rows(
             "plain text has no labels",
             where=file,
             found=f"a file ending in {source.suffix}",
-            wanted=".csv, .tsv, .jsonl, .json, .parquet or .conll",
+            wanted=".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu",
             do="make a table with a column for the text and one for the label",
         )
 

@@ -13,7 +13,6 @@ Columns are apart by tabs where a line has one, so that a word may hold blanks; 
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -79,7 +78,7 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
     """
     words: list[list[str]] = []
     first = 1
-    for line, number in _lines(blocks):
+    for number, line in (each for block in blocks for each in block.lines()):
         if not words and COMMENT.match(line):
             continue
         columns = _columns(line)
@@ -105,11 +104,6 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
 def _columns(line: str) -> list[str]:
     apart = line.split("\t") if "\t" in line else line.split(" ")
     return [column.strip(" ") for column in apart if column.strip(" ")]
-
-
-def _lines(blocks: Iterable[Block]) -> Iterator[tuple[str, int]]:
-    for block in blocks:
-        yield from zip(block.text.split("\n"), itertools.count(block.line))
 
 
 def _row(words: list[list[str]]) -> dict[str, Any]:

@@ -37,8 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=None,
         metavar="PATH",
-        help="a csv, tsv, jsonl, parquet or conll file, or a folder of them for train, validation "
-        "and test",
+        help="a csv, tsv, jsonl, parquet, conll or conllu file, or a folder of them for train, "
+        "validation and test",
     )
     parser.add_argument(
         "--method",
