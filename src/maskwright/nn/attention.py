@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -205,7 +206,7 @@ class Attention(nn.Module):
         if memory is not None:
             key, value = self._of_memory(memory, cache, layer)
         else:
-            key, value = self._heads(self.key(x)), self._heads(self.value(x))
+            key, value = self._keys_and_values(x)
         if sight.rotary is not None:
             query = rotate(query, sight.rotary)
             key = rotate(key, sight.key_rotary or sight.rotary)
@@ -232,7 +233,8 @@ class Attention(nn.Module):
     def _of_memory(
         self, memory: Tensor, cache: KVCache | None, layer: int
     ) -> tuple[Tensor, Tensor]:
-        def make() -> tuple[Tensor, Tensor]:
-            return self._heads(self.key(memory)), self._heads(self.value(memory))
-
+        make = partial(self._keys_and_values, memory)
         return make() if cache is None else cache.memory(layer, make)
+
+    def _keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._heads(self.key(x)), self._heads(self.value(x))

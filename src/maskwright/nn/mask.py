@@ -256,12 +256,15 @@ def same_document(
     """
     ours, theirs = documents, documents if keys is None else keys
     _same_rows("same_document", ours.shape[0], theirs.shape[0])
+    return AttentionMask(
+        lambda row, query, key: _same(ours[row, query], theirs[row, key]),
+        "same_document",
+        ours.shape[0],
+    )
 
-    def rule(row: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        document = theirs[row, key]
-        return (ours[row, query] == document) & (document != 0)
 
-    return AttentionMask(rule, "same_document", ours.shape[0])
+def _same(document: Tensor, other: Tensor) -> Tensor:
+    return (document == other) & (other != 0)
 
 
 def real(keep: Bool[Tensor, "B K"]) -> AttentionMask:
