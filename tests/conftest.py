@@ -3,8 +3,8 @@
 - One thread per worker, set before torch is imported, so that `-n 2` on two cores runs as fast as
   it can and sums come out in the same order each time.
 - The shapes and types written in `nn/` and `objectives/` are enforced (jaxtyping with beartype) in
-  the tests of these two rooms, of all families and of the laws. Elsewhere they are not: a check
-  costs more than the operation that it stands before, three quarters of a test that decodes.
+  the tests of these two rooms and of all families. Elsewhere they are not: a check costs more than
+  the operation that it stands before, three quarters of a test that decodes.
 - No test reaches a network, this machine's own included, unless it is marked `loopback`.
 - Random examples (hypothesis) are the same ones each time.
 """
@@ -32,7 +32,7 @@ install_import_hook(["maskwright.nn", "maskwright.objectives"], "beartype.bearty
 CHECKS_SHAPES = (
     "nn/",
     "objectives/",
-    "laws/",
+    "laws/test_shapes",
     "conformance/test_families",
     "conformance/test_objectives",
 )

@@ -132,6 +132,8 @@ class Family:
             return [f"{error}: family has one, config has none"]
         except ConfigError as error:
             return [f"{error.where}: {error.what} (found {error.found}, wanted {error.wanted})"]
+        if here == config:
+            return []
         return [
             f"{path}: family has {theirs!r}, config has {ours!r}"
             for path, theirs, ours in differences(here, config)

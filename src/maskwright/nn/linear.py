@@ -33,6 +33,10 @@ def spare_rows(x: Tensor) -> int:
 class Linear(nn.Linear):
     """`torch.nn.Linear` in parameters, shapes and results."""
 
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:  # shapes alone: there is nothing to draw
+            super().reset_parameters()
+
     def forward(self, x: Float[Tensor, "*any I"]) -> Float[Tensor, "*any O"]:
         return linear(x, self.weight, self.bias)
 
