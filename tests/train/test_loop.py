@@ -158,6 +158,72 @@ def test_what_is_not_a_number_stops_before_the_weights_change() -> None:
     assert torch.equal(before.nan_to_num(), optimizer.parameters.masters.nan_to_num())
 
 
+class Torn(masked.Masked):
+    """Whose loss is no number in the second microbatch of each step of `odd`."""
+
+    def __init__(self, whole: masked.Masked, odd: set[int]) -> None:
+        super().__init__(whole.product, masked.Options(), VOCABULARY)
+        self.odd, self.calls = odd, -1
+
+    def forward(self, batch: Any) -> Any:
+        self.calls += 1
+        loss = super().forward(batch)
+        if divmod(self.calls, 2)[0] in self.odd and self.calls % 2:
+            ((name, part),) = loss.parts.items()
+            loss = type(loss)({name: type(part)(part.total * float("nan"), part.weight)})
+        return loss
+
+
+def torn(odd: set[int], steps: int, **keys: Any) -> tuple[list[dict[str, Any]], torch.Tensor]:
+    objective = Torn(mlm(), odd)
+    optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=1e-2))
+    plan = loop.Plan(seed=3, microbatches=2, budget=Budget(steps=steps), schedule=Schedule(),
+                     on_nonfinite="skip")  # fmt: skip
+    records: list[dict[str, Any]] = []
+
+    class Collect:
+        def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+            records.append({**record, "weights": optimizer.parameters.masters.clone()})
+
+        def at_end(self, state: TrainState) -> None:
+            pass
+
+    loop.train(objective, Batches(objective, 2), optimizer, plan, TrainState(**keys),
+               hooks=[Collect()])  # fmt: skip
+    return records, optimizer.parameters.masters
+
+
+def test_F41_a_step_without_a_number_is_skipped_where_that_is_asked_for() -> None:
+    records, weights = torn({1, 2}, 5)
+    assert [r["kind"] for r in records] == ["train", "skipped", "skipped", "train", "train"]
+    assert [r.get("in_a_row") for r in records] == [None, 1, 2, None, None]
+    assert torch.equal(records[0]["weights"], records[2]["weights"])
+    assert weights.isfinite().all() and not torch.equal(weights, records[2]["weights"])
+    assert records[-1]["tokens"] == 5 * records[0]["tokens"]
+    whole, _ = torn(set(), 5)
+    assert [r["kind"] for r in whole] == ["train"] * 5
+    assert not torch.equal(whole[2]["weights"], whole[0]["weights"]), "the control"
+
+
+def test_F41_too_many_of_them_in_a_row_stop_the_run_and_say_where(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "SKIPS", 2)
+    with pytest.raises(loop.DivergedError, match="step 4, after 2 others") as caught:
+        torn({1, 2, 3}, 5)
+    report = caught.value.report
+    assert report["skipped_before"] == 2 and caught.value.step == 3
+    assert report["loss"] == "nan" and report["microbatches"]["1"] == "nan"
+    assert np.isfinite(report["microbatches"]["0"])
+    assert report["gradients_not_finite"] and report["weights_not_finite"] == []
+    # A resumed run remembers how many there were.
+    with pytest.raises(loop.DivergedError, match="step 1, after 2 others"):
+        torn({0}, 5, skipped=2)
+    assert torn({0}, 5, skipped=1)[0][0]["in_a_row"] == 2
+    old = {"step": 1, "samples": 1, "tokens": 1, "targets": 1, "seconds": (1.0).hex()}
+    assert TrainState.from_json(old, "here").skipped == 0
+
+
 def test_bfloat16_follows_float32() -> None:
     wide, _, _ = run(mlm(), 20)
     narrow, _, _ = run(mlm(), 20, compute=torch.bfloat16)

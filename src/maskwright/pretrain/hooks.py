@@ -64,7 +64,11 @@ class Log:
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)
-        self.panel.step(record)
+        if record["kind"] == "skipped":
+            self.panel.note(f"step {state.step} skipped, its loss or gradient was no finite number "
+                            f"({record['in_a_row']} in a row)")  # fmt: skip
+        else:
+            self.panel.step(record)
         if time.monotonic() - self._written >= self._every:
             self._time(state)
 

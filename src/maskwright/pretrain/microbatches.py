@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from maskwright.data.batch import Batch
 from maskwright.data.loader import Loader
+from maskwright.data.rows import Rows
 from maskwright.objectives.objective import Objective
 from maskwright.train import loop
 from maskwright.train.phases import Ramp
@@ -35,9 +39,17 @@ class Microbatches:
         self.ramp = ramp or Ramp()
 
     def __call__(self, step: int, number: int) -> Batch:
-        progress, last = loop.progress(self.plan, self.state), self.phases[-1][1]
+        rows, epochs = self.rows(number)
+        return self.objective.corrupt(rows, epochs, self.plan.seed, self._progress)
+
+    def rows(self, number: int) -> tuple[Rows, NDArray[np.int64]]:
+        """The rows of microbatch `number` before they are corrupted, and the epoch of each."""
+        progress, last = self._progress, self.phases[-1][1]
         loader = next((one for until, one in self.phases if progress < until), last)
         size = self.ramp.rows(loader.batch_rows // self.plan.microbatches, progress)
         indices, epochs = loader.take(self.state.samples + number * size, size)
-        rows = loader.rows_of(indices, epochs)
-        return self.objective.corrupt(rows, epochs, self.plan.seed, progress)
+        return loader.rows_of(indices, epochs), epochs
+
+    @property
+    def _progress(self) -> float:
+        return loop.progress(self.plan, self.state)

@@ -41,7 +41,7 @@ from maskwright.errors import (
 from maskwright.evaluate import likelihood
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective
-from maskwright.pretrain import build, journal, start
+from maskwright.pretrain import build, crash, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.hooks import Evaluate, Log, Save, Sitting
 from maskwright.pretrain.microbatches import Microbatches
@@ -53,6 +53,7 @@ from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
 from maskwright.train import distribute, loop, machine
 from maskwright.train.average import Average
+from maskwright.train.diverged import DivergedError
 from maskwright.train.optimizer import OptimizerState
 from maskwright.train.parameters import Parameters
 from maskwright.train.signals import listening
@@ -386,6 +387,7 @@ def _train(sitting: Sitting) -> None:
         budget=training.budget,
         schedule=training.schedule,
         device=sitting.machine.device,
+        on_nonfinite=training.on_nonfinite,
     )
     phases = [
         (phase.until, Loader(rows, phase.batch, training.seed))
@@ -406,6 +408,16 @@ def _train(sitting: Sitting) -> None:
         )
     except torch.OutOfMemoryError as error:
         raise _out_of_memory(recipe, error) from error
+    except DivergedError as error:
+        if log is not None:
+            log.flush()
+            told = crash.write(sitting, batches, error)
+            raise error.advising(
+                f"{told} tells more, and the last checkpoint is intact: start anew with a lower "
+                "training.optimizer.learning_rate or a longer training.schedule.warmup, or resume "
+                "with --set training.on_nonfinite=skip"
+            ) from None
+        raise
     finally:
         if panel is not None:
             panel.close()

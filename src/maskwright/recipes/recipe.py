@@ -34,6 +34,7 @@ FOLDERS = ("model.folder", "tokenizer.folder")
 FREE = (
     "training.log_seconds",
     "training.threads",
+    "training.on_nonfinite",
     "evaluation",
     "checkpoints",
     "name",
@@ -189,7 +190,8 @@ class Training:
 
     `phases` come before the one with the recipe's own length and batch, `ramp` lets batches grow;
     `ema` is the decay of the average of the weights that is evaluated and saved (0: the weights
-    themselves are).
+    themselves are). `on_nonfinite` says what becomes of a step whose loss or gradient is no finite
+    number: the run stops, or the step is skipped, told and counted.
     """
 
     budget: Budget
@@ -200,6 +202,7 @@ class Training:
     optimizer: AdamW | Lamb | Adafactor | Muon
     schedule: Schedule = field(default_factory=Schedule)
     ema: float = 0.0
+    on_nonfinite: Literal["stop", "skip"] = "stop"
     seed: int = 0
     precision: Precision = "auto"
     device: str = "auto"

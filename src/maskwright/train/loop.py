@@ -7,21 +7,22 @@ somebody asks. Every number a resumed run needs is in `TrainState`; every draw c
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
 from maskwright.data.batch import Batch
-from maskwright.errors import DataError, MaskwrightError
+from maskwright.errors import DataError
 from maskwright.objectives.objective import Objective
 from maskwright.randomness import key, torch_seed
 from maskwright.train import denormals, machine
 from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
+from maskwright.train.diverged import DivergedError as DivergedError
+from maskwright.train.diverged import Outcome, diverged
 from maskwright.train.optimizer import OptimizerState
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
@@ -30,13 +31,8 @@ Record = dict[str, Any]
 # (step, microbatch number) -> its batch; a pure function of these and of the run's state. None:
 # nothing is left for that microbatch, as in the last step of an epoch.
 Batches = Callable[[int, int], Batch | None]
-
-
-class DivergedError(MaskwrightError):
-    """Loss or gradient stopped being a number; the weights were not touched."""
-
-    kind = "E-DIVERGED"
-    exit_code = 70
+# So many steps in a row without a finite loss are no accident.
+SKIPS = 20
 
 
 class Hook(Protocol):
@@ -56,13 +52,16 @@ class StopFlag:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to step: settings that the loop reads and nobody changes."""
+    """How to step: settings that the loop reads and nobody changes. `on_nonfinite`: what becomes of
+    a step whose loss or gradient is no finite number; `skip` leaves the weights as they are and
+    goes on, but not more than `SKIPS` times in a row."""
 
     seed: int
     microbatches: int
     budget: Budget
     schedule: Schedule
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    on_nonfinite: Literal["stop", "skip"] = "stop"
 
 
 def train(
@@ -83,7 +82,8 @@ def train(
         average: follows the weights, if given.
 
     Raises:
-        DivergedError: a loss or gradient is not finite. The weights are those of the step before.
+        DivergedError: a loss or gradient is not finite, and such steps are not skipped, or too many
+            were. The weights are those of the step before.
         DataError: a whole step without a single target.
     """
     objective.train()
@@ -138,10 +138,13 @@ def step(
     parameters = optimizer.parameters
     parameters.clear()
     sums, weights = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 1.0)
+    each: dict[int, torch.Tensor] = {}
     for number, batch in mine:
         machine.seed(plan.device, torch_seed(key("dropout", plan.seed, state.step, number)))
         loss = objective(batch.to(plan.device))
-        loss.scaled(counts).backward()
+        whole = loss.scaled(counts)
+        whole.backward()
+        each[number] = whole.detach()
         for name, part in loss.parts.items():
             sums[name] = sums[name] + part.total.detach().double()  # as processes add them up
             weights[name] = part.weight
@@ -149,7 +152,30 @@ def step(
     processes.sum(parameters.gradient)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
     norm = float(parameters.norm())
-    _refuse_nonfinite(state, sum(means[n] * weights[n] for n in means), norm, means)
+    outcome = Outcome(sum(means[n] * weights[n] for n in means), means, norm, each)
+    told: Record
+    if outcome.finite:
+        rate = _update(optimizer, plan, state, norm, average)
+        told = _shown(means, weights, counts) | {"learning_rate": rate, "gradient_norm": norm}
+        state.skipped = 0
+    elif plan.on_nonfinite == "skip" and state.skipped < SKIPS:
+        state.skipped += 1
+        told = {"in_a_row": state.skipped}
+    else:
+        raise diverged(state.step, outcome, parameters, state.skipped)
+    state.step += 1
+    state.samples += int(rows)
+    state.tokens += int(tokens)
+    state.targets += (targets := sum(counts.values()))
+    kind = "skipped" if state.skipped else "train"
+    return {"kind": kind, "step": state.step, **told, "tokens": state.tokens, "targets": targets}
+
+
+def _update(
+    optimizer: OptimizerState, plan: Plan, state: TrainState, norm: float, average: Average | None
+) -> float:
+    """Clip the gradient, whose length is `norm`, and move the weights; returns the rate."""
+    parameters = optimizer.parameters
     clip = optimizer.settings.clip
     if clip and norm > clip:
         parameters.gradient.mul_(clip / norm)
@@ -158,19 +184,7 @@ def step(
     optimizer.step(rate)
     if average is not None:
         average.update()
-    state.step += 1
-    state.samples += int(rows)
-    state.tokens += int(tokens)
-    state.targets += sum(counts.values())
-    return {
-        "kind": "train",
-        "step": state.step,
-        **_shown(means, weights, counts),
-        "learning_rate": rate,
-        "gradient_norm": norm,
-        "tokens": state.tokens,
-        "targets": sum(counts.values()),
-    }
+    return rate
 
 
 def _counts(
@@ -219,16 +233,3 @@ def _shown(
     total, whole = sum(means[n] * weights[n] for n in means), sum(weights.values())
     share = sum(weights[n] for n in there)
     return {"loss": total * (whole / share) if share else total, "parts": there}
-
-
-def _refuse_nonfinite(state: TrainState, loss: float, norm: float, means: dict[str, float]) -> None:
-    if math.isfinite(loss) and math.isfinite(norm):
-        return
-    raise DivergedError(
-        "the loss or its gradient is no longer a finite number",
-        where=f"step {state.step + 1}",
-        found=f"loss {loss}, parts {means}, gradient norm {norm}",
-        wanted="finite numbers",
-        do="the last checkpoint is intact; lower training.optimizer.learning_rate or raise "
-        "training.schedule.warmup, then resume or start anew",
-    )

@@ -13,12 +13,14 @@ from maskwright.errors import CheckpointError
 
 @dataclass
 class TrainState:
-    """`seconds` is training time over all sittings; `samples` rows taken from the loader."""
+    """`seconds` is training time over all sittings; `samples` rows taken from the loader; `skipped`
+    how many of the last steps in a row changed nothing, as their loss was no finite number."""
 
     step: int = 0
     samples: int = 0
     tokens: int = 0
     targets: int = 0
+    skipped: int = 0
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -33,6 +35,8 @@ class TrainState:
             CheckpointError: not exactly these numbers.
         """
         names = {f.name for f in fields(cls)}
+        if isinstance(plain, dict):
+            plain = {"skipped": 0, **plain}  # runs of before could not skip
         if not isinstance(plain, dict) or set(plain) != names:
             raise CheckpointError(
                 "not a training state", where=where, found=plain, wanted=", ".join(sorted(names))

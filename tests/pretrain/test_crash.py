@@ -1,0 +1,52 @@
+"""A run that diverges leaves behind what there is to know, and its last checkpoint."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.pretrain import run
+from maskwright.train import loop
+from maskwright.train.diverged import DivergedError
+from maskwright.train.state import TrainState
+from tinyrun import recipe, text_file
+
+
+def test_F41_what_a_diverging_run_leaves_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weight is spoiled after the third step."""
+    made, update = recipe(text_file(tmp_path), steps=40), loop._update
+
+    def spoiling(optimizer: Any, plan: Any, state: TrainState, *others: Any) -> float:
+        rate = update(optimizer, plan, state, *others)
+        if state.step == 2:
+            name = next(iter(optimizer.parameters.named))
+            optimizer.parameters.view(optimizer.parameters.masters, name)[:] = math.inf
+        return rate
+
+    monkeypatch.setattr(loop, "_update", spoiling)
+    out = tmp_path / "run"
+    with pytest.raises(DivergedError, match=r"crash/step-4\.json tells more") as caught:
+        run.pretrain(made, out, stream=io.StringIO())
+    assert "on_nonfinite=skip" in str(caught.value)
+    (file,) = (out / "crash").iterdir()
+    told = json.loads(file.read_text(encoding="utf-8"))
+    assert told["step"] == 4 and file.name == "step-4.json"
+    assert len(told["weights_not_finite"]) == 1 and told["loss"] == "nan"
+    rows = made.training.batch // made.training.microbatches
+    assert [len(told["rows"][number]) for number in ("0", "1")] == [rows, rows]
+    assert told["texts"] and all("".join(texts) for texts in told["texts"].values())
+    steps = [line["step"] for line in told["before"] if line["kind"] == "train"]
+    assert steps == [1, 2, 3]
+    assert json.dumps(told, allow_nan=False)
+
+
+def test_a_run_that_ends_well_leaves_no_such_thing(tmp_path: Path) -> None:
+    run.pretrain(recipe(text_file(tmp_path), steps=3), tmp_path / "run", stream=io.StringIO())
+    assert not (tmp_path / "run" / "crash").exists()
