@@ -65,6 +65,11 @@ def test_by_the_command_line(
     assert "30 rows of test" in capsys.readouterr().out
     assert cli.main(["evaluate", str(tuned[0]), "--data", str(folder), "--part", "train"]) == 0
     assert "50 rows of train" in capsys.readouterr().out
+    (folder / "train.csv").unlink()  # who only asks needs nothing to learn from
+    assert cli.main(["evaluate", str(tuned[0]), "--data", str(folder)]) == 0
+    assert "30 rows of test" in capsys.readouterr().out
+    assert cli.main(["finetune", str(tuned[0]), "--data", str(folder)]) == 64, "the control"
+    assert "no training data" in capsys.readouterr().err
 
 
 def test_a_model_that_is_copied_away(

@@ -52,7 +52,7 @@ def evaluate_file(
         IncompatibleError: the model was not fine-tuned for a task.
     """
     say, model = printer(stream), load(folder)
-    whole = table.load(data, header=read.header, reading=read.reading)
+    whole = table.load(data, header=read.header, reading=read.reading, learned=False)
     names = list(whole.parts)
     chosen = part or next((n for n in (TEST, VALIDATION) if n in names), names[0])
     if chosen not in names:

@@ -46,8 +46,11 @@ def names_beside(
     return files, names
 
 
-def by_part(files: Sequence[Source]) -> dict[str, list[Source]]:
+def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[Source]]:
     """The files of each part, in the order train, validation, test; or all as one.
+
+    Args:
+        learned: whether there is to be something to learn from.
 
     Raises:
         UsageError: names that say two parts, no training data, a part in two formats.
@@ -58,7 +61,7 @@ def by_part(files: Sequence[Source]) -> dict[str, list[Source]]:
     if found.keys() == {ALL}:
         return found
     found.pop(ALL, None)  # beside parts, what has no part may be no data: languages.json
-    if TRAIN not in found:
+    if learned and TRAIN not in found:
         raise UsageError(
             "the folder has no training data",
             where=files[0].path.parent,

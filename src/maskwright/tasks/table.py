@@ -98,6 +98,7 @@ def load(
     header: Sequence[str] = (),
     reading: Reading = DEFAULT,
     rejects: Path | str | None = None,
+    learned: bool = True,
 ) -> Table:
     """Read labelled files whole.
 
@@ -108,6 +109,7 @@ def load(
         reading: encoding, separator, limits, and what becomes of bad rows.
         rejects: where to list the rows dropped (with `on_bad="skip"`); several parts have a file
             each, `rejects.train.jsonl` and so on.
+        learned: whether a folder has to hold something to learn from.
 
     Raises:
         UsageError: no path or both kinds; a missing path; files whose parts cannot be told.
@@ -127,7 +129,7 @@ def load(
     if data is not None:
         files, names = names_beside(find(data)[0])
         alone = isinstance(data, str | Path) and not Path(data).is_dir()
-        sources = {ALL: files} if alone else by_part(files)
+        sources = {ALL: files} if alone else by_part(files, learned=learned)
         taken = {source.shown for some in sources.values() for source in some}
         left = [source.shown for source in files if source.shown not in taken]
     else:
