@@ -17,6 +17,7 @@ from torch.nn import functional
 from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.contrast import Contrast
+from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.kind import Encoded, kind_of
 from maskwright.finetune.kinds import embeddings, question_answering
@@ -542,3 +543,63 @@ def test_equal_answers_do_not_repel_each_other() -> None:
     third = loss([0.0, 0.0, 1.0], [0, 1, 2])
     rivals = loss([0.0, 1.0, 2.0], [0, 1, 2])
     assert third < rivals - 0.1 and apart > 0.0
+
+
+def test_what_nearly_belongs_is_a_rival_to_all() -> None:
+    """The loss with negatives, worked out one question at a time."""
+    aim = Contrast(torch.nn.Identity(), "ranking")  # type: ignore[arg-type]
+    draw = torch.manual_seed(0)
+    vectors = functional.normalize(torch.randn(3, 3, 4, generator=draw), dim=2)  # rows, texts, D
+    vectors[2, 2] = vectors[0, 1]  # the negative of the last is the answer of the first
+    codes = torch.tensor([[0.0, 3.0], [1.0, 4.0], [2.0, 0.0]])
+    aim.scores = lambda batch: vectors.reshape(3, -1)  # type: ignore[assignment,method-assign]
+    found = aim(SimpleNamespace(labels=codes)).parts["ranking"].total  # type: ignore[arg-type]
+    wanted = 0.0
+    for row in range(3):
+        rivals = [
+            (other, place)
+            for other in range(3)
+            for place in (1, 2)
+            if (other, place) == (row, 1) or codes[other, place - 1] != codes[row, 0]
+        ]
+        near = torch.stack([20 * vectors[row, 0] @ vectors[rival] for rival in rivals])
+        wanted -= float(near.log_softmax(0)[rivals.index((row, 1))])
+    assert float(found) == pytest.approx(wanted, rel=1e-5)
+    alone = SimpleNamespace(labels=codes[:, :1])
+    aim.scores = lambda batch: vectors[:, :2].reshape(3, -1)  # type: ignore[assignment,method-assign]
+    without = aim(alone).parts["ranking"].total  # type: ignore[arg-type]
+    assert float(without) < float(found) - 0.1, "the control"
+
+
+def test_triples(model: Path, tmp_path: Path) -> None:
+    data, said = tmp_path / "data.jsonl", io.StringIO()
+    rows = [
+        {
+            "query": row["anchor"],
+            "positive": row["positive"],
+            "negative_2": f"a {WORDS[n % 9]}",
+            "negative_1": f"the {WORDS[n % 7]}",
+        }
+        for n, row in enumerate(pairs("matching", 90))
+    ]
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, batch=8, stream=said)
+    assert "'negative_1', 'negative_2' as negative (by the names)" in said.getvalue()
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert 0.0 < found["seeds"][0]["mrr"] < 1.0
+    assert len(load(tmp_path / "out").predict([("a cat", "one cat")])) == 1
+    made = evaluate_file(tmp_path / "out", data, stream=io.StringIO())
+    assert set(made) == {"first_is_right", "mrr"}
+    del rows[5]["negative_2"]
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    with pytest.raises(DataError, match=r"line 6(.|\n)*negative_2"):
+        finetune_file(model, data, tmp_path / "no", seeds=1, stream=io.StringIO())
+
+
+def test_ranks_among_negatives_by_hand() -> None:
+    """Another question's negative comes before the answer where it is nearer."""
+    given = [Match("q1", "x", "", ("u",)), Match("q2", "y", "", ("x",))]
+    x, y, u = np.eye(3, dtype=np.float32)
+    outputs = np.stack([np.concatenate([0.5 * x + u, x, u]), np.concatenate([y, y, x])])
+    empty = Examples(framed([]), np.zeros(0, np.int64))
+    assert kind_of("matching").answers(Encoded(given, empty), outputs).tolist() == [2.0, 1.0]

@@ -2,10 +2,11 @@
 
     similarity   (cos(a, b) - y)²                           Reimers & Gurevych 2019, section 3
     ranking      -log softmax_j(20 cos(a, b_j))[own b]      Henderson et al. 2017, section 4: the
-                                                            b of other pairs are the wrong ones
+                                                            b of other pairs are the wrong ones, and
+                                                            the negatives of all, where there are
 
-A batch holds two texts for each label, one after the other; a vector is the mean of a text's hidden
-states, or what else is read of it.
+A batch holds two texts for each row of labels, or more: a, b, and what is near a and wrong. A
+vector is the mean of a text's hidden states, or what else is read of it.
 """
 
 from __future__ import annotations
@@ -48,21 +49,26 @@ class Contrast(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.labels is not None
-        first, second = self.scores(batch).chunk(2, dim=1)  # R, D each
+        found = self.scores(batch)
         if self.aim == "similarity":
+            first, second = found.chunk(2, dim=1)  # R, D each
             near = (first * second).sum(1)
             return Loss({self.aim: Part((near - batch.labels.float()).square().sum())})
+        codes = batch.labels.view(len(found), -1).T  # which text each is: b, and the negatives
+        first, *others = found.chunk(1 + len(codes), dim=1)
         right = torch.arange(len(first), device=first.device)
-        equal = batch.labels[:, None] == batch.labels  # as right as the row's own
-        near = SCALE * first @ second.T
+        equal = codes[0][:, None] == codes.reshape(-1)  # as right as the row's own
+        near = SCALE * first @ torch.cat(others).T
         near = near.masked_fill(equal.fill_diagonal_(False), -torch.inf)
         total = functional.cross_entropy(near, right, reduction="sum")
         return Loss({self.aim: Part(total)})
 
     def scores(self, batch: Batch) -> Tensor:
-        """(R, 2 D) float32: the vectors of each pair, of length 1, side by side."""
+        """(R, 2 D) float32: the vectors of each pair, of length 1, side by side; more columns where
+        there are negatives."""
+        assert batch.labels is not None
         found = read_texts(last_states(self.product, batch), batch, self.pooling).float()
-        return functional.normalize(found, dim=1).view(len(found) // 2, -1)
+        return functional.normalize(found, dim=1).view(len(batch.labels), -1)
 
     def target_states(self, batch: Batch) -> Tensor:
         raise IncompatibleError("vectors of texts are no scores over the vocabulary",

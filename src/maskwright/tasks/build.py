@@ -298,7 +298,8 @@ def _reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
 
     def match(row: Row) -> Example:
         anchor, positive = (text_of(row, columns[role]) for role in ("anchor", "positive"))
-        return Match(anchor, positive, row.where)
+        negatives = tuple(text_of(row, name) for name in columns.roles.get("negative", ()))
+        return Match(anchor, positive, row.where, negatives)
 
     return {
         "single": single,

@@ -19,7 +19,15 @@ from dataclasses import dataclass
 from maskwright.errors import DataError, UsageError, near
 from maskwright.tasks.contents import MANY_ROWS, Column, describe, is_empty, value_of
 from maskwright.tasks.list_cells import TABLE_FILE, list_of, read_lists, refuse_list_of_numpy
-from maskwright.tasks.spellings import MATCHES, NAMES, NUMBERED, PAIRS, SEQUENCES, plain
+from maskwright.tasks.spellings import (
+    MATCHES,
+    NAMES,
+    NEGATIVE,
+    NUMBERED,
+    PAIRS,
+    SEQUENCES,
+    plain,
+)
 from maskwright.tasks.table import Row, Table
 
 SHAPES: dict[str, tuple[str, ...]] = {
@@ -32,10 +40,10 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "matches": ("anchor", "positive"),
 }
 # The names of classes that are numbers; what must not be torn apart when parts are drawn; lists of
-# all texts that would be right where one is to be written.
-OPTIONAL = ("label_name", "group", "references")
+# all texts that would be right where one is to be written; texts that nearly belong to an anchor.
+OPTIONAL = ("label_name", "group", "references", "negative")
 # Roles that several columns may fill together.
-SEVERAL = ("label", "choices")
+SEVERAL = ("label", "choices", "negative")
 # Of two columns of texts, one is the longer when the other has less than this share of its words.
 ALIKE = 0.5
 # Short texts may happen to spell numbers.
@@ -308,6 +316,10 @@ class _Search:
 
     def _matches(self) -> None:
         self._two(("anchor", "positive"), MATCHES)
+        near = [c.name for c in self._free() if NEGATIVE.fullmatch(plain(c.name))]
+        if near and "negative" not in self.roles:
+            ordered = sorted(near, key=lambda name: (len(name), name))
+            self._take("negative", ordered, "by the name" + "s" * (len(near) > 1))
 
     def _sequence(self) -> None:
         self._two(("source", "target"), SEQUENCES)

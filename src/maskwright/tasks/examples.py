@@ -82,11 +82,12 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Two texts that belong together."""
+    """Two texts that belong together, and others that nearly do: as many in every row."""
 
     anchor: str
     positive: str
     where: str
+    negatives: tuple[str, ...] = ()
 
 
 Example = Single | Pair | Tagged | Answered | Choice | Rewrite | Match
@@ -128,7 +129,7 @@ def whole_text(example: Example) -> str:
     if isinstance(example, Choice):
         return BETWEEN.join((example.question, *example.choices))
     if isinstance(example, Match):
-        return BETWEEN.join((example.anchor, example.positive))
+        return BETWEEN.join((example.anchor, example.positive, *example.negatives))
     return example.source
 
 

@@ -66,6 +66,7 @@ MATCHES = (
     ("query", "passage"),
     ("query", "document"),
 )
+NEGATIVE = re.compile(r"(hard)?neg(ative)?([0-9]{0,2})")
 NUMBERED = re.compile(
     r"(ending|choice|option|sol|solution|answer|candidate|alternative)_?([0-9]{1,2}|[a-h])"
 )

@@ -75,7 +75,7 @@ class Embeddings(Kind):
 
     # ------------------------------------------------------------------------ the way there
     def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        texts = [(each,) for row in rows for each in _both(row)]
+        texts = [(each,) for row in rows for each in _texts(row)]
         none = np.zeros(len(texts), np.int64)
         given, cuts = encode(texts, none, frame.tokenizer, frame.length, segments=frame.segments)
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
@@ -84,9 +84,11 @@ class Embeddings(Kind):
             low, high = float(known.min()), float(known.max())
             labels = ((known - low) / max(high - low, 1e-9)).astype(np.float32)  # a cosine
         else:
-            labels = _codes(rows)[1].astype(np.float32)  # equal ones are no rivals
+            codes = _codes(rows)[1].reshape(-1, len(rows)).T  # equal ones are no rivals
+            labels = codes.astype(np.float32)
         cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
-        return Encoded(rows, Examples(given.texts, labels, given.segments, 2), cut)
+        choices = len(_texts(rows[0])) if rows else 2
+        return Encoded(rows, Examples(given.texts, labels, given.segments, choices), cut)
 
     def example(self, values: Sequence[Any], where: str) -> Pair | Match:
         first, second = (text(v, role, where) for v, role in zip(values, self.roles, strict=True))
@@ -96,10 +98,10 @@ class Embeddings(Kind):
 
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
-        first, second = np.split(outputs, 2, axis=1)
+        first, *others = _parted(encoded.rows, outputs)
         if self.task == "embedding":
-            return np.asarray((first * second).sum(1))
-        return _ranks(first @ second.T, encoded.rows)
+            return np.asarray((first * others[0]).sum(1))
+        return _ranks(first @ np.concatenate(others).T, encoded.rows)
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         given = np.asarray(answers)
@@ -119,15 +121,17 @@ class Embeddings(Kind):
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The cosine of the words, weighted by TF-IDF in the training part."""
         weigh = baseline.tf_idf()
-        weigh.fit([each for row in data.parts[TRAIN] for each in _both(row)])
-        pairs = [_both(row) for row in data.parts[asked]]
-        first, second = (weigh.transform([pair[side] for pair in pairs]) for side in (0, 1))
+        weigh.fit([each for row in data.parts[TRAIN] for each in _texts(row)])
+        rows = data.parts[asked]
+        first = weigh.transform([_texts(row)[0] for row in rows])
         if self.task == "embedding":
+            second = weigh.transform([row.second for row in rows])
             return [("words", np.asarray(first.multiply(second).sum(1))[:, 0])]
-        return [("words", _ranks((first @ second.T).toarray(), data.parts[asked]))]
+        others = weigh.transform(_candidates(rows))
+        return [("words", _ranks((first @ others.T).toarray(), rows))]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        first, second = np.split(outputs, 2, axis=1)
+        first, second, *_ = _parted(encoded.rows, outputs)
         yield from ({"score": round(float(value), 6)} for value in (first * second).sum(1))
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
@@ -167,28 +171,42 @@ def pooling_of(folder: Path) -> str | None:
     return ways[0] if len(ways) == 1 else None
 
 
-def _both(row: Any) -> tuple[str, str]:
-    return (row.anchor, row.positive) if isinstance(row, Match) else (row.first, row.second)
+def _texts(row: Any) -> tuple[str, ...]:
+    if isinstance(row, Match):
+        return (row.anchor, row.positive, *row.negatives)
+    return (row.first, row.second)
+
+
+def _parted(rows: Sequence[Any], outputs: Scores) -> list[Scores]:
+    """(R, D) the vectors of each text of the rows, the anchors first."""
+    return np.split(outputs, len(_texts(rows[0])) if len(rows) else 2, axis=1)
 
 
 def _truth(rows: Sequence[Any]) -> NDArray[np.float64]:
     return np.array([row.label for row in rows], np.float64)
 
 
+def _candidates(rows: Sequence[Any]) -> list[str]:
+    """C texts of which each anchor is to find its own: all positives, then the negatives."""
+    return [
+        each for place in zip(*(_texts(row)[1:] for row in rows), strict=True) for each in place
+    ]
+
+
 def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first row of each different positive, and (R,) which of them each row has."""
+    """Where each different candidate stands first, and (C,) which of them each is."""
     _, first, code = np.unique(
-        np.array([row.positive for row in rows], object), return_index=True, return_inverse=True
+        np.array(_candidates(rows), object), return_index=True, return_inverse=True
     )
     return first, code
 
 
 def _ranks(near: NDArray[Any], rows: Sequence[Any]) -> NDArray[np.float64]:
-    """(R,) which place the right one has by `near` (R, R) among the different positives; ties count
-    half."""
+    """(R,) which place the right one has by `near` (R, C) among the different candidates; ties
+    count half."""
     first, code = _codes(rows)
     near = near[:, first]
-    own = near[np.arange(len(near)), code][:, None]
+    own = near[np.arange(len(near)), code[: len(near)]][:, None]
     return 1.0 + (near > own).sum(1) + ((near == own).sum(1) - 1) / 2
 
 
