@@ -12,11 +12,11 @@ from typing import Any, TextIO
 from maskwright.checkpoint import pretrained
 from maskwright.config import fingerprint
 from maskwright.errors import UsageError, near
-from maskwright.finetune.curve import measure_curve
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kind import POOLINGS, Kind, kind_of
 from maskwright.finetune.kinds import embeddings
 from maskwright.finetune.learner import longest
+from maskwright.finetune.measure_curve import measure_curve
 from maskwright.finetune.method import PROBE, Method
 from maskwright.finetune.recipe import NAME, Recipe, render
 from maskwright.finetune.run import finetune

@@ -1,0 +1,200 @@
+"""How many labels are worth what: methods × numbers of labels × seeds, beside what needs no
+pretraining.
+
+    out/
+      curve.jsonl    a line for each training, written when it is done; what is there is not redone
+      curve.json     all figures by way, number of labels and seed
+      report.html    the curve, the table, and which way to take at which number of labels
+
+Each seed draws its own labels, so the spread is that of the draw too. Fewer labels are a beginning
+of more. Epochs are chosen on as many validation rows as there are labels, and on fifty at least,
+because who has few labels has few to choose by. How far the weights moved from where they began,
+and how much better the model is on what it learned from, is told for each training: bounds on what
+is lost on new texts grow with the first (McAllester 1999; Dziugaite & Roy 2017).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright import commit, config
+from maskwright.errors import UsageError
+from maskwright.finetune.curve import (
+    ASKED_AGAIN,
+    SCRATCH,
+    Curve,
+    journeys,
+    render,
+    strategy,
+    table,
+    verdicts,
+)
+from maskwright.finetune.hashes import hash_rows, hashes
+from maskwright.finetune.kind import Kind, Long, kind_of
+from maskwright.finetune.learner import Learner, reader
+from maskwright.finetune.method import FULL, Method
+from maskwright.finetune.progress import Watch, watching
+from maskwright.finetune.tune import Settings
+from maskwright.pretrain import checkpoints
+from maskwright.report import document, tables
+from maskwright.report.say import printer, quiet
+from maskwright.report.wording import figure
+from maskwright.strict_json import parse
+from maskwright.tasks import examples as labelled
+from maskwright.tasks import splits
+from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
+
+NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
+LEAST_TO_CHOOSE_BY = 50
+
+
+def measure_curve(
+    folder: Path,
+    data: labelled.Examples,
+    out: Path,
+    *,
+    methods: Sequence[Method],
+    counts: Sequence[int],
+    settings: Callable[[Method], Settings],
+    seeds: int = 3,
+    length: int | None = None,
+    long: Long = "head",
+    settled: Mapping[str, Any] | None = None,
+    stream: TextIO | None = None,
+) -> Curve:
+    """Train every method, and the same model from scratch, with each number of labels.
+
+    Args:
+        counts: of training rows; 0 is all of them.
+        settings: of each method.
+        settled: what of the kind is chosen beforehand.
+
+    Raises:
+        UsageError: more labels than there are, or figures of another task in `out`.
+    """
+    say, watch = printer(stream), watching(stream)
+    commit.probe_writable(out)
+    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
+    last = TEST if TEST in data.parts else VALIDATION
+    whole = len(data.parts[TRAIN])
+    numbers = sorted({count or whole for count in counts})
+    if numbers[-1] > whole or numbers[0] < 1:
+        raise UsageError("no such number of labels to draw", where="--curve", found=numbers,
+                         wanted=f"1 to {whole:,}, or all")  # fmt: skip
+    about = {
+        "task": kind.task,
+        "model": folder.name,
+        "weights": hashes(checkpoints.model_folder(folder)),
+        "asked": last,
+        "data": hash_rows(data),
+        "settled": dict(kind.settled),
+    }
+    known = _known(out / LINES, about)
+    curve = Curve(kind.measure, numbers)
+
+    for count in numbers:
+        for seed in range(seeds):
+            drawn = _drawn(data, count, seed)
+            for name, answers in kind.baselines(drawn, last):
+                way = f"{name} (no pretraining)"
+                value = kind.measured(drawn.parts[last], answers)[curve.measure]
+                curve.put(way, count, seed, _defined(value))
+                curve.baselines += [way] if way not in curve.baselines else []
+            anew = Method(FULL, head_rate=methods[0].head_rate)
+            for method, scratch in [*((m, False) for m in methods), (anew, True)]:
+                way = SCRATCH if scratch else method.name
+                chosen = replace(settings(method), seed=seed)
+                how = config.fingerprint(
+                    [method.layer_decay, method.head_factor, config.to_plain(chosen), length, long]
+                )
+                row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
+                if tuple(row.values()) not in known:
+                    told = _trained(
+                        folder, kind, drawn, method, chosen, length, long, last, watch,
+                        scratch=scratch,
+                    )  # fmt: skip
+                    known[tuple(row.values())] = told
+                    with (out / LINES).open("a", encoding="utf-8") as file:
+                        file.write(json.dumps({**row, **told}) + "\n")
+                told = known[tuple(row.values())]
+                curve.put_trained(way, count, seed, told)
+                shown = figure(told["value"])
+                say(f"{way}, {count:,} labels, seed {seed}: {curve.measure} {shown}")
+    plain = {"measure": curve.measure, "figures": curve.figures, "moved": curve.moved,
+             "learned": curve.learned}  # fmt: skip
+    document.write(out / NAME, json.dumps({**about, **plain}, indent=2) + "\n")
+    for made in (table(curve), strategy(curve), journeys(curve)):
+        say("\n" + tables.for_terminal(made))
+    say("\n".join(verdicts(curve)))
+    say(f"report: {document.write(out / PAGE, render(curve, about))}")
+    return curve
+
+
+def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
+    """What an earlier call has measured, by way, labels, seed and settings; the first line says of
+    what.
+
+    Raises:
+        UsageError: of something else.
+    """
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    whole = text[: text.rfind("\n") + 1] or json.dumps(about) + "\n"  # a kill may tear a line
+    path.write_text(whole, encoding="utf-8")
+    first, *rest = whole.splitlines()
+    if parse(first, path) != about:
+        raise UsageError("figures of something else are there", where=path, found=first[:200],
+                         wanted=json.dumps(about)[:200], do="choose another --out")  # fmt: skip
+    rows = [parse(line, path) for line in rest]
+    names = ("way", "labels", "seed", "settings")
+    return {
+        tuple(row[name] for name in names): {n: v for n, v in row.items() if n not in names}
+        for row in rows
+    }
+
+
+def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
+    """The same with `count` training rows, and a validation part of that size."""
+    drawn = splits.with_few(data, count, seed)
+    choosing = data.parts[VALIDATION]
+    size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
+    swapped = replace(drawn, parts={TRAIN: choosing}, groups={})
+    few = splits.with_few(swapped, size, seed).parts[TRAIN]
+    return replace(drawn, parts={**drawn.parts, VALIDATION: few})
+
+
+def _trained(
+    folder: Path,
+    kind: Kind,
+    data: labelled.Examples,
+    method: Method,
+    settings: Settings,
+    length: int | None,
+    long: Long,
+    last: str,
+    watch: Watch,
+    *,
+    scratch: bool,
+) -> dict[str, float]:
+    learner = Learner.of(folder, kind, method, length, long)
+    parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
+    way = SCRATCH if scratch else method.name
+    name = f"{way}, {len(data.parts[TRAIN]):,} labels, seed {settings.seed}"
+    found = learner.learn(parts, method, settings, last, quiet, watch, scratch=scratch, name=name)
+    again = kind.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
+    read = reader(found.tuned.model, found.kind, learner.frame, learner.collation)
+    figures = {
+        "value": kind.measured(data.parts[last], found.answers),
+        "learned": kind.measured(again.rows, found.kind.answers(again, read(again))),
+    }
+    told = {name: _defined(each[kind.measure]) for name, each in figures.items()}
+    return {**told, "moved": found.moved}
+
+
+def _defined(value: float) -> float:
+    """The figure; answers that are all alike have no correlation with anything, which is 0 here."""
+    return value if math.isfinite(value) else 0.0
