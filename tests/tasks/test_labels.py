@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError
+from maskwright.errors import DataError, UsageError
 from maskwright.tasks.build import build
 from maskwright.tasks.examples import Answered, Choice, Examples
 from maskwright.tasks.infer import infer
 from maskwright.tasks.labels import near_misses
+from maskwright.tasks.prepare import prepare
 from maskwright.tasks.table import load
 from tasks.tables import loaded, refusal, sentence, table_of, understood, write, write_rows
 
@@ -267,6 +268,27 @@ def test_F77_bad_taggings(row: tuple[str, str], what: str, where: str) -> None:
     table = table_of(*tagged(("Ada L. x", "B-per I-per B-org"), row, ("a b", "B-org I-org")))
     error = refusal(DataError, lambda: understood(table))
     assert error.what == what and error.where == f"all.jsonl, {where}"
+
+
+def test_F77_spans_are_repaired_where_that_is_asked_for(tmp_path: Path) -> None:
+    """CoNLL-2003 comes in IOB1: B- stands only where two spans of a kind touch."""
+    text = "".join(f"Ada{n} I-PER\nL. I-PER\nsaw O\nRome I-LOC\nOslo B-LOC\n\n" for n in range(40))
+    path = tmp_path / "eng.conll"
+    path.write_text(text, encoding="utf-8")
+    error = refusal(DataError, lambda: prepare(path))
+    assert "repair_tags=true" in str(error.do)
+    made = prepare(path, repair_tags=True)
+    assert made.labels is not None and made.repaired == 2 * 40
+    (row,) = {e.tags for e in made.parts["train"]}
+    assert [made.labels.names[n] for n in row] == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]
+    path.write_text(text.replace("I-", "B-").replace("L. B", "L. I"))
+    assert prepare(path, repair_tags=True).repaired == 0, "the control: nothing to repair"
+    table = tmp_path / "a.csv"
+    table.write_text(
+        "text,label\n" + "".join(f"a {n},{n % 2}\n" for n in range(40)), encoding="utf-8"
+    )
+    with pytest.raises(UsageError, match="only tags of words"):
+        prepare(table, repair_tags=True)
 
 
 # ------------------------------------------------------------------------------ F75 answers

@@ -70,8 +70,10 @@ def evaluate_file(
     task = infer(asked_of, {**known, **(columns or {})}, model.kind.task)
     for line in task.columns.lines():
         say(line)
-    made = build(asked_of, task, fold_labels=read.fold_labels, reading=read.reading,
-                 classes=model.kind.labels, values=model.values)  # fmt: skip
+    made = build(asked_of, task, fold_labels=read.fold_labels, repair_tags=read.repair_tags,
+                 reading=read.reading, classes=model.kind.labels, values=model.values)  # fmt: skip
+    if made.repaired:
+        say(f"{made.repaired:,} tags changed, so that spans begin with B-")
     if made.dropped:
         say(f"{len(made.dropped):,} bad rows left out; the first: {': '.join(made.dropped[0])}")
     kind, rows = model.kind, made.parts[ALL]

@@ -33,6 +33,7 @@ from maskwright.tasks.examples import (
 )
 from maskwright.tasks.infer import KINDS, Task, whole
 from maskwright.tasks.labels import Vocabulary
+from maskwright.tasks.repair import repaired
 from maskwright.tasks.table import DEFAULT, Row, Table
 
 LETTERS = string.ascii_uppercase
@@ -44,6 +45,7 @@ def build(
     task: Task,
     *,
     fold_labels: bool = False,
+    repair_tags: bool = False,
     reading: Reading = DEFAULT,
     classes: Sequence[str] = (),
     values: Sequence[int] | None = None,
@@ -54,6 +56,7 @@ def build(
         table: the rows.
         task: as inferred.
         fold_labels: join labels that differ only by case or blanks.
+        repair_tags: let spans of tags begin with B- where they begin with I-.
         reading: whether bad rows stop it or are left out (`on_bad`), and how many may be bad.
         classes: the names of the classes in their order, where a model has them already.
         values: the number of each class in the data that the model learned from, where these had
@@ -63,7 +66,9 @@ def build(
         DataError: a bad row, or with `skip` too many of them; bad classes.
         StorageError: the list of rejected rows cannot be written.
     """
-    known = None
+    known, changed = None, 0
+    if repair_tags:
+        table, changed = repaired(table, task)
     if _has_classes(task):
         if classes:
             known = _given(classes, values, table, task, fold_labels)
@@ -85,7 +90,7 @@ def build(
         if not made:
             raise DataError("the part has no rows", where=part, found="0 rows",
                             wanted="at least one row", do="leave the part out")  # fmt: skip
-    return Examples(task, parts, known, dropped, table.counts, groups)
+    return Examples(task, parts, known, dropped, table.counts, groups, repaired=changed)
 
 
 def _check_labelled(part: str, rows: Sequence[Row], task: Task, known: Vocabulary | None) -> None:
@@ -393,7 +398,8 @@ def _check_spans(
                 where=f"{row.where}, column {name!r}, token {place + 1}",
                 found=f"{tag!r} of {tokens[place]!r} after {before!r}",
                 wanted=f"{'B' + tag[1:]!r}, as IOB2 writes the first token of a span",
-                do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+                do="correct the row, take it out (--read on_bad=skip drops and counts it), or let "
+                "all spans begin with B- (--read repair_tags=true, for files in IOB1, too)",
             )
         before = tag
 

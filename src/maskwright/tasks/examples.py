@@ -105,6 +105,7 @@ class Examples:
         counts: what the reading of the files met, by part.
         groups: by part, what each example must not be torn from; empty where nothing was said.
         drawn: the parts that did not come as files.
+        repaired: how many tags were changed.
     """
 
     task: Task
@@ -114,6 +115,7 @@ class Examples:
     counts: dict[str, Counts] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
     drawn: tuple[str, ...] = ()
+    repaired: int = 0
 
 
 def whole_text(example: Example) -> str:

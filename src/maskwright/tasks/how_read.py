@@ -1,7 +1,8 @@
 """How labelled files are read, told in words: `on_bad=skip`, `encoding=latin-1`, `separator=;`.
 
-Every field of `Reading` can be set, and two things more: `header=text,label` names the columns of a
-file without a header row, `fold_labels=true` joins labels that differ only by case or blanks.
+Every field of `Reading` can be set, and three things more: `header=text,label` names the columns of
+a file without a header row, `fold_labels=true` joins labels that differ only by case or blanks,
+`repair_tags=true` lets spans of tags begin with B-.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from maskwright.corpus.reading import Reading
 from maskwright.errors import UsageError, near
 
 WHERE = "--read"
+FLAGS = ("fold_labels", "repair_tags")
 SPELLED = {"tab": "\t", "\\t": "\t"}
 
 
@@ -25,6 +27,7 @@ class HowRead:
     reading: Reading = field(default_factory=Reading)
     header: tuple[str, ...] = ()
     fold_labels: bool = False
+    repair_tags: bool = False
 
 
 AS_IT_COMES = HowRead()
@@ -36,7 +39,7 @@ def how_read(settings: Sequence[str]) -> HowRead:
     Raises:
         UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
     """
-    known = [each.name for each in fields(Reading)] + ["header", "fold_labels"]
+    known = [each.name for each in fields(Reading)] + ["header", *FLAGS]
     values: dict[str, Any] = {}
     for setting in settings:
         name, sign, text = setting.partition("=")
@@ -46,8 +49,9 @@ def how_read(settings: Sequence[str]) -> HowRead:
                              do=f"of {', '.join(known)}")  # fmt: skip
         values[name] = SPELLED.get(text, text) if name == "separator" else config.parse_value(text)
     header = str(values.pop("header", ""))
-    fold = values.pop("fold_labels", False)
-    if type(fold) is not bool:
-        raise UsageError("neither true nor false", where=f"{WHERE} fold_labels", found=fold)
+    flags = {name: values.pop(name, False) for name in FLAGS}
+    for name, value in flags.items():
+        if type(value) is not bool:
+            raise UsageError("neither true nor false", where=f"{WHERE} {name}", found=value)
     names = tuple(name.strip() for name in header.split(",") if name.strip())
-    return HowRead(config.from_plain(Reading, values, WHERE), names, fold)
+    return HowRead(config.from_plain(Reading, values, WHERE), names, **flags)

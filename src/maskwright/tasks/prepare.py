@@ -28,6 +28,7 @@ def prepare(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     kind: str | None = None,
     fold_labels: bool = False,
+    repair_tags: bool = False,
     division: Division = splits.DEFAULT,
     reading: Reading = table.DEFAULT,
     rejects: Path | str | None = None,
@@ -39,6 +40,7 @@ def prepare(
         columns: role -> column, where it must not be guessed; `group` keeps rows together.
         kind: the task, where it must not be inferred.
         fold_labels: join labels that differ only by case or blanks.
+        repair_tags: let spans of tags begin with B- where they begin with I- (`repair.py`).
         division: how parts that did not come as files are drawn.
 
     Raises:
@@ -54,4 +56,5 @@ def prepare(
         rejects=rejects,
     )
     task = infer(rows, columns, kind)
-    return splits.complete(build(rows, task, fold_labels=fold_labels, reading=reading), division)
+    made = build(rows, task, fold_labels=fold_labels, repair_tags=repair_tags, reading=reading)
+    return splits.complete(made, division)

@@ -239,6 +239,8 @@ def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iter
         where, reason = examples.dropped[0]
         yield f"{len(examples.dropped):,} bad rows were left out; the first: {where}, {reason}"
     if examples.labels is not None:
+        if examples.repaired:
+            yield f"{examples.repaired:,} tags changed, so that spans begin with B-"
         yield from _label_warnings(examples, found)
         yield from _class_warnings(found)
 

@@ -40,7 +40,8 @@ def add_read(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="how files are read: on_bad=skip, encoding=latin-1, separator=';', column=body; for "
-        "labelled files also header=text,label and fold_labels=true; may be repeated",
+        "labelled files also header=text,label, fold_labels=true and repair_tags=true; may be "
+        "repeated",
     )
 
 
