@@ -26,7 +26,6 @@ from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import further, run
-from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.recipes import bert_mini
 from maskwright.recipes.recipe import Checkpoints, Evaluation, Recipe, with_text
 from maskwright.tasks import splits
@@ -34,6 +33,7 @@ from maskwright.tasks.examples import Examples
 from maskwright.tasks.prepare import prepare
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Budget
+from maskwright.use.evaluate_text import evaluate_folder
 
 NEWS = "ag_news_train"
 MODELS = ("before", "on news", "on the old text")

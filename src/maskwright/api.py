@@ -12,23 +12,23 @@ from __future__ import annotations
 
 from maskwright.checkpoint.pretrained import load as load_pretrained
 from maskwright.checkpoint.pretrained import save as save_pretrained
+from maskwright.compare.compare import compare
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file, write_predictions
 from maskwright.finetune.recipe import read as read_finetuning
-from maskwright.pretrain.compare import compare
-from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.further import adapt
-from maskwright.pretrain.grammar import evaluate_pairs
 from maskwright.pretrain.run import pretrain, resume
 from maskwright.pretrain.tokenizer_run import train_and_report
-from maskwright.pretrain.use import fill_mask, generate_text
 from maskwright.recipes.recipe import find, override, with_text
 from maskwright.tasks.how_read import how_read
 from maskwright.tokenizer.splits import encode_sampled
 from maskwright.understand.attention import attention
 from maskwright.understand.probe import probe
+from maskwright.use.ask import fill_mask, generate_text
+from maskwright.use.evaluate_text import evaluate_folder
+from maskwright.use.grammar import evaluate_pairs
 
 __all__ = [
     "adapt",

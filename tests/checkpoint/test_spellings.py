@@ -15,9 +15,9 @@ from maskwright.checkpoint import files, pretrained
 from maskwright.errors import CheckpointError, ConfigError
 from maskwright.families.family import family
 from maskwright.nn.config import TransformerConfig
-from maskwright.pretrain.use import generate_text
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.use.ask import generate_text
 
 Tensors = dict[str, torch.Tensor]
 MODERN, T5, BART = family("modernbert"), family("t5"), family("bart")

@@ -16,7 +16,6 @@ from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
 from maskwright.pretrain import build, journal, run
 from maskwright.pretrain.prepare import Prepared, prepare
-from maskwright.pretrain.show import show
 from maskwright.recipes.recipe import (
     Corpus,
     FamilyModel,
@@ -30,6 +29,7 @@ from maskwright.recipes.recipe import (
 )
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.phases import Phase
+from maskwright.use.show import show
 from nn.points import POINTS
 from tinyrun import WORDS, recipe, text_file
 from toys import bert, gpt2

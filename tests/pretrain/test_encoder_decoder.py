@@ -16,10 +16,11 @@ from maskwright.data.store import TokenStore
 from maskwright.errors import IncompatibleError
 from maskwright.generate.decode import Sampling, generate
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
-from maskwright.pretrain import build, journal, run, use
-from maskwright.pretrain.evaluate_text import evaluate_folder
+from maskwright.pretrain import build, journal, run
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.recipes.recipe import Evaluation, ObjectiveChoice, Point, Recipe, RowChoice
+from maskwright.use import ask
+from maskwright.use.evaluate_text import evaluate_folder
 from nn.points import POINTS
 from tinyrun import essence, forked, recipe, text_file, wait
 
@@ -82,12 +83,12 @@ def test_a_run_from_text_to_figures(name: str, tmp_path: Path) -> None:
                 next((out / "checkpoints").glob("step-*")), [str(tmp_path / "text.txt")]
             )
         return
-    loaded, tokenizer = use.open_model(out)
+    loaded, tokenizer = ask.open_model(out)
     start = tokenizer.encode("The big dog saw")
     closed = tuple(i for i in tokenizer.special_ids if i != tokenizer.end)
     likeliest = Sampling(temperature=0.0, forbidden=closed)
     whole = generate(loaded.model, [start], 8, likeliest, whole=True, end=tokenizer.end)[0]
-    told = use.generate_text(
+    told = ask.generate_text(
         out, "The big dog saw", tokens=8, temperature=0.0, top_k=0, top_p=1.0, seed=0
     )
     assert told == tokenizer.decode(start + whole)

@@ -18,12 +18,12 @@ from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError, IncompatibleError, OutputError, StoppedError
 from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, journal, run
-from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.prepare import prepare
 from maskwright.pretrain.text import Text, resolve
 from maskwright.recipes.recipe import Corpus, Recipe, find, override, with_text
 from maskwright.report.say import quiet
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import SENTENCE, recipe, text_file
 
 

@@ -23,10 +23,11 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.pretrain import build, checkpoints, journal, run, use
-from maskwright.pretrain.evaluate_text import evaluate_folder
+from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.recipes.recipe import FamilyModel, Recipe
 from maskwright.train import machine
+from maskwright.use import ask
+from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import essence, forked, recipe, text_file, wait
 
 
@@ -87,7 +88,7 @@ def test_the_checkpoint_loads_in_the_reference_library(made: tuple[Recipe, Path]
     folder = checkpoints.newest(made[1])
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    loaded, own = use.open_model(folder)
+    loaded, own = ask.open_model(folder)
     text = "The cat sat on the old mat."
     ids = own.frame(own.encode(text))[0]
     assert tokenizer(text)["input_ids"] == ids
@@ -125,12 +126,12 @@ def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:
 
 
 def test_the_verbs_work_on_the_run(made: tuple[Recipe, Path]) -> None:
-    (hole,) = use.fill_mask(made[1], "the [MASK] sat on the mat.", top=3)
+    (hole,) = ask.fill_mask(made[1], "the [MASK] sat on the mat.", top=3)
     assert len(hole.candidates) == 3
     figures = evaluate_folder(made[1], []).render()
     assert "unigram (of the training text)" in figures and "uniform" in figures
     with pytest.raises(IncompatibleError, match="fill-mask"):
-        use.generate_text(made[1], "the", tokens=3, temperature=1.0, top_k=0, top_p=1.0, seed=0)
+        ask.generate_text(made[1], "the", tokens=3, temperature=1.0, top_k=0, top_p=1.0, seed=0)
 
 
 def test_an_output_folder_is_never_overwritten(made: tuple[Recipe, Path]) -> None:

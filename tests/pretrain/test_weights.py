@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from maskwright.cli import main
+from maskwright.compare.compare import compare
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.evaluate.likelihood import token_counts
 from maskwright.pretrain import build, run
-from maskwright.pretrain.compare import compare
-from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.pretrain.prepare import prepare, training_stores
 from maskwright.recipes.recipe import Corpus, Recipe, override, read, with_text
 from maskwright.report.say import quiet
+from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import recipe
 
 WORDS = {"law": "court judge oath plea writ claim", "sea": "ship wave salt gull tide reef"}

@@ -37,7 +37,7 @@ def do(a: argparse.Namespace) -> None:
     existing_texts(a.text)
     if a.data is not None:
         existing(a.data, "data")
-    from maskwright.pretrain.compare import compare
+    from maskwright.compare.compare import compare
 
     out = a.out or next_run("comparison")
     compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)

@@ -62,7 +62,7 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.tasks.how_read import how_read
 
     if a.data is None or a.text:
-        from maskwright.pretrain.evaluate_text import evaluate_folder
+        from maskwright.use.evaluate_text import evaluate_folder
 
         reading = how_read(a.read).reading if a.read else None
         print(evaluate_folder(a.model, a.text, reading=reading).render())
@@ -73,8 +73,8 @@ def do(a: argparse.Namespace) -> None:
         columns, read = named_columns(a), how_read(a.read)
         evaluate_file(a.model, existing(a.data, "data"), part=part, columns=columns, read=read)
     elif pairs:
-        from maskwright.pretrain.grammar import evaluate_pairs
         from maskwright.recipes.recipe import is_run
+        from maskwright.use.grammar import evaluate_pairs
 
         out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
         evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part)

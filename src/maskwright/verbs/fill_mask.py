@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
-    from maskwright.pretrain.use import fill_mask
+    from maskwright.use.ask import fill_mask
 
     holes = fill_mask(a.model, a.text, top=a.top)
     for number, hole in enumerate(holes, start=1):

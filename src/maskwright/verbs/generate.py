@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
-    from maskwright.pretrain.use import generate_text
+    from maskwright.use.ask import generate_text
 
     print(
         generate_text(

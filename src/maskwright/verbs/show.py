@@ -17,6 +17,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.pretrain.show import show
+    from maskwright.use.show import show
 
     print(show(a.thing, a.settings))

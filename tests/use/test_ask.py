@@ -12,10 +12,11 @@ import pytest
 from maskwright.errors import IncompatibleError
 from maskwright.generate.fill import fill
 from maskwright.objectives import masked
-from maskwright.pretrain import checkpoints, evaluate_text, journal, run, use
-from maskwright.pretrain.evaluate_text import evaluate_folder
-from maskwright.pretrain.show import show
+from maskwright.pretrain import checkpoints, journal, run
 from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe, find
+from maskwright.use import ask, evaluate_text
+from maskwright.use.evaluate_text import evaluate_folder
+from maskwright.use.show import show
 from tinyrun import recipe, text_file
 from toys import VOCABULARY, bert
 
@@ -70,8 +71,8 @@ def test_a_lost_generator_would_be_seen(runs: dict[str, Path], tmp_path: Path) -
 
 
 def test_holes_of_a_hybrid_model_are_read_one_place_ahead(runs: dict[str, Path]) -> None:
-    (told,) = use.fill_mask(runs["hybrid"], PROMPT)
-    loaded, tokenizer = use.open_model(runs["hybrid"])
+    (told,) = ask.fill_mask(runs["hybrid"], PROMPT)
+    loaded, tokenizer = ask.open_model(runs["hybrid"])
     right, wrong = (fill(loaded.model, tokenizer, [PROMPT], shift=shift)[0][0] for shift in (1, 0))
     assert told.candidates == right.candidates
     assert [c.probability for c in right.candidates] != [c.probability for c in wrong.candidates]

@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 
 from maskwright import cli
+from maskwright.compare import compare as module
+from maskwright.compare.compare import compare
+from maskwright.compare.entrant import Equal, Pace, finished, run_folder
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.pretrain import compare as module
 from maskwright.pretrain import run
-from maskwright.pretrain.compare import compare
-from maskwright.pretrain.entrant import Equal, Pace, finished, run_folder
-from maskwright.pretrain.evaluate_text import evaluate_folder
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report.comparison import Comparison
 from maskwright.report.wording import duration
 from maskwright.tokenizer.train import TokenizerChoice
 from maskwright.train.schedule import Budget
+from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import essence, forked, recipe, text_file, wait
 
 BUDGET = "tokens=2500"  # 20 steps of 8 rows of 16

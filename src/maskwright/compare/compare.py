@@ -22,18 +22,19 @@ from typing import Any, TextIO
 import numpy as np
 
 from maskwright import commit, config
+from maskwright.compare.entrant import Entrant, Equal, Pace, enter, finished, run_folder, train
 from maskwright.data.pack import PackedDocuments
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.evaluate import likelihood, minimal_pairs
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.objectives import masked
-from maskwright.pretrain import build, checkpoints, grammar, journal, run, start
-from maskwright.pretrain.entrant import Entrant, Equal, Pace, enter, finished, run_folder, train
-from maskwright.pretrain.use import open_model
+from maskwright.pretrain import build, checkpoints, journal, run, start
 from maskwright.recipes.recipe import Recipe, frozen_part
 from maskwright.report import comparison, document
 from maskwright.report.comparison import Comparison, Contender, Measure
 from maskwright.report.say import Say, printer
+from maskwright.use import grammar
+from maskwright.use.ask import open_model
 
 # What of the corpus decides the held-out text: files named for it, or a share of all.
 NAMED = ("held_out_text", "form", "column", "on_bad")

@@ -16,13 +16,14 @@ from typing import TextIO
 from maskwright import commit, config
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.evaluate import likelihood
-from maskwright.pretrain import build, checkpoints, grammar, run
+from maskwright.pretrain import build, checkpoints, run
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
 from maskwright.recipes.recipe import Recipe, frozen_part, is_run, read
 from maskwright.report.say import Say
 from maskwright.report.wording import duration
 from maskwright.train.operations import training_operations
 from maskwright.train.schedule import Budget
+from maskwright.use import grammar
 
 EVALUATIONS = 10
 TRIAL_ROWS = 64

@@ -11,8 +11,9 @@ import pytest
 from maskwright import cli
 from maskwright.errors import DataError
 from maskwright.evaluate import minimal_pairs, text_likelihood
-from maskwright.pretrain import grammar, run, start, use
+from maskwright.pretrain import run, start
 from maskwright.pretrain.checkpoints import model_folder
+from maskwright.use import ask, grammar
 from tinyrun import recipe, text_file
 
 PAIRS = [("The cat sat on the mat.", "The cat sat on mat the."), ("One dog ran.", "Dog one ran.")]
@@ -39,7 +40,7 @@ def test_the_command_prints_saves_and_shows(
     assert "mean over paradigms" in said and "unigram" in said and "constant" in said
     paradigms = minimal_pairs.read(data)
     plain = json.loads(grammar.figures_path(folder, "masked", "all", paradigms).read_text())
-    loaded, tokenizer = use.open_model(folder)
+    loaded, tokenizer = ask.open_model(folder)
     result = grammar.score(loaded.model, tokenizer, paradigms, "masked")
     assert plain["mean"] == pytest.approx(result.mean)
     good, bad = text_likelihood.scores(loaded.model, tokenizer, PAIRS[0], "masked")

@@ -19,14 +19,15 @@ from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightErro
 from maskwright.families.family import family
 from maskwright.generate.decode import Sampling, generate
 from maskwright.generate.fill import Candidate, fill
-from maskwright.pretrain import checkpoints, journal, run, use
-from maskwright.pretrain.evaluate_text import evaluate_folder
+from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.samples import opening
 from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe, RowChoice
 from maskwright.tokenizer.roles import Style
 from maskwright.tokenizer.train import TokenizerChoice, train
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Budget
+from maskwright.use import ask
+from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import recipe
 
 TEXTS = [
@@ -70,12 +71,12 @@ def chosen(folder: Path, style: Style, steps: int, objective: str = "denoising")
 
 def written(folder: Path, text: str, **keys: Any) -> str:
     settings = {"tokens": 20, "temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0, **keys}
-    return use.generate_text(folder, text, **settings)
+    return ask.generate_text(folder, text, **settings)
 
 
 def candidates(folder: Path, text: str) -> list[Candidate]:
     """Of the only hole."""
-    (hole,) = use.fill_mask(folder, text)
+    (hole,) = ask.fill_mask(folder, text)
     return list(hole.candidates)
 
 
@@ -109,7 +110,7 @@ def test_a_checkpoint_fills_as_its_run(made: tuple[Style, Path]) -> None:
     """Whose folder is no run says in config.json what its decoder begins with."""
     style, out = made
     text = f"a bird {SIGNS[style]} in the old {SIGNS[style]} all day ."
-    assert use.fill_mask(out, text) == use.fill_mask(checkpoints.newest(out), text)
+    assert ask.fill_mask(out, text) == ask.fill_mask(checkpoints.newest(out), text)
 
 
 @pytest.mark.interop
@@ -132,7 +133,7 @@ def test_holes_are_those_of_the_reference_library(made: tuple[Style, Path]) -> N
 
 def test_an_encoder_trained_alone_is_asked_alone(masked_alone: Path) -> None:
     text = "the cat <mask> on the mat ."
-    loaded, tokenizer = use.open_model(masked_alone)
+    loaded, tokenizer = ask.open_model(masked_alone)
     (alone,) = fill(loaded.model, tokenizer, [text], alone=True)[0]
     (both,) = fill(loaded.model, tokenizer, [text], start=tokenizer.end)[0]
     tokens = [c.token for c in candidates(masked_alone, text)]
@@ -146,7 +147,7 @@ def test_what_has_no_mask_token_is_to_write(tmp_path: Path) -> None:
     config = small(family("t5"), "T5ForConditionalGeneration", vocab_size=words.vocabulary_size)
     pretrained.save(model_of(config), words, tmp_path / "t5")
     with pytest.raises(IncompatibleError, match=r"no mask token[\s\S]*maskwright generate"):
-        use.fill_mask(tmp_path / "t5", "the cat <mask> on the mat .")
+        ask.fill_mask(tmp_path / "t5", "the cat <mask> on the mat .")
 
 
 # ------------------------------------------------------------------------------ writing
@@ -169,7 +170,7 @@ def test_it_is_what_the_reference_library_writes(made: tuple[Style, Path]) -> No
     _, out = made
     folder = checkpoints.newest(out)
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    loaded, tokenizer = use.open_model(folder)
+    loaded, tokenizer = ask.open_model(folder)
     for text in (*TEXTS, "the cat", "a dog sat in the tree ."):
         read = torch.tensor([tokenizer.frame(tokenizer.encode(text))[0]])
         keys = {"max_new_tokens": 20, "do_sample": False, "num_beams": 1,
@@ -184,7 +185,7 @@ def test_it_is_what_the_reference_library_writes(made: tuple[Style, Path]) -> No
 def test_a_folder_says_what_its_decoder_was_trained_with(made: tuple[Style, Path]) -> None:
     style, out = made
     folder = checkpoints.newest(out)
-    tokenizer = use.open_model(folder)[1]
+    tokenizer = ask.open_model(folder)[1]
     first, last = {"roberta": ("<s>", "</s>"), "bert": ("[CLS]", "[SEP]")}[style]
     wanted = {"decoder_start_token_id": last, "eos_token_id": last, "forced_eos_token_id": last,
               "bos_token_id": first}  # fmt: skip
@@ -207,7 +208,7 @@ def test_the_start_that_the_recipe_chose(tmp_path: Path) -> None:
     base = chosen(tmp_path, "roberta", 40)
     begins = replace(base, objective=ObjectiveChoice(name="denoising", options={"start": "begin"}))
     run.pretrain(begins, tmp_path / "run", stream=io.StringIO())
-    loaded, tokenizer = use.open_model(tmp_path / "run")
+    loaded, tokenizer = ask.open_model(tmp_path / "run")
     source, end = tokenizer.frame(tokenizer.encode(TEXTS[0]))[0], tokenizer.end
     assert tokenizer.begin is not None and end is not None
     closed = tuple(i for i in tokenizer.special_ids if i != end)
@@ -247,13 +248,13 @@ def test_a_run_without_a_checkpoint_is_to_be_resumed(tmp_path: Path) -> None:
     shutil.rmtree(out / "checkpoints")
     (out / "metrics.jsonl").unlink()
     for there in (False, True):
-        for ask in (
+        for question in (
             lambda: evaluate_folder(out, []),
-            lambda: use.fill_mask(out, "the <mask>"),
+            lambda: ask.fill_mask(out, "the <mask>"),
             lambda: written(out, "the"),
         ):
             with pytest.raises(CheckpointError, match="no checkpoint yet") as caught:
-                ask()
+                question()
             assert f"maskwright resume {out}" in str(caught.value)
         if not there:
             (out / "checkpoints").mkdir()
@@ -267,4 +268,4 @@ def test_a_run_with_a_damaged_checkpoint_is_no_young_run(tmp_path: Path) -> None
     for folder in (out / "checkpoints").iterdir():
         (folder / "model.safetensors").unlink()
     with pytest.raises(MaskwrightError, match="no complete checkpoint"):
-        use.fill_mask(out, "the <mask>")
+        ask.fill_mask(out, "the <mask>")

@@ -29,9 +29,9 @@ from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
 from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.pretrain.run import RECIPE
-from maskwright.pretrain.use import open_model
 from maskwright.recipes.recipe import Recipe, is_run, read
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.use.ask import open_model
 
 
 @dataclass(frozen=True)

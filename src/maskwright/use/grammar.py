@@ -24,12 +24,12 @@ from maskwright.pretrain import build, start
 from maskwright.pretrain.checkpoints import model_folder
 from maskwright.pretrain.prepare import training_stores
 from maskwright.pretrain.run import RECIPE
-from maskwright.pretrain.use import open_model
 from maskwright.recipes.recipe import Recipe, is_run, read
 from maskwright.report import document, tables
 from maskwright.report.page import write_report
 from maskwright.report.wording import percent
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.use.ask import open_model
 
 SIGNS = {1.0: "1", 0.0: "0", 0.5: "="}
 WHICH = {"all": "", "choosing": ", the tenth to choose by", "reporting": ", nine tenths"}

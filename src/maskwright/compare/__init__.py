@@ -1,0 +1,1 @@
+"""Several recipes under an equal budget."""

@@ -1,0 +1,1 @@
+"""What is done with a pretrained model without training it: asked, measured, shown."""
