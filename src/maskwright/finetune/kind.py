@@ -30,8 +30,8 @@ from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics
-from maskwright.tasks.build import text_of
 from maskwright.tasks.metrics import Estimate
+from maskwright.tasks.one_row import text_of
 from maskwright.tasks.table import Row
 from maskwright.tokenizer.tokenizer import Tokenizer
 

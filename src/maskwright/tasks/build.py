@@ -1,17 +1,13 @@
 """Rows to examples: every value checked on the way, and refused with its file, line and remedy.
 
-The classes are learned from the training rows, so a label that only validation has is an error.
-Characters of answers are counted as Python counts them, and the context must hold the answer at
-that place. By the policy `skip`, bad rows are left out, counted and listed, up to a share.
+The classes are learned from the training rows, so a label that only validation has is an error. By
+the policy `skip`, bad rows are left out, counted and listed, up to a share.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import string
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +15,12 @@ from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, StorageError
 from maskwright.tasks import labels
 from maskwright.tasks.contents import is_empty, value_of
-from maskwright.tasks.examples import (
-    Answered,
-    Choice,
-    Example,
-    Examples,
-    Match,
-    Pair,
-    Rewrite,
-    Single,
-    Tagged,
-    Target,
-)
+from maskwright.tasks.examples import Examples
 from maskwright.tasks.infer import KINDS, Task, whole
 from maskwright.tasks.labels import Vocabulary
+from maskwright.tasks.one_row import cells, reader
 from maskwright.tasks.repair import repaired
 from maskwright.tasks.table import DEFAULT, Row, Table
-
-LETTERS = string.ascii_uppercase
-TRUE = {"1", "1.0", "true"}
 
 
 def build(
@@ -74,7 +57,7 @@ def build(
             known = _given(classes, values, table, task, fold_labels)
         else:
             known = _classes(table, task, fold_labels, reading)
-    read = _reader(task, known)
+    read = reader(task, known)
     parts: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
     dropped: list[tuple[str, str]] = []
@@ -147,27 +130,6 @@ def _list(bad: Sequence[tuple[Row, DataError]], path: Path | None) -> None:
     except OSError as failure:
         raise StorageError("the list of rejected rows could not be written", where=path,
                            found=failure.strerror) from failure  # fmt: skip
-
-
-def cells(row: Row, task: Task) -> Iterator[Any]:
-    """The labels of a row: one, several, or one for each token."""
-    role = "tags" if task.kind == "tagging" else "label"
-    names = task.columns.roles[role]
-    if len(names) > 1:  # a column of 0 and 1 for each label
-        for name in names:
-            if _flag(value_of(row, name), row, name):
-                yield name
-        return
-    value = value_of(row, names[0])
-    if task.kind not in ("multi-label", "tagging"):
-        if not is_empty(value):
-            yield value
-        return
-    if value is None and task.kind == "tagging":
-        raise _missing(row, names[0], role, "a list of tags")
-    if type(value) is str and task.separator is not None:
-        value = [piece.strip() for piece in value.split(task.separator) if piece.strip()]
-    yield from value if type(value) is list else [] if is_empty(value) else [value]
 
 
 # ------------------------------------------------------------------------------ classes
@@ -264,245 +226,3 @@ def _classes(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabula
         numbers=numbers,
         fold=fold,
     )
-
-
-# ------------------------------------------------------------------------------ one row
-def _reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
-    columns, kind = task.columns, task.kind
-
-    def target(row: Row) -> Target:
-        if known is None:
-            return labels.number(value_of(row, columns["label"]), row, columns["label"])
-        if kind == "multi-label":
-            return tuple(sorted({known.index(cell, row) for cell in cells(row, task)}))
-        return known.index(value_of(row, columns["label"]), row)
-
-    def single(row: Row) -> Example:
-        return Single(text_of(row, columns["text"]), target(row), row.where)
-
-    def pair(row: Row) -> Example:
-        first, second = (text_of(row, columns[role]) for role in ("first", "second"))
-        return Pair(first, second, target(row), row.where)
-
-    def tagged(row: Row) -> Example:
-        assert known is not None
-        return _tagged(row, columns["tokens"], columns["tags"], list(cells(row, task)), known)
-
-    def answered(row: Row) -> Example:
-        question, context = (text_of(row, columns[role]) for role in ("question", "context"))
-        return Answered(question, context, _answers(row, columns["answers"], context), row.where)
-
-    def choice(row: Row) -> Example:
-        options = options_of(row, columns.roles["choices"])
-        question = text_of(row, columns["question"])
-        return Choice(question, options, _right(row, columns["label"], options), row.where)
-
-    def rewrite(row: Row) -> Example:
-        source, target = (text_of(row, columns[role]) for role in ("source", "target"))
-        return Rewrite(source, target, row.where, _others(row, columns.roles.get("references")))
-
-    def match(row: Row) -> Example:
-        anchor, positive = (text_of(row, columns[role]) for role in ("anchor", "positive"))
-        negatives = tuple(text_of(row, name) for name in columns.roles.get("negative", ()))
-        return Match(anchor, positive, row.where, negatives)
-
-    return {
-        "single": single,
-        "pair": pair,
-        "tagging": tagged,
-        "question-answering": answered,
-        "multiple-choice": choice,
-        "sequence": rewrite,
-        "matches": match,
-    }[columns.shape]
-
-
-def text_of(row: Row, name: str) -> str:
-    """The text in a column of `row`; numbers are texts as they are written.
-
-    Raises:
-        DataError: nothing, another kind of value, or blanks only.
-    """
-    value = value_of(row, name)
-    if type(value) in (int, float):
-        value = str(value)
-    if type(value) is not str:
-        raise _missing(row, name, "text", "a text")
-    if is_empty(value):
-        raise DataError(
-            "the text is empty",
-            where=f"{row.where}, column {name!r}",
-            found=repr(value),
-            wanted="a text",
-            do="write one, or take the row out (--read on_bad=skip drops and counts it)",
-        )
-    return value
-
-
-def _missing(row: Row, name: str, role: str, wanted: str) -> DataError:
-    value = value_of(row, name)
-    return DataError(
-        f"the {role} is missing" if value is None else f"the {role} is of another type",
-        where=f"{row.where}, column {name!r}",
-        found="nothing" if value is None else repr(value),
-        wanted=wanted,
-        do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-    )
-
-
-def _others(row: Row, names: Sequence[str] | None) -> tuple[str, ...]:
-    """The texts in a column of lists of them."""
-    if names is None:
-        return ()
-    value = value_of(row, names[0])
-    if type(value) is not list or not value or not all(type(each) is str for each in value):
-        raise _missing(row, names[0], "list of references", "a list of texts")
-    return tuple(value)
-
-
-def _flag(value: Any, row: Row, name: str) -> bool:
-    said = str(value).strip().lower()
-    if said not in TRUE and said not in ("0", "0.0", "false"):
-        raise _missing(row, name, "label", "0 or 1")
-    return said in TRUE
-
-
-def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabulary) -> Tagged:
-    tokens = value_of(row, name)
-    if type(tokens) is not list or not tokens or not all(type(t) is str for t in tokens):
-        raise _missing(row, name, "list of tokens", "a list of texts")
-    if len(tokens) != len(tags):
-        raise DataError(
-            "tokens and tags differ in number",
-            where=f"{row.where}, columns {name!r} and {tags_name!r}",
-            found=f"{len(tokens)} tokens and {len(tags)} tags",
-            wanted="one tag for each token",
-            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-        )
-    numbers = tuple(known.index(tag, row) for tag in tags)
-    _check_spans([known.names[n] for n in numbers], tokens, row, tags_name, known)
-    return Tagged(tuple(tokens), numbers, row.where)
-
-
-def _check_spans(
-    tags: list[str], tokens: list[str], row: Row, name: str, known: Vocabulary
-) -> None:
-    """`I-x` follows `B-x` or `I-x`, where the tags are of that scheme."""
-    if not _is_iob(known):
-        return
-    before = labels.OUTSIDE
-    for place, tag in enumerate(tags):
-        if tag[:2] == "I-" and before[2:] != tag[2:]:
-            raise DataError(
-                "a span begins with I-",
-                where=f"{row.where}, column {name!r}, token {place + 1}",
-                found=f"{tag!r} of {tokens[place]!r} after {before!r}",
-                wanted=f"{'B' + tag[1:]!r}, as IOB2 writes the first token of a span",
-                do="correct the row, take it out (--read on_bad=skip drops and counts it), or let "
-                "all spans begin with B- (--read repair_tags=true, for files in IOB1, too)",
-            )
-        before = tag
-
-
-def _is_iob(known: Vocabulary) -> bool:
-    kinds = {name[:2] for name in known.names if name != labels.OUTSIDE}
-    return "B-" in kinds and kinds <= {"B-", "I-"}
-
-
-def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
-    """The answers, each at its place. Without places the answer must occur just once."""
-    value = value_of(row, name)
-    starts: list[Any] = []
-    if type(value) is dict:
-        texts, starts = value.get("text", []), value.get("answer_start", [])
-    elif type(value) is list and value and type(value[0]) is dict:
-        texts, starts = [v.get("text") for v in value], [v.get("answer_start") for v in value]
-    else:
-        texts = value if type(value) is list else [] if is_empty(value) else [value]
-        start = value_of(row, "answer_start")
-        starts = start if type(start) is list else [] if is_empty(start) else [start]
-    if type(texts) is str:
-        texts, starts = [texts], [starts]
-    if type(texts) is not list or not all(type(t) is str for t in texts):
-        raise _missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
-    if starts and len(starts) != len(texts):
-        raise _missing(row, name, "place of an answer", "as many answer_start as text")
-    found = [whole(start) for start in starts] if starts else [None] * len(texts)
-    return tuple(
-        (text, _place(text, start, context, row, name))
-        for text, start in zip(texts, found, strict=True)
-    )
-
-
-def _place(text: str, start: int | None, context: str, row: Row, name: str) -> int:
-    if start is not None and start >= 0 and text and context[start : start + len(text)] == text:
-        return start
-    count = context.count(text) if text else 0
-    if start is None and count == 1:
-        return context.index(text)
-    there = "" if start is None else context[max(0, start) : max(0, start) + len(text)]
-    if count == 1:
-        do = f"it stands there once, at character {context.index(text)}: correct answer_start"
-    elif count:
-        places = [match.start() for match in re.finditer(re.escape(text), context)]
-        do = f"it stands there {count} times, at {', '.join(map(str, places[:5]))}: say which"
-    else:
-        do = "correct the answer, or take the row out (--read on_bad=skip drops and counts it)"
-    raise DataError(
-        "the answer is not in the context at its place",
-        where=f"{row.where}, column {name!r}",
-        found=f"{text!r}, at character {start}: {there!r}" if start is not None else repr(text),
-        wanted="context[start : start + len(answer)] == answer, in characters",
-        do=do,
-    )
-
-
-def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
-    """The choices in a column of lists, or in a column each, of which the last may be empty.
-
-    Raises:
-        DataError: fewer than two, or no texts.
-    """
-    if len(names) > 1:
-        filled = [n for n, name in enumerate(names) if not is_empty(value_of(row, name))]
-        count = max(filled, default=-1) + 1
-        if count < 2:
-            raise _missing(row, names[min(count, 1)], "choice", "at least two")
-        return tuple(text_of(row, name) for name in names[:count])
-    value = value_of(row, names[0])
-    if type(value) is dict:
-        value = value.get("text")
-    if type(value) is not list or len(value) < 2 or not all(type(v) is str for v in value):
-        raise _missing(row, names[0], "list of choices", "a list of at least two texts")
-    return tuple(value)
-
-
-def _right(row: Row, name: str, options: Sequence[str]) -> int:
-    """The right choice by its place, counted from 0, by its letter, or by its words."""
-    value = value_of(row, name)
-    place = whole(value)
-    if type(value) is str:
-        known = Counter(options)
-        letter = value.strip().upper()
-        if known[value] == 1:
-            own = options.index(value)
-            if place is not None and place != own and 0 <= place < len(options):
-                raise DataError(
-                    "the label means two choices of this row",
-                    where=f"{row.where}, column {name!r}",
-                    found=f"{value!r}: choice {place} is {options[place]!r}, choice {own} is it",
-                    wanted="a place, counted from 0, or the words of a choice",
-                    do="write letters, A for the first choice, in all rows",
-                )
-            place = own
-        elif place is None and len(letter) == 1 and letter in LETTERS:
-            place = LETTERS.index(letter)
-    if place is None or not 0 <= place < len(options):
-        raise DataError(
-            "the label is no choice of this row",
-            where=f"{row.where}, column {name!r}",
-            found=repr(value),
-            wanted=f"0 to {len(options) - 1}, a letter from A on, or the choice itself",
-            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-        )
-    return place

@@ -24,7 +24,7 @@ from maskwright.finetune.examples import Examples, framed
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.sequences import Sequences
 from maskwright.tasks import metrics, table
-from maskwright.tasks.build import text_of
+from maskwright.tasks.one_row import text_of
 from maskwright.tasks.parts import names_beside
 from maskwright.understand.states import Subject, at_places, layer_states
 

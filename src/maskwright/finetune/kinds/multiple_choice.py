@@ -17,8 +17,8 @@ from maskwright.finetune.examples import Examples
 from maskwright.finetune.kind import Answers, Encoded, Frame, Kind, Mistake, Scores, text
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
-from maskwright.tasks.build import options_of, text_of
 from maskwright.tasks.examples import Choice
+from maskwright.tasks.one_row import options_of, text_of
 from maskwright.tasks.parts import TRAIN
 from maskwright.tasks.table import Row
 
