@@ -210,6 +210,11 @@ def called(path: Path) -> str:
     return path.parent.name if path.name == "model" else path.name
 
 
+def has_checkpoint(out: Path) -> bool:
+    """Whether the run in `out` has come to a checkpoint, valid or not."""
+    return any((out / "checkpoints").glob("step-*"))
+
+
 def model_folder(folder: Path) -> Path:
     """`folder`, or the newest valid checkpoint where it is a run, or the model in it where it was
     fine-tuned.

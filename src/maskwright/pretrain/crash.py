@@ -13,8 +13,8 @@ import json
 from pathlib import Path
 
 from maskwright.pretrain import journal
-from maskwright.pretrain.hooks import Sitting
 from maskwright.pretrain.microbatches import Microbatches
+from maskwright.pretrain.sitting import Sitting
 from maskwright.report import document
 from maskwright.train.diverged import DivergedError
 

@@ -4,52 +4,20 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from maskwright.data.rows import RowSource
 from maskwright.errors import StoppedError
 from maskwright.evaluate import likelihood
-from maskwright.objectives.objective import Objective
-from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.journal import Journal
 from maskwright.pretrain.journal import read as read_journal
-from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.samples import sample
-from maskwright.recipes.recipe import Recipe
+from maskwright.pretrain.sitting import Sitting
 from maskwright.report.panel import Panel
-from maskwright.train.average import Average
-from maskwright.train.distribute import Processes
-from maskwright.train.loop import StopFlag
-from maskwright.train.machine import Machine, peak_memory
-from maskwright.train.optimizer import OptimizerState
+from maskwright.train.machine import peak_memory
 from maskwright.train.state import TrainState
 
 # How often a full disk is waited out before the run stops.
 PATIENCE = 3
-
-
-@dataclass
-class Sitting:
-    """One sitting of a run: what the hooks and the loop share. Training rows are those of each
-    phase."""
-
-    recipe: Recipe
-    out: Path
-    prepared: Prepared
-    machine: Machine
-    processes: Processes
-    objective: Objective
-    optimizer: OptimizerState
-    checkpoints: Checkpoints
-    state: TrainState
-    train_rows: list[RowSource]
-    held_out_rows: RowSource
-    run: dict[str, Any]
-    stream: TextIO
-    average: Average | None = None
-    stop: StopFlag = field(default_factory=StopFlag)
 
 
 class Log:

@@ -8,6 +8,7 @@
       tokenizer/  data/   made from the recipe's text
       checkpoints/        Hugging Face folders with the training state beside them
       report.html         written at the end
+      crash/              what is known of a step whose loss was no number
 
 Both entrances are one path: `pretrain` writes the recipe and `resume` reads it, and what follows
 is the same. A run is bit-exact when it continues on the same build of torch, thread count and
@@ -17,20 +18,15 @@ precision; when one of these changed it says so and goes on.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-import numpy as np
 import torch
 
 from maskwright import commit, config
-from maskwright.checkpoint import layout
 from maskwright.data.loader import Loader
-from maskwright.data.rows import RowSource
 from maskwright.errors import (
     ConfigError,
     IncompatibleError,
@@ -38,32 +34,23 @@ from maskwright.errors import (
     ResourceError,
     UsageError,
 )
-from maskwright.evaluate import likelihood
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import Objective
-from maskwright.pretrain import build, crash, journal, start
-from maskwright.pretrain.checkpoints import Checkpoints
-from maskwright.pretrain.hooks import Evaluate, Log, Save, Sitting
+from maskwright.pretrain import build, crash, journal
+from maskwright.pretrain.checkpoints import has_checkpoint
+from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
-from maskwright.recipes.recipe import Folder, Recipe, Training, frozen_part, read
+from maskwright.pretrain.sitting import Sitting, begin
+from maskwright.recipes.recipe import Recipe, frozen_part, read
 from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
 from maskwright.train import distribute, loop, machine
-from maskwright.train.average import Average
 from maskwright.train.diverged import DivergedError
-from maskwright.train.optimizer import OptimizerState
-from maskwright.train.parameters import Parameters
 from maskwright.train.signals import listening
-from maskwright.train.state import TrainState
 
 RECIPE = "recipe.toml"
-RUN = "run.json"
 LOCK = "run.lock"
-FEW_TARGETS = 100
-LOOKED_AT, UNEVEN = 512, 0.05  # pairs of sentences; a share that leaves little to tell apart
 Settle = Callable[[Recipe, Prepared], Recipe]
 
 
@@ -136,7 +123,7 @@ def _claim(recipe: Recipe, out: Path) -> None:
             other = ""
             if (out / RECIPE).is_file():
                 other = f", or go on with it: maskwright resume {out}"
-                if not _has_checkpoint(out):
+                if not has_checkpoint(out):
                     other = ", or remove it: it has no checkpoint"
             raise OutputError(
                 "the output folder holds something already",
@@ -146,14 +133,10 @@ def _claim(recipe: Recipe, out: Path) -> None:
         document.write(out / RECIPE, config.to_toml(recipe))
 
 
-def _has_checkpoint(out: Path) -> bool:
-    return any((out / "checkpoints").glob("step-*"))
-
-
 def _same_start(recipe: Recipe, out: Path) -> bool:
     """Whether `out` is a run that has not come to a checkpoint, and its text and tokenizer, if they
     are made, are those of `recipe`."""
-    if not (out / RECIPE).is_file() or _has_checkpoint(out):
+    if not (out / RECIPE).is_file() or has_checkpoint(out):
         return False
     if not (out / "tokenizer").exists() and not (out / "data").exists():
         return True
@@ -200,7 +183,7 @@ def _run(
         processes.wait()
         prepared = prepare(recipe, out, quiet)
         flag = held.enter_context(listening())
-        sitting = _begin(recipe, out, prepared, chosen, processes, say, stream)
+        sitting = begin(recipe, out, prepared, chosen, processes, say, stream)
         sitting.stop = flag
         _train(sitting)
         if flag.raised:
@@ -221,155 +204,6 @@ def _say_crowded(recipe: Recipe, chosen: machine.Machine, say: Callable[[str], N
         free = max(1, threads - busy)
         say(f"note: other processes keep {busy} of {os.cpu_count()} cores busy; with "
             f"--set training.threads={free} this run is likely faster")  # fmt: skip
-
-
-def _begin(
-    recipe: Recipe,
-    out: Path,
-    prepared: Prepared,
-    chosen: machine.Machine,
-    processes: distribute.Processes,
-    say: Any,
-    stream: TextIO | None,
-) -> Sitting:
-    """Everything a sitting of the run holds, restored from the newest checkpoint if there is
-    one."""
-    saved = _has_checkpoint(out)
-    begun = start.resumed(recipe, out) if saved else recipe
-    point = build.transformer_config(begun, prepared.tokenizer)
-    build.check_length(recipe, point)
-    check_memory(point, chosen, recipe.training)
-    network = build.model(begun, point, quiet if saved else say).to(chosen.device)
-    objective = build.objective(recipe, network, prepared.tokenizer)
-    family = build.family_name(begun)
-    layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
-    if not saved and (note := build.untrained_positions(recipe, point)):
-        say(note)
-    if not saved and isinstance(recipe.model, Folder):
-        start.bring(objective, recipe.model, say)
-    elif not saved:
-        objective.begin()
-    parameters = Parameters(objective, chosen.compute)
-    optimizer = recipe.training.optimizer.start(parameters)
-    ema = recipe.training.ema
-    average = Average(parameters, ema) if ema else None
-    about = {
-        "recipe": recipe.fingerprint,
-        "tokenizer": prepared.tokenizer.fingerprint,
-        "data": prepared.train_fingerprint,
-        "machine": machine.describe(chosen),
-    }
-    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, family)
-    state = TrainState()
-    if saved:
-        state = _restore(checkpoints, optimizer, average, about, out, say, processes)
-    elif processes.first:
-        journal.cut(out, 0)
-    train_rows = [build.training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
-    held_out = build.held_out_rows(recipe, prepared.held_out)
-    if processes.first:
-        _say_uneven(train_rows[-1], say)
-    run: dict[str, Any] = {}
-    if processes.first:
-        run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
-        if (targets := run["references"]["targets"]) < FEW_TARGETS:
-            say(f"note: only {targets:,} targets are held out, so held-out figures say little; "
-                "give more text, hold out more of it (corpus.held_out), or look at more rows "
-                "(evaluation.rows)")  # fmt: skip
-        document.write(out / RUN, json.dumps(run, indent=2) + "\n")
-    return Sitting(
-        recipe=recipe,
-        out=out,
-        prepared=prepared,
-        machine=chosen,
-        processes=processes,
-        objective=objective,
-        optimizer=optimizer,
-        checkpoints=checkpoints,
-        state=state,
-        train_rows=train_rows,
-        held_out_rows=held_out,
-        run=run,
-        stream=stream or sys.stdout,
-        average=average,
-    )
-
-
-def _described(
-    recipe: Recipe,
-    prepared: Prepared,
-    objective: Objective,
-    train_rows: RowSource,
-    held_out: RowSource,
-    machine_: Any,
-) -> dict[str, Any]:
-    """What the panel and the page want to know of a run, the reference lines among it."""
-    lines = likelihood.reference_lines(
-        objective,
-        likelihood.token_counts(prepared.train, recipe.corpus.weights),
-        train_rows,
-        held_out,
-        rows=recipe.evaluation.rows,
-        batch_rows=recipe.evaluation.batch,
-    )
-    return {
-        "recipe": recipe.name,
-        "note": recipe.note,
-        "parameters": objective.product.num_parameters(),
-        "steps": recipe.training.budget.steps,
-        "budget": config.to_plain(recipe.training.budget),
-        "objective": recipe.objective.name,
-        "corpus": prepared.provenance,
-        "references": lines.to_json(),
-        "machine": machine_,
-    }
-
-
-def _say_uneven(rows: RowSource, say: Callable[[str], None]) -> None:
-    """Say where pairs of sentences are nearly all of one kind: nothing is learned of them."""
-    looked_at = np.arange(min(len(rows), LOOKED_AT))
-    pair_label = rows.rows(looked_at, 0).pair_label if len(looked_at) else None
-    if pair_label is None:
-        return
-    share = float((pair_label == 1).mean())
-    if not UNEVEN <= share <= 1 - UNEVEN:
-        say(
-            f"note: {max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences "
-            "are of one kind, so there is little to tell apart; documents need several sentences"
-        )
-
-
-def _restore(
-    checkpoints: Checkpoints,
-    optimizer: OptimizerState,
-    average: Average | None,
-    about: dict[str, Any],
-    out: Path,
-    say: Any,
-    processes: distribute.Processes,
-) -> TrainState:
-    restored = checkpoints.restore(optimizer, average)
-    for reason in restored.skipped:
-        say(f"passed over a damaged checkpoint: {reason.where}: {reason.what}")
-    for name, what in (
-        ("recipe", "the recipe"),
-        ("tokenizer", "the tokenizer"),
-        ("data", "the training data"),
-    ):
-        if restored.about.get(name) != about[name]:
-            raise IncompatibleError(
-                f"{what} is not the one this checkpoint was trained with",
-                where=restored.path,
-                found=str(about[name])[:16],
-                wanted=str(restored.about.get(name))[:16],
-                do="restore it, or start another run",
-            )
-    for path, now, then in config.differences(about["machine"], restored.about["machine"]):
-        say(f"{path} was {then} and is {now}: the run continues, not bit-exactly")
-    if processes.first:
-        journal.cut(out, restored.state.step)
-    say(f"resuming after step {restored.state.step}")
-    return restored.state
 
 
 def _train(sitting: Sitting) -> None:
@@ -423,28 +257,6 @@ def _train(sitting: Sitting) -> None:
             panel.close()
         if log is not None:
             log.close()
-
-
-def check_memory(point: Any, chosen: machine.Machine, training: Training) -> None:
-    """Refuse a model whose weights, gradients and moments cannot fit, before anything is allocated.
-
-    Raises:
-        ResourceError: with the bytes needed and the bytes there are.
-    """
-    with torch.device("meta"):
-        parameters = Transformer(point).num_parameters()
-    narrow, average = chosen.compute != torch.float32, training.ema > 0.0
-    each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
-    needed = parameters * each
-    there = machine.available_memory() if chosen.device.type == "cpu" else None
-    if there is not None and needed > there:
-        raise ResourceError(
-            "the model does not fit into memory",
-            where="model",
-            found=f"{parameters:,} parameters need {needed:,} bytes to train",
-            wanted=f"at most the {there:,} bytes that are free",
-            do="choose a smaller model",
-        )
 
 
 def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:

@@ -15,6 +15,7 @@ from maskwright.families.family import Family, family
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import journal, run
+from maskwright.pretrain.sitting import RUN
 from maskwright.recipes.recipe import find, override
 
 
@@ -41,8 +42,8 @@ def show(thing: str, settings: list[str]) -> str:
 
 def _show_run(path: Path) -> str:
     lines = [f"run {path}"]
-    if (path / run.RUN).is_file():
-        about = json.loads((path / run.RUN).read_text(encoding="utf-8"))
+    if (path / RUN).is_file():
+        about = json.loads((path / RUN).read_text(encoding="utf-8"))
         lines.append(f"  {about['recipe']}: {about['note']}, {about['parameters']:,} parameters")
     steps = [r for r in journal.read(path) if r["kind"] == "train"]
     evaluations = [r for r in journal.read(path) if r["kind"] == "evaluation"]
