@@ -46,7 +46,7 @@ def test_every_choice_comes_back() -> None:
         seeds=5, epochs=7, batch=64, accumulate=4, rate=3e-4, length=99, long="pieces-max",
         layer_decay=0.9, head_rate=2.0, weight_decay=0.1, warmup=0.2, patience=2, least_steps=9,
         prompt="say: {source}", pooling="max", measure="matthews", curve=(50, 0),
-        read=HowRead(Reading(separator="\t", on_bad="skip"), ("a", "b"), True, True),
+        read=HowRead(Reading(separator="\t", on_bad="skip"), ("a", "b"), True, True, "-1"),
         made_from={"data": "0"},
     )  # fmt: skip
     plain = Recipe(model="m", data="d")

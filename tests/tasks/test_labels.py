@@ -18,6 +18,7 @@ from maskwright.tasks.examples import Answered, Choice, Examples
 from maskwright.tasks.infer import infer
 from maskwright.tasks.labels import near_misses
 from maskwright.tasks.prepare import prepare
+from maskwright.tasks.survey import survey
 from maskwright.tasks.table import load
 from tasks.tables import loaded, refusal, sentence, table_of, understood, write, write_rows
 
@@ -289,6 +290,27 @@ def test_F77_spans_are_repaired_where_that_is_asked_for(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError, match="only tags of words"):
         prepare(table, repair_tags=True)
+
+
+def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) -> None:
+    """SNLI writes -1 where its annotators did not agree."""
+    rows = [{"premise": f"a {n}", "hypothesis": f"b {n}", "label": (0, 1, 2, -1)[n % 4]}
+            for n in range(80)]  # fmt: skip
+    path = write_rows(tmp_path / "snli.jsonl", rows)
+    plain = prepare(path)
+    assert plain.labels is not None and "-1" in plain.labels.names
+    (said,) = (line for line in survey(plain).warnings if "-1" in line)
+    assert "--read no_label=-1" in said
+    made = prepare(path, no_label="-1")
+    assert made.labels is not None and set(made.labels.names) == {"0", "1", "2"}
+    assert made.unlabelled == 20 and sum(map(len, made.parts.values())) == 60
+    assert "20 rows without a label left out" in survey(made).warnings
+    # The control: where numbers below zero are usual, -1 is one of them.
+    spread = [{**row, "label": row["label"] - 1} for row in rows]
+    usual = prepare(write_rows(tmp_path / "spread.jsonl", spread))
+    assert not any("no_label" in line for line in survey(usual).warnings)
+    with pytest.raises(UsageError, match="no column of labels"):
+        prepare(write_rows(tmp_path / "t.jsonl", tagged(("one two", "O B-x"))), no_label="-1")
 
 
 # ------------------------------------------------------------------------------ F75 answers

@@ -71,7 +71,8 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     read = recipe.read
     examples = prepare(data, columns=recipe.columns or None, kind=recipe.task, division=DIVISION,
                        reading=read.reading, header=read.header,
-                       fold_labels=read.fold_labels, repair_tags=read.repair_tags)  # fmt: skip
+                       fold_labels=read.fold_labels, repair_tags=read.repair_tags,
+                       no_label=read.no_label)  # fmt: skip
     for line in examples.task.lines():
         say(line)
     looked = survey.survey(examples)

@@ -71,7 +71,10 @@ def evaluate_file(
     for line in task.columns.lines():
         say(line)
     made = build(asked_of, task, fold_labels=read.fold_labels, repair_tags=read.repair_tags,
-                 reading=read.reading, classes=model.kind.labels, values=model.values)  # fmt: skip
+                 no_label=read.no_label, reading=read.reading, classes=model.kind.labels,
+                 values=model.values)  # fmt: skip
+    if made.unlabelled:
+        say(f"{made.unlabelled:,} rows without a label left out")
     if made.repaired:
         say(f"{made.repaired:,} tags changed, so that spans begin with B-")
     if made.dropped:

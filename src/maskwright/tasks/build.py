@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, StorageError
+from maskwright.errors import DataError, StorageError, UsageError
 from maskwright.tasks import labels
 from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.examples import Examples
@@ -29,6 +30,7 @@ def build(
     *,
     fold_labels: bool = False,
     repair_tags: bool = False,
+    no_label: str | None = None,
     reading: Reading = DEFAULT,
     classes: Sequence[str] = (),
     values: Sequence[int] | None = None,
@@ -40,6 +42,7 @@ def build(
         task: as inferred.
         fold_labels: join labels that differ only by case or blanks.
         repair_tags: let spans of tags begin with B- where they begin with I-.
+        no_label: what stands where a label is not known; such rows are left out.
         reading: whether bad rows stop it or are left out (`on_bad`), and how many may be bad.
         classes: the names of the classes in their order, where a model has them already.
         values: the number of each class in the data that the model learned from, where these had
@@ -49,7 +52,9 @@ def build(
         DataError: a bad row, or with `skip` too many of them; bad classes.
         StorageError: the list of rejected rows cannot be written.
     """
-    known, changed = None, 0
+    known, changed, unlabelled = None, 0, 0
+    if no_label is not None:
+        table, unlabelled = _labelled(table, task, no_label)
     if repair_tags:
         table, changed = repaired(table, task)
     if _has_classes(task):
@@ -73,7 +78,24 @@ def build(
         if not made:
             raise DataError("the part has no rows", where=part, found="0 rows",
                             wanted="at least one row", do="leave the part out")  # fmt: skip
-    return Examples(task, parts, known, dropped, table.counts, groups, repaired=changed)
+    return Examples(
+        task, parts, known, dropped, table.counts, groups, repaired=changed, unlabelled=unlabelled
+    )
+
+
+def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
+    """The rows whose label is not `no_label`, and how many others there are."""
+    names = task.columns.roles.get("label", ())
+    if len(names) != 1:
+        raise UsageError("the task has no column of labels", where="--read no_label",
+                         found=task.kind, do="leave it out")  # fmt: skip
+    parts = {
+        part: [row for row in rows if str(value_of(row, names[0])).strip() != no_label]
+        for part, rows in table.parts.items()
+    }
+    return replace(table, parts=parts), sum(
+        len(rows) - len(parts[part]) for part, rows in table.parts.items()
+    )
 
 
 def _check_labelled(part: str, rows: Sequence[Row], task: Task, known: Vocabulary | None) -> None:

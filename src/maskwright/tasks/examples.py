@@ -105,7 +105,7 @@ class Examples:
         counts: what the reading of the files met, by part.
         groups: by part, what each example must not be torn from; empty where nothing was said.
         drawn: the parts that did not come as files.
-        repaired: how many tags were changed.
+        repaired, unlabelled: how many tags were changed, and rows left out that have no label.
     """
 
     task: Task
@@ -116,6 +116,7 @@ class Examples:
     groups: dict[str, list[str]] = field(default_factory=dict)
     drawn: tuple[str, ...] = ()
     repaired: int = 0
+    unlabelled: int = 0
 
 
 def whole_text(example: Example) -> str:

@@ -1,8 +1,9 @@
 """How labelled files are read, told in words: `on_bad=skip`, `encoding=latin-1`, `separator=;`.
 
-Every field of `Reading` can be set, and three things more: `header=text,label` names the columns of
+Every field of `Reading` can be set, and four things more: `header=text,label` names the columns of
 a file without a header row, `fold_labels=true` joins labels that differ only by case or blanks,
-`repair_tags=true` lets spans of tags begin with B-.
+`no_label=-1` leaves out rows whose label is that, `repair_tags=true` lets spans of tags begin with
+B-.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from maskwright.errors import UsageError, near
 
 WHERE = "--read"
 FLAGS = ("fold_labels", "repair_tags")
+AS_TYPED = ("no_label", "separator")
 SPELLED = {"tab": "\t", "\\t": "\t"}
 
 
@@ -28,6 +30,7 @@ class HowRead:
     header: tuple[str, ...] = ()
     fold_labels: bool = False
     repair_tags: bool = False
+    no_label: str | None = None
 
 
 AS_IT_COMES = HowRead()
@@ -39,7 +42,7 @@ def how_read(settings: Sequence[str]) -> HowRead:
     Raises:
         UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
     """
-    known = [each.name for each in fields(Reading)] + ["header", *FLAGS]
+    known = [each.name for each in fields(Reading)] + ["header", "no_label", *FLAGS]
     values: dict[str, Any] = {}
     for setting in settings:
         name, sign, text = setting.partition("=")
@@ -47,11 +50,14 @@ def how_read(settings: Sequence[str]) -> HowRead:
             raise UsageError("unknown reading option", where=WHERE, found=repr(setting),
                              wanted=f"NAME=VALUE, {near(name, known)}",
                              do=f"of {', '.join(known)}")  # fmt: skip
-        values[name] = SPELLED.get(text, text) if name == "separator" else config.parse_value(text)
+        values[name] = text if name in AS_TYPED else config.parse_value(text)
+        if name == "separator":
+            values[name] = SPELLED.get(text, text)
+    no_label = values.pop("no_label", None)
     header = str(values.pop("header", ""))
     flags = {name: values.pop(name, False) for name in FLAGS}
     for name, value in flags.items():
         if type(value) is not bool:
             raise UsageError("neither true nor false", where=f"{WHERE} {name}", found=value)
     names = tuple(name.strip() for name in header.split(",") if name.strip())
-    return HowRead(config.from_plain(Reading, values, WHERE), names, **flags)
+    return HowRead(config.from_plain(Reading, values, WHERE), names, no_label=no_label, **flags)

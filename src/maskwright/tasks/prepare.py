@@ -29,6 +29,7 @@ def prepare(
     kind: str | None = None,
     fold_labels: bool = False,
     repair_tags: bool = False,
+    no_label: str | None = None,
     division: Division = splits.DEFAULT,
     reading: Reading = table.DEFAULT,
     rejects: Path | str | None = None,
@@ -40,6 +41,7 @@ def prepare(
         columns: role -> column, where it must not be guessed; `group` keeps rows together.
         kind: the task, where it must not be inferred.
         fold_labels: join labels that differ only by case or blanks.
+        no_label: what stands where a label is not known; such rows are left out.
         repair_tags: let spans of tags begin with B- where they begin with I- (`repair.py`).
         division: how parts that did not come as files are drawn.
 
@@ -56,5 +58,6 @@ def prepare(
         rejects=rejects,
     )
     task = infer(rows, columns, kind)
-    made = build(rows, task, fold_labels=fold_labels, repair_tags=repair_tags, reading=reading)
+    made = build(rows, task, fold_labels=fold_labels, repair_tags=repair_tags, no_label=no_label,
+                 reading=reading)  # fmt: skip
     return splits.complete(made, division)

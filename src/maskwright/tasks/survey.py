@@ -241,6 +241,8 @@ def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iter
     if examples.labels is not None:
         if examples.repaired:
             yield f"{examples.repaired:,} tags changed, so that spans begin with B-"
+        if examples.unlabelled:
+            yield f"{examples.unlabelled:,} rows without a label left out"
         yield from _label_warnings(examples, found)
         yield from _class_warnings(found)
 
@@ -256,11 +258,13 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
                    "as none of the labels; take out rows whose labels are not known")  # fmt: skip
     counts: Counter[str] = Counter()
     for part in found.parts.values():
-        counts.update({name: n for name, n in part.classes.items() if name in MISSING})
+        below = [name for name in part.classes if name.startswith("-") and name[1:].isdigit()]
+        odd = MISSING if below != ["-1"] else {*MISSING, "-1"}
+        counts.update({name: n for name, n in part.classes.items() if name in odd})
     for name, rows in counts.items():
         if rows:
             yield (f"{name!r} ({rows:,} rows) is read as the name of a class; where it means that "
-                   "there is no label, empty these cells and say --read on_bad=skip")  # fmt: skip
+                   f"there is no label, say --read no_label={name}")  # fmt: skip
 
 
 def _class_warnings(found: Survey) -> Iterator[str]:

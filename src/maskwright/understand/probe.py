@@ -71,7 +71,8 @@ def probe(
     items = ITEMS if items is None else items
     examples = prepare(data, columns=columns or None, kind=task, division=DIVISION,
                        reading=read.reading, header=read.header,
-                       fold_labels=read.fold_labels, repair_tags=read.repair_tags)  # fmt: skip
+                       fold_labels=read.fold_labels, repair_tags=read.repair_tags,
+                       no_label=read.no_label)  # fmt: skip
     for line in examples.task.lines():
         say(line)
     if examples.task.kind in ("similarity", "embedding"):

@@ -40,8 +40,8 @@ def add_read(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="how files are read: on_bad=skip, encoding=latin-1, separator=';', column=body; for "
-        "labelled files also header=text,label, fold_labels=true and repair_tags=true; may be "
-        "repeated",
+        "labelled files also header=text,label, fold_labels=true, no_label=-1, repair_tags=true; "
+        "may be repeated",
     )
 
 
