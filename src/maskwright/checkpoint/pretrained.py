@@ -11,7 +11,6 @@ is saved under that family's names and loads in the reference library; any other
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from maskwright.errors import (
     near,
 )
 from maskwright.families import weights
+from maskwright.manifest import hash_file
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -210,8 +210,7 @@ def _verified(folder: Path, names: list[str]) -> commit.Manifest | None:
         listed = manifest.files.get(name)
         if listed is None:
             continue
-        with open(folder / name, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hash_file(folder / name)
         if digest != listed["sha256"]:
             raise CheckpointError(
                 "a file is not the one that was saved",

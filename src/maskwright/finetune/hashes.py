@@ -6,6 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from maskwright.manifest import hash_file
 from maskwright.tasks import examples as labelled
 
 
@@ -15,12 +16,10 @@ def hashes(path: Path) -> dict[str, str]:
     files = [path]
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name[:5] != ".tmp-")
-    found = {}
-    for each in files:
-        with each.open("rb") as file:
-            name = each.name if each == path else str(each.relative_to(path))
-            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+    return {
+        each.name if each == path else str(each.relative_to(path)): hash_file(each)
+        for each in files
+    }
 
 
 def hash_rows(data: labelled.Examples) -> str:

@@ -14,6 +14,7 @@ import torch
 
 from maskwright import config
 from maskwright.checkpoint import layout
+from maskwright.checkpoint.shapes import free_bytes
 from maskwright.data.rows import RowSource
 from maskwright.errors import IncompatibleError, ResourceError
 from maskwright.evaluate import likelihood
@@ -225,7 +226,7 @@ def _check_memory(point: Any, chosen: Machine, training: Training) -> None:
     narrow, average = chosen.compute != torch.float32, training.ema > 0.0
     each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
     needed = parameters * each
-    there = machine.available_memory() if chosen.device.type == "cpu" else None
+    there = free_bytes() if chosen.device.type == "cpu" else None
     if there is not None and needed > there:
         raise ResourceError(
             "the model does not fit into memory",

@@ -9,7 +9,6 @@ folder no more: it goes on from its own checkpoint.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from maskwright.checkpoint.guarded import model_folder
 from maskwright.checkpoint.layout import Layout
 from maskwright.checkpoint.transfer import carry
 from maskwright.errors import IncompatibleError
+from maskwright.manifest import hash_file
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import checkpoints
 from maskwright.recipes.recipe import Folder, Recipe, TokenizerFolder
@@ -93,12 +93,8 @@ def sha256(folder: Path) -> str:
     """The hash of a model folder's config, weights and tokenizer, whatever else lies there."""
     weights = [file.name for file in files.open_folder(folder).files]
     names = [pretrained.CONFIG, *weights, *tokenizer_folder.NAMES]
-    found = {}
-    for path in (folder / name for name in names):
-        if path.is_file():
-            with open(path, "rb") as file:
-                found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return config.fingerprint(found)
+    there = [path for path in (folder / name for name in names) if path.is_file()]
+    return config.fingerprint({path.name: hash_file(path) for path in there})
 
 
 def pinned_folder(path: str, wanted: str | None = None) -> tuple[str, str]:

@@ -179,15 +179,3 @@ def forget_peak(device: torch.device) -> None:
             trim(0)
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             file.write("5")
-
-
-def available_memory() -> int | None:
-    """Free memory in bytes, counting what the kernel can give back; None where it does not say."""
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        return None
-    return None
