@@ -18,6 +18,7 @@ import torch
 import maskwright
 from maskwright import catalogue
 from maskwright.cli import main
+from maskwright.corpus.reading import Reading
 from maskwright.errors import (
     ConfigError,
     DataError,
@@ -37,6 +38,7 @@ from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, run
 from maskwright.recipes import gpt2_mini
 from maskwright.recipes.recipe import FamilyModel
+from maskwright.tasks.how_read import HowRead
 from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
 
@@ -268,6 +270,34 @@ def test_a_file_is_answered_row_by_row(tuned: tuple[Path, str], tmp_path: Path) 
     assert [json.loads(line)["prediction"] for line in again.getvalue().splitlines()] == [
         line["prediction"] for line in lines
     ]
+
+
+def test_two_do_not_write_one_file(tuned: tuple[Path, str], tmp_path: Path) -> None:
+    asked, out = table(tmp_path / "new.csv", "classification", 20), tmp_path / "told.jsonl"
+    with Lock(tmp_path / ".tmp-told.jsonl.lock"), pytest.raises(StoppedError):
+        write_predictions(tuned[0], asked, out)
+    assert not out.exists()
+    assert write_predictions(tuned[0], asked, out) == 20
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new.csv", "told.jsonl"]
+
+
+def test_rows_that_cannot_be_read_are_told(tuned: tuple[Path, str], tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"text": "a cat"}\n{"text": "b"\n{"text": null}\n{"text": "a dog"}\n')
+    lax = HowRead(Reading(on_bad="skip", max_bad_fraction=0.9))
+    said: list[str] = []
+    stream = io.StringIO()
+    assert predict_file(tuned[0], path, stream, read=lax, say=said.append) == 3
+    assert "1 rows could not be answered" in said[0]
+    assert "1 rows could not be read" in said[1] and "line 2" in said[1]
+    said.clear()
+    write_predictions(tuned[0], path, tmp_path / "told.csv", read=lax, say=said.append)
+    assert any("line 2" in line for line in said)
+    plain = tmp_path / "plain.txt"
+    plain.write_text("a cat\na dog\n")
+    said.clear()
+    predict_file(tuned[0], plain, io.StringIO(), read=lax, say=said.append)
+    assert said == [], "the control"
 
 
 def test_predictions_go_on_after_a_kill(tuned: tuple[Path, str], tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ class Counts:
     rejected: int = 0
     """Rows dropped because they were bad."""
     rejected_by: dict[str, int] = field(default_factory=dict)
+    first_rejected: str = ""
+    """Where the first of them stands."""
     byte_order_marks: int = 0
     nul_stripped: int = 0
     replaced: int = 0
@@ -129,6 +131,7 @@ class Ledger:
             raise error
         rows = 1 if last is None else last - line + 1
         self.counts.rejected += rows
+        self.counts.first_rejected = self.counts.first_rejected or at(file, line)
         self.counts.rejected_by[error.what] = self.counts.rejected_by.get(error.what, 0) + rows
         if self._rejects is not None:
             entry: dict[str, object] = {"file": file, "line": line}

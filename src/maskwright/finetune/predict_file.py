@@ -35,6 +35,7 @@ from maskwright.finetune import run
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import PORTION, Predictor, load, portions
 from maskwright.finetune.several import Several, load_several
+from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
 from maskwright.strict_json import parse
@@ -81,10 +82,9 @@ def predict_file(
             is.
         DataError: a row without the columns that are read.
     """
-    count, bad = _predict(
-        _loaded(folder, also, columns), Path(source), stream, read, top, skip, say
-    )
-    _say_bad(bad, say)
+    model, counts = _loaded(folder, also, columns), Counts()
+    count, bad = _predict(model, Path(source), stream, read, top, skip, say, counts)
+    _say_bad(bad, counts, say)
     return count
 
 
@@ -122,11 +122,12 @@ def _predict(
     top: int | None,
     skip: int,
     say: Say,
+    counts: Counts,
 ) -> tuple[int, int]:
     """How many rows were written, and how many of these without an answer."""
     count = bad = 0
     cut: list[str] = []
-    for rows in portions(islice(_rows(source, model, read), skip, None)):
+    for rows in portions(islice(_rows(source, model, read, counts), skip, None)):
         asked = [example for _, example in rows if example is not None]
         bad += len(rows) - len(asked)
         answers = iter(model.answers(asked, top, cut.append) if asked else [])
@@ -143,9 +144,13 @@ def _predict(
     return count, bad
 
 
-def _say_bad(bad: int, say: Say) -> None:
+def _say_bad(bad: int, counts: Counts, say: Say) -> None:
     if bad:
         say(f"{bad:,} rows could not be answered; their prediction is null")
+    if counts.rejected:
+        reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
+        say(f"{counts.rejected:,} rows could not be read and have no line among the predictions, "
+            f"the first: {counts.first_rejected} ({reasons})")  # fmt: skip
 
 
 def _loaded(
@@ -182,7 +187,7 @@ def write_predictions(
 
     Raises:
         UsageError: the file is there already, or of another kind, and as `predict_file`.
-        OutputError: it cannot be written.
+        OutputError: it cannot be written.  StoppedError: another process is writing it.
     """
     folder, source, out = Path(folder), Path(source), Path(out)
     delimiter = WRITTEN.get(out.suffix.lower(), "")
@@ -191,6 +196,27 @@ def write_predictions(
                          wanted=", ".join(WRITTEN), do="choose another name for --out")  # fmt: skip
     if out.exists():
         raise UsageError("the file is there already", where=out, do="choose another --out")
+    if not out.parent.is_dir():
+        raise OutputError("the predictions cannot be written", where=out,
+                          found="no such folder", do="choose a folder that is there")  # fmt: skip
+    with Lock(lock := out.with_name(f".tmp-{out.name}.lock")):
+        try:
+            return _written(folder, source, out, delimiter, also, columns, read, top, say)
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _written(
+    folder: Path,
+    source: Path,
+    out: Path,
+    delimiter: str | None,
+    also: Sequence[Path | str],
+    columns: Mapping[str, Sequence[str]] | None,
+    read: HowRead,
+    top: int | None,
+    say: Say,
+) -> int:
     staged, whole = out.with_name(f".tmp-{out.name}.jsonl"), out.with_name(f".tmp-{out.name}")
     try:
         about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
@@ -198,11 +224,11 @@ def write_predictions(
         about |= {"columns": dict(columns)} if columns else {}
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}
-        model = _loaded(folder, also, columns)
+        model, counts = _loaded(folder, also, columns), Counts()
         kept, kept_bad = _kept(staged, json.dumps(about))
         names = _look_at(source, model, read, top, delimiter is not None)
         with staged.open("a", encoding="utf-8") as stream:
-            count, bad = _predict(model, source, stream, read, top, kept, say)
+            count, bad = _predict(model, source, stream, read, top, kept, say, counts)
         if delimiter is None:
             _as_lines(staged, whole)
         else:
@@ -221,7 +247,7 @@ def write_predictions(
                 do="choose a folder that is there and has room",
             ) from error
         raise
-    _say_bad(kept_bad + bad, say)
+    _say_bad(kept_bad + bad, counts, say)
     return kept + count
 
 
@@ -263,7 +289,7 @@ def _look_at(
     """Refuse now what would be refused after hours: bad rows, and in a table columns that are
     called as those of an answer; their names are given, none for lines."""
     names: list[str] = []
-    for values, example in _rows(source, model, read):
+    for values, example in _rows(source, model, read, Counts()):
         if flat and not names and example is not None:
             names = _names_of(example, model, top)
         if taken := sorted(set(names) & values.keys()):
@@ -318,10 +344,10 @@ def _taken(name: str, where: str | None = None) -> UsageError:
 
 
 def _rows(
-    source: Path, model: Predictor | Several, read: HowRead
+    source: Path, model: Predictor | Several, read: HowRead, counts: Counts
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """(values of the row, the example) of a table, or of lines of plain text; None is the example
-    of a bad row, where those are passed over."""
+    of a bad row, where those are passed over. `counts` takes what the reading met."""
     skips = read.reading.on_bad == "skip"
     files = names_beside(find(source)[0])[0]
     names = [name for role in model.columns.values() for name in role]
@@ -334,11 +360,11 @@ def _rows(
             raise UsageError("lines of plain text are one text each", where=source,
                              wanted=f"a table with the columns {', '.join(names)}")  # fmt: skip
         for file in files:
-            for number, text in enumerate(_lines(file, read.reading), start=1):
+            for number, text in _lines(file, read.reading, counts):
                 where = f"{file.shown}, line {number}"
                 yield {names[0]: text}, _tried(skips, model.kind.of_value, text, where)
         return
-    for row in table.read(files, read.reading, read.header):
+    for row in table.read(files, read.reading, read.header, counts=counts):
         if PREDICTION in row.values:
             raise _taken(PREDICTION, row.where)
         known = row.values.keys()
@@ -367,9 +393,10 @@ def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
         return None
 
 
-def _lines(file: Source, reading: Reading) -> Iterator[str]:
-    """The lines of a text file of any encoding and compression that the corpus reader takes."""
-    ledger = Ledger(reading, Counts(), None)
+def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a text file of any encoding and compression that the corpus reader
+    takes."""
+    ledger = Ledger(reading, counts, None)
     with RegularFile(file) as opened:
         for block in text_blocks(opened, file, ledger):
-            yield from (line for _, line in block.lines())
+            yield from block.lines()
