@@ -535,7 +535,8 @@ def test_equal_answers_do_not_repel_each_other() -> None:
     scores = torch.cat([near, near[[0, 0, 2]]], dim=1)
 
     def loss(labels: list[float], which: list[int]) -> float:
-        batch = SimpleNamespace(labels=torch.tensor(labels)[which])
+        codes = torch.tensor(labels)
+        batch = SimpleNamespace(labels=torch.stack([torch.arange(3.0), codes], 1)[which])
         aim.scores = lambda batch: scores[which]  # type: ignore[assignment,method-assign]
         return float(aim(batch).parts["ranking"].total)
 
@@ -552,8 +553,9 @@ def test_what_nearly_belongs_is_a_rival_to_all() -> None:
     vectors = functional.normalize(torch.randn(3, 3, 4, generator=draw), dim=2)  # rows, texts, D
     vectors[2, 2] = vectors[0, 1]  # the negative of the last is the answer of the first
     codes = torch.tensor([[0.0, 3.0], [1.0, 4.0], [2.0, 0.0]])
+    labels = torch.cat([torch.arange(3.0)[:, None], codes], dim=1)
     aim.scores = lambda batch: vectors.reshape(3, -1)  # type: ignore[assignment,method-assign]
-    found = aim(SimpleNamespace(labels=codes)).parts["ranking"].total  # type: ignore[arg-type]
+    found = aim(SimpleNamespace(labels=labels)).parts["ranking"].total  # type: ignore[arg-type]
     wanted = 0.0
     for row in range(3):
         rivals = [
@@ -565,7 +567,7 @@ def test_what_nearly_belongs_is_a_rival_to_all() -> None:
         near = torch.stack([20 * vectors[row, 0] @ vectors[rival] for rival in rivals])
         wanted -= float(near.log_softmax(0)[rivals.index((row, 1))])
     assert float(found) == pytest.approx(wanted, rel=1e-5)
-    alone = SimpleNamespace(labels=codes[:, :1])
+    alone = SimpleNamespace(labels=labels[:, :2])
     aim.scores = lambda batch: vectors[:, :2].reshape(3, -1)  # type: ignore[assignment,method-assign]
     without = aim(alone).parts["ranking"].total  # type: ignore[arg-type]
     assert float(without) < float(found) - 0.1, "the control"
@@ -603,3 +605,25 @@ def test_ranks_among_negatives_by_hand() -> None:
     outputs = np.stack([np.concatenate([0.5 * x + u, x, u]), np.concatenate([y, y, x])])
     empty = Examples(framed([]), np.zeros(0, np.int64))
     assert kind_of("matching").answers(Encoded(given, empty), outputs).tolist() == [2.0, 1.0]
+
+
+def test_several_answers_to_one_question_are_all_right() -> None:
+    kind = kind_of("matching")
+    given = [Match("q", "x", ""), Match("q", "y", ""), Match("r", "z", "")]
+    x, y, z = np.eye(3, dtype=np.float32)
+    empty = Examples(framed([]), np.zeros(0, np.int64))
+    outputs = np.stack([np.concatenate([x + y, x]), np.concatenate([x + y, y]),
+                        np.concatenate([x, z])])  # fmt: skip
+    assert kind.answers(Encoded(given, empty), outputs).tolist() == [1.0, 1.0, 2.5]
+    apart = [Match("q", "x", ""), Match("p", "y", ""), Match("r", "z", "")]
+    assert kind.answers(Encoded(apart, empty), outputs).tolist() == [1.5, 1.5, 2.5], "the control"
+
+    aim = Contrast(torch.nn.Identity(), "ranking")  # type: ignore[arg-type]
+    scores = torch.from_numpy(outputs)
+    aim.scores = lambda batch: scores  # type: ignore[assignment,method-assign]
+
+    def loss(anchors: list[float]) -> float:
+        labels = torch.tensor([anchors, [0.0, 1.0, 2.0]]).T
+        return float(aim(SimpleNamespace(labels=labels)).parts["ranking"].total)  # type: ignore[arg-type]
+
+    assert loss([0.0, 0.0, 1.0]) < loss([0.0, 1.0, 2.0]) - 0.1

@@ -54,10 +54,12 @@ class Contrast(Objective):
             first, second = found.chunk(2, dim=1)  # R, D each
             near = (first * second).sum(1)
             return Loss({self.aim: Part((near - batch.labels.float()).square().sum())})
-        codes = batch.labels.view(len(found), -1).T  # which text each is: b, and the negatives
+        anchors, *codes = batch.labels.T  # which text each is: a, b, and the negatives
         first, *others = found.chunk(1 + len(codes), dim=1)
         right = torch.arange(len(first), device=first.device)
-        equal = codes[0][:, None] == codes.reshape(-1)  # as right as the row's own
+        # What is the b of an equal a is as right as the row's own.
+        same = (anchors[:, None] == anchors).float()
+        equal = same @ (codes[0][:, None] == torch.cat(codes)).float() > 0
         near = SCALE * first @ torch.cat(others).T
         near = near.masked_fill(equal.fill_diagonal_(False), -torch.inf)
         total = functional.cross_entropy(near, right, reduction="sum")

@@ -302,7 +302,8 @@ def text(value: Any, role: str, where: str) -> str:
     """
     if type(value) is not str or not value.strip():
         raise DataError(f"the {role} is no text", where=where, found=repr(value)[:80],
-                        wanted="a text with a word in it")  # fmt: skip
+                        wanted="a text with a word in it",
+                        do="correct the row, or pass it over (--read on_bad=skip)")  # fmt: skip
     return value
 
 

@@ -30,7 +30,7 @@ from maskwright.corpus.files import RegularFile, Source, find
 from maskwright.corpus.ledger import Counts, Ledger
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, OutputError, UsageError, near
+from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError, near
 from maskwright.finetune import run
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import PORTION, Predictor, load, portions
@@ -98,7 +98,13 @@ def piped(stream: BinaryIO) -> Iterator[Path]:
         with path.open("wb") as file:
             file.write(head)
             shutil.copyfileobj(stream, file)
-        yield path
+        try:
+            yield path
+        except MaskwrightError as error:
+            if error.where is not None:
+                error.where = error.where.replace(str(path), "standard input")
+                error.args = (error.render(),)
+            raise
 
 
 def _ending(head: bytes) -> str:

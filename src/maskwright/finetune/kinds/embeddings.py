@@ -84,8 +84,8 @@ class Embeddings(Kind):
             low, high = float(known.min()), float(known.max())
             labels = ((known - low) / max(high - low, 1e-9)).astype(np.float32)  # a cosine
         else:
-            codes = _codes(rows)[1].reshape(-1, len(rows)).T  # equal ones are no rivals
-            labels = codes.astype(np.float32)
+            codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
+            labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)
         cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
         choices = len(_texts(rows[0])) if rows else 2
         return Encoded(rows, Examples(given.texts, labels, given.segments, choices), cut)
@@ -201,13 +201,25 @@ def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return first, code
 
 
+def _anchors(rows: Sequence[Any]) -> NDArray[np.int64]:
+    """(R,) which of the different anchors each row has."""
+    return np.unique(np.array([row.anchor for row in rows], object), return_inverse=True)[1]
+
+
 def _ranks(near: NDArray[Any], rows: Sequence[Any]) -> NDArray[np.float64]:
-    """(R,) which place the right one has by `near` (R, C) among the different candidates; ties
-    count half."""
+    """(R,) which place the right one has by `near` (R, C) among the different candidates, without
+    those that are right for an equal anchor; ties count half."""
     first, code = _codes(rows)
-    near = near[:, first]
-    own = near[np.arange(len(near)), code[: len(near)]][:, None]
-    return 1.0 + (near > own).sum(1) + ((near == own).sum(1) - 1) / 2
+    near, code = near[:, first], code[: len(near)]
+    own = near[np.arange(len(near)), code][:, None]
+    anchors = _anchors(rows)
+    order = np.argsort(anchors, kind="stable")
+    for alike in np.split(order, np.flatnonzero(np.diff(anchors[order])) + 1):
+        if len(alike) > 1:
+            near[np.ix_(alike, code[alike])] = -np.inf
+    ahead, level = (near > own).sum(1), (near == own).sum(1)
+    mine = near[np.arange(len(near)), code] == own[:, 0]  # unless it was taken out just now
+    return 1.0 + ahead + (level - mine) / 2
 
 
 def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
