@@ -77,6 +77,21 @@ def test_every_run_is_there_and_used_the_same_budget(
     assert losses[0][1] == last["loss"] < losses[1][1] - 0.05
 
 
+def test_what_is_not_equal_and_what_is_left_out_is_told(
+    made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
+) -> None:
+    (small, still), out, found, said = made
+    assert found.notes == [] and "Not equal" not in said, "the control"
+    again = shutil.copytree(out, tmp_path / "out")
+    alone = compare([small], again, budget=BUDGET, seeds=2, stream=io.StringIO())
+    assert [note for note in alone.notes if "still" in note and "Not compared" in note]
+    large = replace(still, name="large", training=replace(still.training, batch=128))
+    told = io.StringIO()
+    uneven = compare([small, large], tmp_path / "other", budget=BUDGET, seeds=1, stream=told)
+    assert len(uneven.notes) == 1 and "large spent 4.1 k tokens" in uneven.notes[0]
+    assert uneven.notes[0] in told.getvalue()
+
+
 def test_the_report_and_the_terminal_say_the_same(
     made: tuple[list[Recipe], Path, Comparison, str],
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def test_F41_what_a_diverging_run_leaves_behind(
     out = tmp_path / "run"
     with pytest.raises(DivergedError, match=r"crash/step-4\.json tells more") as caught:
         run.pretrain(made, out, stream=io.StringIO())
-    assert "on_nonfinite=skip" in str(caught.value)
+    assert "begin again with --set training.on_nonfinite=skip" in str(caught.value)
+    assert "intact" not in str(caught.value), "there is no checkpoint yet"
     (file,) = (out / "crash").iterdir()
     told = json.loads(file.read_text(encoding="utf-8"))
     assert told["step"] == 4 and file.name == "step-4.json"
@@ -50,3 +52,20 @@ def test_F41_what_a_diverging_run_leaves_behind(
 def test_a_run_that_ends_well_leaves_no_such_thing(tmp_path: Path) -> None:
     run.pretrain(recipe(text_file(tmp_path), steps=3), tmp_path / "run", stream=io.StringIO())
     assert not (tmp_path / "run" / "crash").exists()
+
+
+def test_a_run_that_skipped_steps_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient of the third step is no number."""
+    whole = loop.Outcome
+    calls = iter(range(100))
+
+    def spoiled(loss: float, *others: Any) -> loop.Outcome:
+        return whole(math.nan if next(calls) == 2 else loss, *others)
+
+    monkeypatch.setattr(loop, "Outcome", spoiled)
+    made = recipe(text_file(tmp_path), steps=4)
+    lax = replace(made, training=replace(made.training, on_nonfinite="skip"))
+    said = io.StringIO()
+    run.pretrain(lax, tmp_path / "run", stream=said)
+    assert "step 3 skipped" in said.getvalue() and "step 4/4" in said.getvalue()
+    assert "note: 1 of 4 steps were skipped" in said.getvalue()

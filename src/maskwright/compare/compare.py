@@ -33,11 +33,13 @@ from maskwright.recipes.recipe import Recipe, frozen_part
 from maskwright.report import comparison, document
 from maskwright.report.comparison import Comparison, Contender, Measure
 from maskwright.report.say import Say, printer
+from maskwright.report.wording import count
 from maskwright.use import grammar
 from maskwright.use.ask import open_model
 
 # What of the corpus decides the held-out text: files named for it, or a share of all.
 NAMED = ("held_out_text", "form", "column", "on_bad")
+UNEQUAL = 0.05
 APART = ("training.seed", "training.budget")
 LOSS = Measure("loss", "held-out loss")
 OWN = Measure("loss", "own held-out loss", compares=False)
@@ -139,7 +141,7 @@ def _refuse_other_text(recipes: Sequence[Recipe]) -> None:
                 "the recipes do not hold out the same text", where=path,
                 found=f"{recipes[0].name}: {ours!r}, {other.name}: {theirs!r}",
                 wanted="the same questions for all",
-                do="give all the same corpus (--text), or name corpus.held_out_text",
+                do=f"give all the same: --text, --set {path}=…, or corpus.held_out_text",
             )  # fmt: skip
 
 
@@ -216,9 +218,29 @@ def _collect(
             runs.append(made)
         judged[e.recipe.name] = results
         contenders.append(Contender(e.recipe.name, e.recipe.note, e.parameters, e.questions, runs))
-    return Comparison(
-        str(equal), contenders, measures, _differences(entrants), _by_items(judged)
-    )  # fmt: skip
+    notes = [*_by_items(judged), *_unequal(contenders, equal), *_left_out(entrants, out)]
+    return Comparison(str(equal), contenders, measures, _differences(entrants), notes)
+
+
+def _unequal(contenders: Sequence[Contender], equal: Equal) -> list[str]:
+    """How far apart budgets came out, where that is more than a little: the last step passes
+    them."""
+    name = {"flops": "operations", "minutes": "seconds"}.get(equal.unit, equal.unit)
+    spent = {c.name: float(np.mean([getattr(r, name) for r in c.runs])) for c in contenders}
+    most, least = max(spent, key=spent.__getitem__), min(spent, key=spent.__getitem__)
+    if spent[most] <= (1 + UNEQUAL) * spent[least]:
+        return []
+    far = f"{most} spent {count(spent[most])} {name} and {least} {count(spent[least])}"
+    return [f"Not equal: {far}, as a run ends with the first step past its budget."]
+
+
+def _left_out(entrants: Sequence[Entrant], out: Path) -> list[str]:
+    """Whose runs lie there and are not compared this time."""
+    here = {e.recipe.name for e in entrants}
+    others = sorted(p.name for p in (out / "runs").iterdir() if p.is_dir() and p.name not in here)
+    if not others:
+        return []
+    return [f"Not compared here, though their runs lie in the same folder: {', '.join(others)}."]
 
 
 def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:

@@ -33,8 +33,7 @@ class Log:
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)
         if record["kind"] == "skipped":
-            self.panel.note(f"step {state.step} skipped, its loss or gradient was no finite number "
-                            f"({record['in_a_row']} in a row)")  # fmt: skip
+            self.panel.skipped(record)
         else:
             self.panel.step(record)
         if time.monotonic() - self._written >= self._every:

@@ -40,7 +40,7 @@ from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
 from maskwright.pretrain.sitting import Sitting, begin
-from maskwright.recipes.recipe import Recipe, frozen_part, read
+from maskwright.recipes.recipe import FREE, Recipe, frozen_part, read
 from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
@@ -157,7 +157,7 @@ def _refuse_changes(before: Recipe, after: Recipe) -> None:
             where=changes[0][0],
             found=listed,
             wanted="the settings of recipe.toml",
-            do="start another run with the new settings",
+            do="start another run with the new settings; what may change here: " + ", ".join(FREE),
         )
 
 
@@ -191,6 +191,9 @@ def _run(
             raise Stopped(flag.exit_code)
         processes.wait()
         if processes.first:
+            if lost := sum(line["kind"] == "skipped" for line in journal.read(out)):
+                say(f"note: {lost:,} of {sitting.state.step:,} steps were skipped, as their loss "
+                    "or gradient was no finite number")  # fmt: skip
             say(f"report: {write_report(out)}")
     return sitting.checkpoints.path(sitting.state.step)
 
@@ -246,10 +249,12 @@ def _train(sitting: Sitting) -> None:
         if log is not None:
             log.flush()
             told = crash.write(sitting, batches, error)
+            saved = "; the last checkpoint is intact" if has_checkpoint(sitting.out) else ""
+            again = "resume" if saved else "begin again"
             raise error.advising(
-                f"{told} tells more, and the last checkpoint is intact: start anew with a lower "
-                "training.optimizer.learning_rate or a longer training.schedule.warmup, or resume "
-                "with --set training.on_nonfinite=skip"
+                f"{told} tells more{saved}: start anew with a lower "
+                "training.optimizer.learning_rate or a longer training.schedule.warmup, or "
+                f"{again} with --set training.on_nonfinite=skip"
             ) from None
         raise
     finally:

@@ -94,6 +94,12 @@ class Panel:
         if time.monotonic() >= self._due:
             self._show()
 
+    def skipped(self, record: Record) -> None:
+        """One step changed nothing; `record` is its line of `metrics.jsonl`."""
+        self._last = {**self._last, "step": record["step"], "tokens": record["tokens"]}
+        self.note(f"step {record['step']} skipped, its loss or gradient was no finite number "
+                  f"({record['in_a_row']} in a row)")  # fmt: skip
+
     def evaluation(self, record: Record) -> None:
         """The model was asked on held-out text."""
         self._previous, self._evaluation = self._evaluation, record

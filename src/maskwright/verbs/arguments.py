@@ -55,14 +55,17 @@ def add_pairs(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
+def add_settings(
+    parser: argparse.ArgumentParser,
+    what: str = "change one setting of the recipe, as training.batch=32; may be repeated",
+) -> None:
     parser.add_argument(
         "--set",
         dest="settings",
         action="append",
         default=[],
         metavar="PATH=VALUE",
-        help="change one setting of the recipe, as training.batch=32; may be repeated",
+        help=what,
     )
 
 

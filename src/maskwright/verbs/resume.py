@@ -12,7 +12,11 @@ SUMMARY = "continue a run from its last checkpoint"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="the folder of the run")
-    add_settings(parser)
+    add_settings(
+        parser,
+        "change a setting that does not change what is computed, as evaluation.every=100 or "
+        "training.threads=1; may be repeated",
+    )
 
 
 def do(a: argparse.Namespace) -> None:
