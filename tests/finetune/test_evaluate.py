@@ -48,6 +48,19 @@ def test_the_figures_are_those_of_the_answers(tuned: tuple[Path, str], data: Pat
     assert "80 rows" in said.getvalue() and "meow" in said.getvalue(), "each class, too"
 
 
+def test_what_it_learned_from_flatters_a_model(model: Path, tmp_path: Path, data: Path) -> None:
+    mine = table(tmp_path / "mine.csv", "classification", 60)
+    finetune_file(model, mine, tmp_path / "out", seeds=1, epochs=1, stream=io.StringIO())
+    for asked, told in ((mine, True), (data, False)):
+        said = io.StringIO()
+        evaluate_file(tmp_path / "out" / "model", asked, stream=said)
+        assert ("the figures flatter it" in said.getvalue()) is told
+        assert "(as in the training data)" in said.getvalue()
+    said = io.StringIO()
+    evaluate_file(tmp_path / "out", data, columns={"text": ["text"]}, stream=said)
+    assert "as text (as you said)" in said.getvalue()
+
+
 def test_by_the_command_line(
     tuned: tuple[Path, str],  # noqa: F811
     data: Path,

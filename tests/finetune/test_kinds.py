@@ -627,3 +627,13 @@ def test_several_answers_to_one_question_are_all_right() -> None:
         return float(aim(SimpleNamespace(labels=labels)).parts["ranking"].total)  # type: ignore[arg-type]
 
     assert loss([0.0, 0.0, 1.0]) < loss([0.0, 1.0, 2.0]) - 0.1
+
+
+def test_a_kind_of_entities_that_is_not_there_has_no_recall() -> None:
+    names = ("O", "B-X", "I-X", "B-Y", "I-Y")
+    kind = kind_of("tagging", names)
+    told = kind.by_class([Tagged(("a", "b"), (1, 0), "")], [["B-X", "B-Y"]])
+    assert told is not None
+    cells = {row[0]: row[1:4] for row in told["rows"]}
+    assert cells["X"] == ["1.000", "1.000", "1.000"]
+    assert cells["Y"][:2] == ["0.000", "–"]

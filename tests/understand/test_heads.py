@@ -174,6 +174,21 @@ def test_meanings_by_hand() -> None:
     assert _apart(mixed, truth) < 0 and not (_neighbours(mixed, truth) == truth).any()
 
 
+def test_what_is_cut_and_what_cannot_be_drawn(model: Path, tmp_path: Path) -> None:
+    long = " ".join(WORDS * 4)
+    text = tmp_path / "long.txt"
+    text.write_text(long, encoding="utf-8")
+    room = Subject.of(model).frame.length
+    page = attention(model, tmp_path / "out", text=[text], stream=io.StringIO())
+    assert f"1 of them cut at {room} tokens" in page.read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match=f"wanted: 1 to {room - 2}"):
+        attention(model, tmp_path / "no", sentence=long, stream=io.StringIO())
+    few = attention(model, tmp_path / "few", sentence=" ".join(WORDS[:5]), stream=io.StringIO())
+    many = attention(model, tmp_path / "many", sentence=" ".join(WORDS[:17]), stream=io.StringIO())
+    for shown, listed in ((few, False), (many, True)):
+        assert ("The tokens, in order" in shown.read_text(encoding="utf-8")) is listed
+
+
 def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = attention(model, tmp_path / "a", text=[text_file(tmp_path)],
                      sentence="the cat <b>sat</b>", tree=bank(tmp_path / "bank.conllu"),

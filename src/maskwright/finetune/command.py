@@ -87,7 +87,7 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     made_from = {"model": fingerprint(hashes(checkpoints.model_folder(model))),
                  "data": hash_rows(examples)}  # fmt: skip
     for name, told in recipe.made_from.items():
-        if told != made_from.get(name):
+        if told != made_from.get(name, told):
             say(f"note: the {name} is not what it was when the recipe was written, so the result "
                 "will be another")  # fmt: skip
 
@@ -125,6 +125,7 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     else:
         made = finetune(model, examples, out, method=ways[0], settings=settings(ways[0]),
                         origin=hashes(data), **common)  # fmt: skip
+    made_from["files"] = fingerprint(hashes(data))
     document.write(out / NAME, render(replace(recipe, made_from=made_from)))
     return made
 

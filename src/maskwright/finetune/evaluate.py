@@ -13,7 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from maskwright.config import fingerprint
 from maskwright.errors import DataError, UsageError, near
+from maskwright.finetune import recipe
+from maskwright.finetune.hashes import hashes
 from maskwright.finetune.learner import reader
 from maskwright.finetune.predict import load
 from maskwright.report import tables
@@ -23,7 +26,7 @@ from maskwright.tasks.build import build
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.infer import infer
 from maskwright.tasks.metrics import Estimate
-from maskwright.tasks.parts import ALL, TEST, VALIDATION
+from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION
 
 
 def evaluate_file(
@@ -68,8 +71,12 @@ def evaluate_file(
     known = {role: list(names) for role, names in (model.columns | model.targets).items()
              if set(names) <= set(asked_of.columns)}  # fmt: skip
     task = infer(asked_of, {**known, **(columns or {})}, model.kind.task)
+    asked_for = set(columns or {})
+    task.columns.why.update(dict.fromkeys(known.keys() - asked_for, "as in the training data"))
     for line in task.columns.lines():
         say(line)
+    if chosen in (ALL, TRAIN) and _learned_from(folder, data):
+        say("note: these are the files that the model learned from, so the figures flatter it")
     made = build(asked_of, task, fold_labels=read.fold_labels, repair_tags=read.repair_tags,
                  no_label=read.no_label, reading=read.reading, classes=model.kind.labels,
                  values=model.values)  # fmt: skip
@@ -95,3 +102,12 @@ def evaluate_file(
         if each is not None:
             say("\n" + tables.for_terminal(each))
     return figures
+
+
+def _learned_from(folder: Path | str, data: Path | str) -> bool:
+    """Whether the model in `folder` was made from these very files."""
+    files = [Path(folder) / recipe.NAME, Path(folder).parent / recipe.NAME]
+    told = next((file for file in files if file.is_file()), None)
+    if told is None:
+        return False
+    return recipe.read(told).made_from.get("files") == fingerprint(hashes(Path(data)))

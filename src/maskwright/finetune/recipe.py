@@ -50,7 +50,7 @@ class Recipe:
         curve: numbers of labels, 0 for all: no model is made, but told how good each method is with
             so many.
         read: the encoding and separator of the files, what becomes of bad rows, and so on.
-        made_from: SHA-256 of the "model" and the "data" that a result came from.
+        made_from: SHA-256 of the "model", the "data" (rows) and the "files" of a result.
     """
 
     model: str
@@ -109,7 +109,8 @@ def read(path: Path | str) -> Recipe:
 
 def changed(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     """`recipe` with other `values` by field; other data are not those that it was made from."""
-    made_from = {name: told for name, told in recipe.made_from.items() if name not in values}
+    other = {*values, *(("files",) if "data" in values else ())}
+    made_from = {name: told for name, told in recipe.made_from.items() if name not in other}
     return replace(recipe, made_from=made_from, **values)
 
 

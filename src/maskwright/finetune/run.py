@@ -128,7 +128,7 @@ def finetune(
         "layer decay": method.layer_decay,
         **({} if factor == 1.0 else {"new head's learning rate": f"{factor:g} ×"}),
         "optimizer": settings.optimizer.kind,
-        "learning rate": settings.optimizer.learning_rate,
+        "learning rate": f"{settings.optimizer.learning_rate:g}",
         "weight decay": settings.optimizer.decay,
         "warm-up": f"{settings.schedule.warmup:g} of the run",
         "epochs": settings.epochs,
@@ -136,7 +136,8 @@ def finetune(
         "batch": settings.batch,
         **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
         **({"prompt": kind.settled["prompt"]} if "prompt" in kind.settled else {}),
-        "longest text": f"{learner.frame.length} tokens, {long}",
+        "longest text": f"{learner.frame.length} tokens"
+        + (", longer ones in windows" if kind.head in ("token", "span") else f", {long}"),
         "seeds tried": seeds,
     }
     if learner.family is None:
@@ -258,8 +259,11 @@ def _loads(out: Path, learner: Learner, attached: bool) -> list[str]:
                   f"ask = pipeline({kind.pipeline!r}, model='{name}/{MODEL}')"]  # fmt: skip
         if kind.head == "sequence":
             cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
-            lines += [f"ask('…', truncation=True, max_length={frame.length})  # cuts longer texts"
-                      + cut]  # fmt: skip
+            several = ", top_k=None" if kind.problem == "multi" else ""
+            lines += [f"ask('…', truncation=True, max_length={frame.length}{several})  "
+                      f"# cuts longer texts{cut}"]  # fmt: skip
+            if several:
+                lines += ["# Every label with its score; those above 0.5 are told."]
         else:
             lines += ["ask('…')"]
     elif learner.family is not None and kind.head is None and not kind.writes:

@@ -286,7 +286,9 @@ def _class_warnings(found: Survey) -> Iterator[str]:
     if here and max(here.values()) > UNEVEN * min(here.values()):
         common, least = max(here, key=lambda c: here[c]), min(here, key=lambda c: here[c])
         yield (f"the classes are uneven: {here[common]:,} of {common!r} and {here[least]:,} of "
-               f"{least!r}; look at macro F1 beside accuracy")  # fmt: skip
+               f"{least!r}; "
+               + ("look at each class" if found.kind == "tagging" else "look at macro F1 beside "
+                  "accuracy"))  # fmt: skip
     for miss, name in near_misses(here):
         yield f"{miss!r} ({here[miss]:,} rows) may be {name!r} ({here[name]:,} rows) misspelt"
 

@@ -58,10 +58,11 @@ class Cuts:
             self.tokens_cut + other.tokens_cut,
         )
 
-    def render(self) -> str:
+    def render(self, unit: str = "rows") -> str:
+        """A sentence; `unit` is what was cut: a row may be of several texts, each for itself."""
         share = self.rows_cut / self.rows if self.rows else 0.0
         return (
-            f"{share:.1%} of {self.rows:,} rows truncated, "
+            f"{share:.1%} of {self.rows:,} {unit} truncated, "
             f"{self.tokens_cut:,} of {self.tokens:,} tokens cut"
         )
 

@@ -23,7 +23,9 @@ from maskwright.understand.states import Subject
 # Maps of single heads on a page, and their cells; tokens of a text that is drawn.
 SMALL_GRIDS, CELLS = 36, 40_000
 DRAWN, FEW_DRAWN = 64, 24
+NAMED = 16  # tokens, whose names have room beside a map
 TEXTS = 200
+ONE_OF_TWO = " Of two stacks the heads of the encoder are looked at, not those of the decoder."
 HEADS = (
     '<p class="note">A shade is the mean weight, in full at 1 (or at the largest value, for the '
     "distance). Entropy 1 is a head that looks everywhere alike.</p>"
@@ -50,15 +52,19 @@ def attention(
     subject = Subject.of(Path(model))
     drawn = []
     if sentence is not None:
-        drawn = heads.beginning(subject, sentence, subject.frame.length)
         whole = len(subject.tokenizer.encode(sentence))
-        if len(drawn) > DRAWN or not whole:
+        most = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
+        if not 1 <= whole <= most:
             raise UsageError(
                 "not a text that can be drawn",
                 where="--sentence",
                 found=f"{whole} tokens",
-                wanted=f"1 to about {DRAWN}",
+                wanted=f"1 to {most}",
             )
+        drawn = heads.beginning(subject, sentence, subject.frame.length)
+    two = len(subject.model.config.stacks) == 2
+    if two:
+        say(f"note:{ONE_OF_TWO}")
     texts = [each for group in senses.SENTENCES.values() for each in group]
     bank = trees.read_trees(Path(tree)) if tree is not None else []
     if text:
@@ -110,8 +116,8 @@ def attention(
     }
     head = (
         f"<p>Attention on {found.tokens:,} tokens of {found.texts:,} texts"
-        + (f", {found.cut:,} of them cut at {heads.LONGEST} tokens" if found.cut else "")
-        + ".</p>"
+        + (f", {found.cut:,} of them cut at {found.longest} tokens" if found.cut else "")
+        + f".{ONE_OF_TWO if two else ''}</p>"
     )
     return write(out, subject, "What heads look at", head, sections, plain, say)
 
@@ -170,6 +176,8 @@ def _one_text(subject: Subject, ids: list[int]) -> str:
     tokens, weights = heads.one_text(subject, ids)
     most = min(SMALL_GRIDS, max(1, CELLS // len(tokens) ** 2))
     many = weights.shape[0] * weights.shape[1]
+    named = len(tokens) <= NAMED
+    names = tokens if named else [""] * len(tokens)
     shown: list[str] = []
     for layer in range(weights.shape[0]):
         for head in range(weights.shape[1]):
@@ -178,14 +186,15 @@ def _one_text(subject: Subject, ids: list[int]) -> str:
             made = grid(
                 f"layer {layer + 1}, head {head + 1}",
                 weights[layer, head].tolist(),
-                tokens,
+                names,
                 [""] * len(tokens),
                 side=max(4.0, 180 / len(tokens)),
                 sparse=True,
             )
             shown.append(f'<div class="grid">{made}</div>')
     left = f" {many - len(shown)} heads are not drawn." if many > len(shown) else ""
+    order = "" if named else f" The tokens, in order: {escape(' · '.join(tokens))}"
     return (
         f'<div class="grids">{"".join(shown)}</div><p class="note">A row is a token '
-        f"that looks, a column one that is looked at, in the order of the text.{left}</p>"
+        f"that looks, a column one that is looked at, in the order of the text.{left}{order}</p>"
     )

@@ -36,11 +36,12 @@ AT_ONCE = 2048
 @dataclass(frozen=True)
 class Heads:
     """Means by measure, (layers, heads) each, and the same for even weights over what a layer sees,
-    (layers,) each."""
+    (layers,) each; of `cut` texts only the first `longest` tokens were looked at."""
 
     texts: int
     tokens: int
     cut: int
+    longest: int
     found: dict[str, NDArray[np.float64]]
     even: dict[str, NDArray[np.float64]]
 
@@ -80,7 +81,7 @@ def look_at_heads(subject: Subject, texts: Sequence[str]) -> Heads:
     assert sums is not None and even is not None
     means = sums / max(1, count)  # layers, heads, measures
     return Heads(
-        len(ids), count, sum(len(each) > room for each in whole),
+        len(ids), count, sum(len(each) > room for each in whole), length,
         {name: means[:, :, i] for i, name in enumerate(MEASURES)},
         {name: even[:, i] / max(1, count) for i, name in enumerate(MEASURES)},
     )  # fmt: skip
@@ -114,7 +115,15 @@ def one_text(subject: Subject, ids: list[int]) -> tuple[list[str], NDArray[np.fl
     ((_, weights),) = attention(subject, [ids])
     size = len(ids)
     found = np.stack([w[0, :, :size, :size].numpy() for w in weights])
-    return subject.tokenizer.tokens(ids), found
+    return [_readable(subject, token) for token in ids], found
+
+
+def _readable(subject: Subject, token: int) -> str:
+    """A token as people read it: of bytes, the text that they are."""
+    (name,) = subject.tokenizer.tokens([token])
+    if subject.tokenizer.kind != "byte-bpe" or token in subject.tokenizer.special_ids:
+        return name
+    return subject.tokenizer.decode([token]).strip() or name
 
 
 def _sums(weights: Tensor, asked: Tensor, special: Tensor) -> NDArray[np.float64]:

@@ -126,7 +126,7 @@ def probe_layers(
     weights, mixed = _mix(known, asked, len(names), seed)
     return Layered(
         kind.task, last, subject.layers, len(known.labels), len(asked.labels), accuracy, control,
-        untrained, weights, mixed, _baselines(known, asked),
+        untrained, weights, mixed, _baselines(known, asked, whole=kind.task != "tagging"),
         "; ".join(part.cut for part in (known, asked) if part.cut),
     )  # fmt: skip
 
@@ -239,15 +239,17 @@ def _mix(
     return weights, metrics.estimate(metrics.accuracy, asked.labels, told)
 
 
-def _baselines(known: _Asked, asked: _Asked) -> dict[str, float]:
-    """The commonest class, and the commonest class of each word."""
+def _baselines(known: _Asked, asked: _Asked, *, whole: bool) -> dict[str, float]:
+    """The commonest class, and the commonest class of each word; of `whole` texts, of their
+    first."""
     usual = int(np.bincount(known.labels).argmax())
     seen: dict[str, list[int]] = {}
     for word, label in zip(known.words, known.labels.tolist(), strict=True):
         seen.setdefault(word, []).append(label)
     best = {word: int(np.bincount(labels).argmax()) for word, labels in seen.items()}
     told = np.array([best.get(word, usual) for word in asked.words])
+    hung_on = "commonest by first word" if whole else "commonest by word"
     return {
         "commonest class": float((asked.labels == usual).mean()),
-        "commonest by word": float((asked.labels == told).mean()),
+        hung_on: float((asked.labels == told).mean()),
     }

@@ -47,7 +47,8 @@ def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) ->
         + [["learned mix", found.mixed.render(), "", "", "", ""]]
         + [[name, f"{value:.4f}", "", "", "", ""] for name, value in found.baselines.items()],
         "note": f"Logistic regression on frozen states, learned from {found.learned:,} and asked "
-        f"{found.asked:,}; 95 % intervals. Control: a class drawn for each word. Selectivity: "
+        f"{found.asked:,}; 95 % intervals. Control: a class drawn for each "
+        f"{'word' if found.task == 'tagging' else 'first word of a text'}. Selectivity: "
         "accuracy minus control. Untrained: a model of this shape with weights as drawn.",
     }
     say("\n" + tables.for_terminal(table))
@@ -73,11 +74,13 @@ def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) ->
     )
     weights = f'<div class="grid">{weights}</div><p>The centre of gravity is layer '
     weights += f"{found.gravity:.1f}; on the mix, {found.mixed.value:.1%} are right.</p>"
-    gain = found.accuracy[best].value - found.untrained[best].value
+    most = found.accuracy[best]
+    gain = most.value - found.untrained[best].value
     head = (
         f"<p>{escape(found.layers[best]).capitalize()} knows most: "
-        f"<strong>{found.accuracy[best].value:.1%}</strong>, {gain:+.1%} beside a model that "
-        f"learned nothing, {found.selectivity[best]:+.1%} beside its control.</p>"
+        f"<strong>{most.value:.1%}</strong> ({most.low:.1%} to {most.high:.1%} by the number of "
+        f"those asked), {gain:+.1%} beside a model that learned nothing, "
+        f"{found.selectivity[best]:+.1%} beside its control.</p>"
     )
     values = {**plain(found), "selectivity": found.selectivity, "gravity": found.gravity}
     sections = [

@@ -121,6 +121,11 @@ def read_senses(
                          wanted="text, label")  # fmt: skip
     texts, meanings = [], []
     for row in table.read(names_beside(find(path)[0])[0]):
+        for role, (name, *_) in named.items():
+            if name not in row.values:
+                raise DataError("a column is not there", where=row.where,
+                                found=", ".join(row.values), wanted=repr(name),
+                                do=f"say which it is: --column {role}=NAME")  # fmt: skip
         texts.append(text_of(row, named["text"][0]))
         meanings.append(text_of(row, named["label"][0]))
     return texts, meanings

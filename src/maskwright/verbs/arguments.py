@@ -69,13 +69,13 @@ def add_settings(
     )
 
 
-def add_out(parser: argparse.ArgumentParser) -> None:
+def add_out(parser: argparse.ArgumentParser, what: str = "where to write") -> None:
     parser.add_argument(
         "--out",
         type=Path,
         default=None,
         metavar="DIR",
-        help="where to write (default: the next free folder under runs/)",
+        help=f"{what} (default: the next free folder under runs/)",
     )
 
 

@@ -50,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(the other nine tenths) (default all); or which part of a folder of labelled rows",
     )
     add_read(parser)
-    add_out(parser)
+    add_out(parser, "of minimal pairs: where to write every pair's outcome")
 
 
 def do(a: argparse.Namespace) -> None:

@@ -86,7 +86,7 @@ class Embeddings(Kind):
         else:
             codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
             labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)
-        cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
+        cut = f"{cuts.render('texts')}, at {frame.length} tokens" if cuts.rows_cut else ""
         choices = len(_texts(rows[0])) if rows else 2
         return Encoded(rows, Examples(given.texts, labels, given.segments, choices), cut)
 

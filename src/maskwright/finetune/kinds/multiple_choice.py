@@ -53,7 +53,7 @@ class MultipleChoice(Kind):
         none = np.zeros(len(pairs), np.int64)
         given, cuts = encode(pairs, none, frame.tokenizer, frame.length, segments=frame.segments)
         right = np.array([row.label for row in rows], np.int64)
-        cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
+        cut = f"{cuts.render('choices')}, at {frame.length} tokens" if cuts.rows_cut else ""
         if (sizes == sizes[:1]).all():
             size = int(sizes[0]) if len(sizes) else 2
             return Encoded(rows, Examples(given.texts, right, given.segments, size), cut)

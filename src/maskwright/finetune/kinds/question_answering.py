@@ -98,7 +98,9 @@ class QuestionAnswering(Kind):
         )
         counts = windows.counts
         odd = counts.questions_cut or counts.tokenless or counts.lost
-        cut = counts.render() if odd or len(windows) > len(questions) else ""
+        known = any(row.answers for row in questions)
+        worth = counts.questions_cut or (known and (odd or len(windows) > len(questions)))
+        cut = counts.render() if worth else ""
         return Encoded(rows, examples, cut, windows)
 
     def example(self, values: Sequence[Any], where: str) -> Answered:

@@ -9,6 +9,7 @@ those of the file; plain text is cut into words and signs first.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -197,10 +198,11 @@ class Tagging(Kind):
         true = [[self.labels[n] for n in row.tags] for row in rows]
         if self.marks_entities:
             kinds = tags.score(list(answers), true).kinds
-            figures = [
-                metrics.ClassFigures(name, each.precision, each.recall, each.f1, each.gold)
+            figures = [  # a share of nothing is none here, as in the tables of other tasks
+                metrics.ClassFigures(name, each.precision if each.told else math.nan,
+                                     each.recall if each.gold else math.nan, each.f1, each.gold)
                 for name, each in kinds.items()
-            ]
+            ]  # fmt: skip
             return classes_table(figures, "Rows are the entities of that kind in the file.")
         numbers = {name: n for n, name in enumerate(self.labels)}
         truth, predicted = (
