@@ -33,6 +33,15 @@ def test_a_rising_series_rises_within_the_frame() -> None:
     assert all(0 < x < 760 and 0 < y < 300 for x, y in points)
 
 
+def test_the_names_of_reference_lines_have_room() -> None:
+    for name in ("unigram", "commonest by first word of a text"):
+        chart = Chart("a", [Line("one", [(0.0, 1.0), (9.0, 2.0)], "one")], references=[(name, 1.5)],
+                      across="x", say="{:.2f}".format)  # fmt: skip
+        root = ElementTree.fromstring(draw(chart))
+        (label,) = (e for e in root.iter(f"{SVG}text") if (e.text or "").startswith(name))
+        assert float(label.attrib["x"]) + 6 * len(label.text or "") < chart.width
+
+
 def test_reference_lines_stand_where_they_belong() -> None:
     chart = Chart("loss", [Line("a", [(0, 7.0), (9, 3.0)])], [("high", 6.0), ("low", 4.0)])
     root = parsed(chart)

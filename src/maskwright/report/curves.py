@@ -17,7 +17,7 @@ from maskwright.report.svg import escape, path, place, text, ticks
 from maskwright.report.wording import count
 
 COLUMNS = 160
-MARGIN = 84  # for the names of reference lines
+MARGIN, LETTER = 84, 6.2  # for the names of reference lines, at least; what a letter takes
 LEGEND_ROW = 17
 Point = tuple[float, float]
 
@@ -134,12 +134,22 @@ def _frame(chart: Chart) -> Frame:
     return Frame(
         left=52,
         top=46 + LEGEND_ROW * _entries(chart)[-1][3],
-        right=chart.width - (MARGIN if references else 14),
+        right=chart.width - _margin(chart),
         bottom=chart.height - 36,
         x=_across(xs, chart.logarithmic),
         y=(low, high + room),
         logarithmic=chart.logarithmic,
     )
+
+
+def _margin(chart: Chart) -> float:
+    """The room to the right, for the longest name there."""
+    names = [_named(chart, y, name) for name, y in chart.references if math.isfinite(y)]
+    return max(MARGIN, 12 + LETTER * max(map(len, names))) if names else 14
+
+
+def _named(chart: Chart, value: float, name: str) -> str:
+    return f"{name} {chart.say(value)}"
 
 
 def _across(xs: Sequence[float], logarithmic: bool) -> Point:
@@ -188,7 +198,7 @@ def _references(chart: Chart, frame: Frame) -> str:
             f' y2="{place(y)}" class="reference"/>'
         )
         lowest = max(y + 4, lowest + 13)
-        parts.append(text(frame.right + 6, lowest, f"{name} {chart.say(value)}", size=11))
+        parts.append(text(frame.right + 6, lowest, _named(chart, value, name), size=11))
     return "".join(parts)
 
 
