@@ -163,9 +163,12 @@ def test_what_stands_in_any_piece_is_learned(over: bool) -> None:
 
 def test_a_step_is_cut_where_it_is_too_long_for_memory() -> None:
     given = task(50)
-    assert _portions(given, 16) == 1
+    sixteen = Settings(batch=16)
+    assert _portions(given, sixteen) == 1
     long = Examples(framed([[7] * 30] * 900), np.zeros(9, np.int64), pieces=np.full(9, 100))
-    assert _portions(long, 16) == -(-16 * 3000 // AT_ONCE) == 3
+    assert _portions(long, sixteen) == -(-16 * 3000 // AT_ONCE) == 3
+    assert _portions(long, Settings(batch=16, accumulate=5)) == 5, "or more, where that is said"
+    assert _portions(given, Settings(batch=16, accumulate=5)) == 5
     tuned = tune(fresh(), long, FIRST, Settings(epochs=1, batch=8), machine=PLAIN)
     assert len(tuned.losses) == 1, "the second step has one text for its two parts"
 
