@@ -48,7 +48,6 @@ def attention(
         The page.
     """
     say, out = printer(stream), Path(out)
-    commit.probe_writable(out)
     subject = Subject.of(Path(model))
     drawn = []
     if sentence is not None:
@@ -76,6 +75,7 @@ def attention(
                 break
     elif bank:
         texts = [" ".join(each.words) for each in bank[:TEXTS]]
+    commit.probe_writable(out)
     found = heads.look_at_heads(subject, texts)
     if short := len(texts) - found.texts:
         say(f"note: {short:,} texts of fewer than two tokens are left out")

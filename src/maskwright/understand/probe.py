@@ -48,7 +48,6 @@ def probe(
     if items is not None and items < 2:
         raise UsageError("too few to look at", where="--items", found=items, wanted="2 or more")
     say, out = printer(stream), Path(out)
-    commit.probe_writable(out)
     if data is None or word is not None:
         ignored = {
             "--task": task is not None,
@@ -67,6 +66,7 @@ def probe(
     subject = Subject.of(Path(model))
     data = None if data is None else Path(data)
     if data is None or word is not None:
+        commit.probe_writable(out)
         return show_senses(subject, out, word or senses.WORD, data, columns, say)
     items = ITEMS if items is None else items
     examples = prepare(data, columns=columns or None, kind=task, division=DIVISION,
@@ -75,6 +75,7 @@ def probe(
                        no_label=read.no_label)  # fmt: skip
     for line in examples.task.lines():
         say(line)
+    commit.probe_writable(out)
     if examples.task.kind in ("similarity", "embedding"):
         return show_pooling(subject, out, pooling.compare_pooling(subject, examples, items), say)
     return show_layers(subject, out, layers.probe_layers(subject, examples, items=items), say)
