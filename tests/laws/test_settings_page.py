@@ -1,0 +1,61 @@
+"""The page of settings names every setting there is, with its default."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from pathlib import Path
+from typing import Any
+
+from maskwright import catalogue
+from maskwright.config import _alternatives, _hints
+from maskwright.recipes.recipe import FREE, Recipe
+from maskwright.train.optimizer import AdamW
+
+PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
+NAMES = set(re.findall(r"`([a-z_0-9]+)`", PAGE))
+
+
+def settings(kind: type, path: str = "") -> dict[str, Any]:
+    """Dotted path -> default of every setting of a config, those of all its alternatives."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        here, hint = f"{path}{field.name}", _hints(kind)[field.name]
+        arms = _alternatives(hint) or [hint]
+        configs = [arm for arm in arms if dataclasses.is_dataclass(arm)]
+        inner = [arm for arm in typing.get_args(hint) if dataclasses.is_dataclass(arm)]
+        found[here] = field.default
+        for each in [*configs, *inner] if field.name != "config" else ():
+            found |= settings(typing.cast(type, each), f"{here}.")
+    return found
+
+
+def test_every_setting_of_a_recipe_is_named() -> None:
+    known = settings(Recipe)
+    assert "training.optimizer.momentum" in known and "corpus.on_nul" in known
+    assert "training.phases.until" in known
+    tables = {path.rsplit(".", 1)[0] for path in known if "." in path}
+    missing = {path for path in known.keys() - tables if path.rsplit(".", 1)[-1] not in NAMES}
+    assert missing == set()
+
+
+def test_every_option_of_an_objective_is_named() -> None:
+    for name in set(catalogue.names("objectives")) - {"supervised", "sequence-to-sequence"}:
+        options = catalogue.load("objectives", name).Options
+        section = PAGE[PAGE.index(f"| `{name}` |") :]
+        rows = [section.splitlines()[0]]
+        for line in section.splitlines()[1:]:
+            if not line.startswith("| |"):
+                break
+            rows.append(line)
+        named = set(re.findall(r"`([a-z_0-9]+)`", "\n".join(rows)))
+        wanted = {field.name for field in dataclasses.fields(options)}
+        assert wanted - named == set(), name
+
+
+def test_what_may_change_when_a_run_is_resumed_is_named() -> None:
+    told = PAGE[PAGE.index("A run may be resumed") : PAGE.index("## The recipe")]
+    assert set(re.findall(r"`([a-z_.]+)`", told)) == set(FREE)
+    usual = AdamW(learning_rate=1.0)
+    assert f"| {usual.beta1}, {usual.beta2}, 1e-6, true |" in PAGE and usual.epsilon == 1e-6
