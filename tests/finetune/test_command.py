@@ -29,6 +29,8 @@ from maskwright.errors import (
     UsageError,
 )
 from maskwright.finetune import learner
+from maskwright.finetune import predict_file as predict_module
+from maskwright.finetune import run as run_module
 from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import load
@@ -270,6 +272,61 @@ def test_a_file_is_answered_row_by_row(tuned: tuple[Path, str], tmp_path: Path) 
     assert [json.loads(line)["prediction"] for line in again.getvalue().splitlines()] == [
         line["prediction"] for line in lines
     ]
+
+
+def test_other_weights_are_another_model(tuned: tuple[Path, str], tmp_path: Path) -> None:
+    """However its folder is named: what was answered before is not gone on with."""
+    for name in ("", "model"):
+        other = shutil.copytree(tuned[0], tmp_path / f"other{name}")
+        here, there = _model(tuned[0] / name), _model(other / name)
+        assert here == there
+        weights = other / "model" / "model.safetensors"
+        data = bytearray(weights.read_bytes())
+        data[-1] ^= 1
+        weights.write_bytes(data)
+        assert _model(other / name) != here
+    assert _model(tuned[0] / "model") == _model(tuned[0])
+    alone = shutil.copytree(tuned[0] / "model", tmp_path / "alone")
+    assert any("safetensors" in name for name in _model(alone))
+
+
+def test_an_answer_that_was_given_outlives_a_full_disk(
+    tuned: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, out = table(tmp_path / "new.csv", "classification", 20), tmp_path / "told.csv"
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(predict_module, "_as_table", full)
+        with pytest.raises(OutputError, match="what was answered is kept"):
+            write_predictions(tuned[0], asked, out)
+    staged = tmp_path / ".tmp-told.csv.jsonl"
+    marked = staged.read_text().replace('"label": "', '"label": "kept ')
+    staged.write_text(marked)
+    assert write_predictions(tuned[0], asked, out) == 20
+    assert out.read_text().count("kept ") == 40, "in the row's own label, too"
+
+
+def test_a_stop_while_the_result_is_written_is_gone_on_with(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = table(tmp_path / "data.csv", "classification", 80), tmp_path / "out"
+
+    def stopped(*_: object, **__: object) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module.page, "render", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            finetune_file(model, data, out, seeds=1, epochs=1, stream=io.StringIO())
+    assert (out / "model").is_dir() and not (out / "report.html").exists()
+    said = io.StringIO()
+    finetune_file(model, data, out, seeds=1, epochs=1, stream=said)
+    assert "finished before" in said.getvalue() and (out / "report.html").is_file()
+    with pytest.raises(UsageError, match="there already"):
+        finetune_file(model, data, out, seeds=1, epochs=1, stream=said)
 
 
 def test_two_do_not_write_one_file(tuned: tuple[Path, str], tmp_path: Path) -> None:

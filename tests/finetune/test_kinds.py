@@ -273,7 +273,7 @@ def test_never_to_answer_can_be_the_best() -> None:
         patch.setattr(question_answering, "_found", lambda *_: found)
         empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
         kind = Stub("question-answering").calibrate(
-            Encoded(asked, empty), np.zeros((0, 2), np.float32)
+            Encoded(asked, empty), lambda: np.zeros((0, 2), np.float32)
         )
         assert json.loads(json.dumps(kind.settled)) == kind.settled
         told = kind.answers(Encoded(asked, empty), np.zeros((0, 2), np.float32))

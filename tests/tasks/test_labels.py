@@ -305,6 +305,17 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) ->
     assert made.labels is not None and set(made.labels.names) == {"0", "1", "2"}
     assert made.unlabelled == 20 and sum(map(len, made.parts.values())) == 60
     assert "20 rows without a label left out" in survey(made).warnings
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    write_rows(folder / "train.jsonl", rows)
+    write_rows(folder / "test.jsonl", [{**row, "label": -1} for row in rows[:8]])
+    error = refusal(DataError, lambda: prepare(folder, no_label="-1"))
+    assert error.where == "test" and "leave this part out" in str(error.do)
+    numbers = [{"text": f"a {n}", "score": n / 7 if n % 4 else -1} for n in range(80)]
+    scored = prepare(
+        write_rows(tmp_path / "scores.jsonl", numbers), kind="regression", no_label="-1"
+    )
+    assert "20 rows without a label left out" in survey(scored).warnings
     # The control: where numbers below zero are usual, -1 is one of them.
     spread = [{**row, "label": row["label"] - 1} for row in rows]
     usual = prepare(write_rows(tmp_path / "spread.jsonl", spread))

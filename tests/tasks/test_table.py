@@ -125,6 +125,14 @@ def test_squad_becomes_flat_rows(tmp_path: Path) -> None:
     assert '"question"' in str(error)
 
 
+def test_rows_that_are_called_as_names_of_classes_are_rows(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", "text,label\na b,x\nc d,y\n")
+    write(tmp_path / "test_labels.json", json.dumps([{"text": "e f", "label": "x"}]))
+    assert list(load(tmp_path).parts) == ["train", "test"]
+    write(tmp_path / "labels.json", json.dumps(["x", "y"]))
+    assert load(tmp_path).names == {"label": ("x", "y")}
+
+
 def test_columns_of_words_and_tags(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- O\n\nKalomi NNP B-PER\nsat VBD O\r\n\n\nTion NNP B-LOC"
     one, two = load(write(tmp_path / "a.conll", text)).parts["all"]

@@ -248,7 +248,7 @@ def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
     lines = journal.read(folder)
     state, _ = checkpoints.read_state(checkpoints.newest(folder))
     evaluations = [r for r in lines if r["kind"] == "evaluation"]
-    tokens = {r["step"]: r["tokens"] for r in lines if r["kind"] == "train"}
+    tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
     times = journal.read(folder, journal.TIMINGS)
     marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
     each = entrant.operations_per_token

@@ -50,7 +50,7 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
                 if "\\" in line:
                     text = _without_traps(text, ledger)
             except DataError as error:
-                ledger.reject(_completed(error, at(file, number)), file=file, line=number)
+                ledger.reject(completed(error, at(file, number)), file=file, line=number)
                 continue
             if not text or text.isspace():
                 counts.blank += 1
@@ -79,7 +79,7 @@ def objects(
                 if "\\" in line:
                     row = checked(row, ledger)
             except DataError as error:
-                ledger.reject(_completed(error, at(file, number)), file=file, line=number)
+                ledger.reject(completed(error, at(file, number)), file=file, line=number)
                 continue
             yield row, number
 
@@ -166,7 +166,7 @@ def _refuse_one_value(text: str, file: str) -> None:
         )
 
 
-def _completed(error: DataError, place: str) -> DataError:
+def completed(error: DataError, place: str) -> DataError:
     """The error with the place of its row, and with a remedy if it has none of its own."""
     return DataError(
         error.what,

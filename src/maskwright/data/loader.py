@@ -6,8 +6,7 @@
 
 Every row comes once per epoch; a batch may end one epoch and begin the next, so none is dropped.
 The loader's state is one integer, the step or, where batches differ in size, the samples so far;
-the trainer owns it. Processes take equal slices of
-the same batch: how many there are changes nothing that is computed.
+the trainer owns it. How many processes share a batch changes nothing that is computed.
 """
 
 from __future__ import annotations

@@ -19,10 +19,9 @@ from maskwright.finetune.learner import longest
 from maskwright.finetune.measure_curve import measure_curve
 from maskwright.finetune.method import PROBE, Method
 from maskwright.finetune.recipe import NAME, Recipe, render
-from maskwright.finetune.run import finetune
+from maskwright.finetune.run import finetune, require_unfinished
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
-from maskwright.pretrain.checkpoints import MODEL
 from maskwright.report import document, tables
 from maskwright.report.say import printer
 from maskwright.tasks import splits, survey
@@ -61,9 +60,7 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     # A rate that is asked for is that of all weights, as everywhere else.
     head = 1.0 if recipe.head_rate is None and recipe.rate is not None else recipe.head_rate
     ways = [Method(name.strip(), recipe.layer_decay, head) for name in recipe.method.split(",")]
-    if (out / MODEL).exists():
-        raise UsageError("a fine-tuned model is there already", where=out / MODEL,
-                         do="choose another --out")  # fmt: skip
+    require_unfinished(out)
     # What is wrong with the model is said before anything is read.
     config = pretrained.described(checkpoints.model_folder(model)).config
     if recipe.length is not None and recipe.length > (most := longest(config)):

@@ -42,7 +42,7 @@ class Curve:
         self.figures.setdefault(way, {}).setdefault(count, {})[seed] = value
 
     def put_trained(self, way: str, count: int, seed: int, told: Mapping[str, float]) -> None:
-        """What `_trained` told of a training."""
+        """What one training came to (`measure_curve.py`)."""
         self.put(way, count, seed, told["value"])
         for name, each in (("moved", self.moved), ("learned", self.learned)):
             each.setdefault(way, {}).setdefault(count, {})[seed] = told[name]

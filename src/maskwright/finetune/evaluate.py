@@ -27,6 +27,7 @@ from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.infer import infer
 from maskwright.tasks.metrics import Estimate
 from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION
+from maskwright.tasks.survey import left_out
 
 
 def evaluate_file(
@@ -80,12 +81,8 @@ def evaluate_file(
     made = build(asked_of, task, fold_labels=read.fold_labels, repair_tags=read.repair_tags,
                  no_label=read.no_label, reading=read.reading, classes=model.kind.labels,
                  values=model.values)  # fmt: skip
-    if made.unlabelled:
-        say(f"{made.unlabelled:,} rows without a label left out")
-    if made.repaired:
-        say(f"{made.repaired:,} tags changed, so that spans begin with B-")
-    if made.dropped:
-        say(f"{len(made.dropped):,} bad rows left out; the first: {': '.join(made.dropped[0])}")
+    for line in left_out(made):
+        say(line)
     kind, rows = model.kind, made.parts[ALL]
     encoded = kind.encode(rows, model.frame)
     if encoded.cut:

@@ -10,7 +10,7 @@ new file there and nothing else.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -107,6 +107,8 @@ class Kind(ABC):
     writes: ClassVar[bool] = False
     # Of how many rows, the first, mistakes are looked for; None: of all.
     judged: ClassVar[int | None] = None
+    # The most tokens of a text, where nobody says how many and the model has room.
+    longest: ClassVar[int] = 512
 
     task: str
     labels: tuple[str, ...] = ()
@@ -267,8 +269,9 @@ class Kind(ABC):
         raise UsageError("such a task has one answer for each row", where="--top",
                          found=self.task, do="ask without it")  # fmt: skip
 
-    def calibrate(self, encoded: Encoded, outputs: Outputs) -> Self:
-        """The same with what is to be chosen on validation data chosen."""
+    def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
+        """The same with what is to be chosen on validation data chosen; `outputs` gives what the
+        model makes of these, which may take a while."""
         return self
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:

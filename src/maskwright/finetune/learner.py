@@ -115,7 +115,7 @@ class Learner:
         config = _reading_texts(config, kind, long)
         if family is not None and not family_named(family).belongs(config):
             family = None
-        room = min(LONGEST if length is None else length, longest(config) - method.positions)
+        room = min(length or kind.longest, longest(config) - method.positions)
         collation = collation_of(config, loaded.tokenizer, loaded.extra)
         return cls(
             path,
@@ -184,9 +184,9 @@ class Learner:
             if kept:
                 kept.keep(settings.seed, tuned)
         read = reader(tuned.model, self.kind, self.frame, self.collation)
-        settled = self.kind.calibrate(parts[VALIDATION], read(parts[VALIDATION]))
-        read = reader(tuned.model, settled, self.frame, self.collation)
-        outputs = read(parts[last])
+        settled = self.kind.calibrate(parts[VALIDATION], lambda: read(parts[VALIDATION]))
+        last_read = reader(tuned.model, settled, self.frame, self.collation)
+        outputs = last_read(parts[last])
         answers = settled.answers(parts[last], outputs)
         moved = _distance(begun, _body(tuned.model))
         return Seed(settings.seed, tuned, adapter, settled, outputs, answers, moved)
@@ -210,7 +210,7 @@ class Learner:
             number += 1
             outputs = kind.outputs(learner, encoded, collation)
             # As it will be asked: where there may be no answer, with the best threshold for one.
-            answers = kind.calibrate(encoded, outputs).answers(encoded, outputs)
+            answers = kind.calibrate(encoded, lambda: outputs).answers(encoded, outputs)
             value = kind.measured(encoded.rows, answers)[measure]
             shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
             say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "

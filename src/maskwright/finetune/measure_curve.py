@@ -15,6 +15,7 @@ is lost on new texts grow with the first (McAllester 1999; Dziugaite & Roy 2017)
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,7 @@ from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import Watch, watching
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
+from maskwright.pretrain.run import LOCK
 from maskwright.report import document, tables
 from maskwright.report.say import printer, quiet
 from maskwright.report.wording import figure
@@ -94,11 +96,11 @@ def measure_curve(
         "data": hash_rows(data),
         "settled": dict(kind.settled),
     }
-    known = _known(out / LINES, about)
-    curve = Curve(kind.measure, numbers)
+    with commit.Lock(out / LOCK):
+        known = _known(out / LINES, about)
+        curve = Curve(kind.measure, numbers)
 
-    for count in numbers:
-        for seed in range(seeds):
+        for count, seed in itertools.product(numbers, range(seeds)):
             drawn = _drawn(data, count, seed)
             for name, answers in kind.baselines(drawn, last):
                 way = f"{name} (no pretraining)"
@@ -109,9 +111,8 @@ def measure_curve(
             for method, scratch in [*((m, False) for m in methods), (anew, True)]:
                 way = SCRATCH if scratch else method.name
                 chosen = replace(settings(method), seed=seed)
-                how = config.fingerprint(
-                    [method.layer_decay, method.head_factor, config.to_plain(chosen), length, long]
-                )
+                asked_so = [method.layer_decay, method.head_factor, config.to_plain(chosen)]
+                how = config.fingerprint([*asked_so, length, long])
                 row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
                 if tuple(row.values()) not in known:
                     told = _trained(
@@ -142,10 +143,13 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
     Raises:
         UsageError: of something else.
     """
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    whole = text[: text.rfind("\n") + 1] or json.dumps(about) + "\n"  # a kill may tear a line
-    path.write_text(whole, encoding="utf-8")
-    first, *rest = whole.splitlines()
+    with path.open("a+b") as file:
+        file.seek(0)
+        written = file.read()
+        file.truncate(written.rfind(b"\n") + 1)  # a kill may tear the last line
+        if not written.count(b"\n"):
+            file.write(json.dumps(about).encode() + b"\n")
+    first, *rest = path.read_text(encoding="utf-8").splitlines()
     if parse(first, path) != about:
         raise UsageError("figures of something else are there", where=path, found=first[:200],
                          wanted=json.dumps(about)[:200], do="choose another --out")  # fmt: skip

@@ -135,6 +135,13 @@ def answers_of(kind: Kind, encoded: Encoded, outputs: Outputs, top: int | None) 
     return kind.as_pipeline(encoded, outputs) if top is None else kind.ranked(encoded, outputs, top)
 
 
+def home(folder: Path) -> Path:
+    """What `finetune` wrote, where `folder` is the model in it: what belongs to that lies beside
+    it."""
+    inside = folder.name == checkpoints.MODEL and (folder.parent / checkpoints.TASK).is_file()
+    return folder.parent if inside else folder
+
+
 def load(folder: Path | str) -> Predictor:
     """The fine-tuned model in `folder`: what `finetune` wrote, or a model folder with one head.
 
@@ -142,9 +149,7 @@ def load(folder: Path | str) -> Predictor:
         UsageError: no such folder.  ConfigError: a `task.json` that says too little.
         IncompatibleError: a model without a head, or a tokenizer.
     """
-    folder = Path(folder)
-    if folder.name == checkpoints.MODEL and (folder.parent / checkpoints.TASK).is_file():
-        folder = folder.parent  # what belongs to the model lies beside it
+    folder = home(Path(folder))
     own = folder / checkpoints.MODEL
     path = own if own.is_dir() else checkpoints.model_folder(folder)
     loaded = pretrained.load(path, dtype=torch.float32)
@@ -172,6 +177,8 @@ def load(folder: Path | str) -> Predictor:
             task["long"] = HIERARCHICAL
         problem = named.get(loaded.about.problem_type or "", usual)
         kind = kind_of_head(heads[0].kind, labels, problem)
+        if kind.head == "span":  # which reads longer texts in windows
+            task["length"] = min(task["length"], kind.longest)
     taken = 0
     if task.get("attached"):
         taken = attach(loaded.model, folder / run.ADAPTER).settings.positions

@@ -13,6 +13,7 @@ on with when the same file is asked of the same model again.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import json
@@ -33,7 +34,7 @@ from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError, near
 from maskwright.finetune import run
 from maskwright.finetune.hashes import hashes
-from maskwright.finetune.predict import PORTION, Predictor, load, portions
+from maskwright.finetune.predict import PORTION, Predictor, home, load, portions
 from maskwright.finetune.several import Several, load_several
 from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints
@@ -109,6 +110,7 @@ def piped(stream: BinaryIO) -> Iterator[Path]:
 
 def _ending(head: bytes) -> str:
     """What the name of a file that begins so would end with."""
+    head = head.removeprefix(codecs.BOM_UTF8)
     if head.lstrip()[:1] == b"{":
         return ".jsonl"
     if re.match(rb"\s*\[\s*\{", head):
@@ -224,6 +226,8 @@ def _written(
     say: Say,
 ) -> int:
     staged, whole = out.with_name(f".tmp-{out.name}.jsonl"), out.with_name(f".tmp-{out.name}")
+    if out.exists():  # another process has just written it
+        raise UsageError("the file is there already", where=out, do="choose another --out")
     try:
         about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
         about |= {"also": [_model(Path(each)) for each in also]} if also else {}
@@ -241,42 +245,48 @@ def _written(
             _as_table(staged, whole, delimiter, names)
         whole.replace(out)
         staged.unlink()
-    except Exception as error:
+    except MaskwrightError:  # the same would be met again
         for path in (staged, whole):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OutputError(
-                "the predictions cannot be written",
-                where=out,
-                found=error,
-                do="choose a folder that is there and has room",
-            ) from error
         raise
+    except OSError as error:
+        raise OutputError("the predictions cannot be written", where=out, found=error,
+                          do="make room, then give the same command: what was answered is kept",
+                          ) from error  # fmt: skip
     _say_bad(kept_bad + bad, counts, say)
     return kept + count
 
 
 def _model(folder: Path) -> dict[str, str]:
     """The hashes of what answers, without what else lies in the folder."""
-    parts = [folder / name for name in (checkpoints.MODEL, run.ADAPTER, checkpoints.TASK)]
-    there = [part for part in parts if part.exists()] or [folder]
+    whole = home(folder)
+    parts = [whole / name for name in (checkpoints.MODEL, run.ADAPTER, checkpoints.TASK)]
+    if not parts[0].is_dir():
+        parts = [checkpoints.model_folder(whole)]
+    there = [part for part in parts if part.exists()]
     return {f"{part.name}/{n}": digest for part in there for n, digest in hashes(part).items()}
 
 
 def _kept(staged: Path, about: str) -> tuple[int, int]:
     """How many rows of an earlier try are whole, and how many of these without an answer; the first
-    line of the file says of what."""
-    lines: list[bytes] = []
-    if staged.is_file():
-        lines = staged.read_bytes().splitlines(keepends=True)
-        if lines and not lines[-1].endswith(b"\n"):
-            lines.pop()  # torn by the kill
-    if not lines or lines[0].decode("utf-8").rstrip("\n") != about:
-        lines = [f"{about}\n".encode()]
-    staged.write_bytes(b"".join(lines))
-    null = f'"{PREDICTION}": null}}\n'.encode()  # the last value of a row
-    return len(lines) - 1, sum(line.endswith(null) for line in lines[1:])
+    line of the file says of what. What a kill has torn is cut off."""
+    first, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
+    count = bad = 0
+    with staged.open("a+b") as file:
+        file.seek(0)
+        if file.readline() != first:
+            file.truncate(0)
+            file.write(first)
+            return 0, 0
+        whole = len(first)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            count, bad = count + 1, bad + line.endswith(null)  # the last value of a row
+        file.truncate(whole)
+    return count, bad
 
 
 def _answered(staged: Path) -> Iterator[str]:
@@ -405,4 +415,8 @@ def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int
     ledger = Ledger(reading, counts, None)
     with RegularFile(file) as opened:
         for block in text_blocks(opened, file, ledger):
-            yield from block.lines()
+            for number, line in block.lines():
+                counts.documents += 1
+                yield number, line
+        counts.hashes[file.shown] = opened.finish()
+    ledger.finish("the file has 0 lines", "line")

@@ -35,7 +35,7 @@ from maskwright.evaluate import intervals
 from maskwright.finetune import page
 from maskwright.finetune.card import card
 from maskwright.finetune.hashes import hash_rows, hashes
-from maskwright.finetune.kept import Kept
+from maskwright.finetune.kept import FOLDER, Kept
 from maskwright.finetune.kind import Encoded, Long, kind_of
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
@@ -98,9 +98,7 @@ def finetune(
     say = printer(stream)
     kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
     kind = kind.named(data.task.columns.roles)
-    if (out / MODEL).exists():
-        raise UsageError("a fine-tuned model is there already", where=out / MODEL,
-                         do="choose another --out")  # fmt: skip
+    require_unfinished(out)
     commit.probe_writable(out)
     learner = Learner.of(folder, kind, method, length, long)
     settings = settings or Settings(
@@ -144,6 +142,7 @@ def finetune(
         say("note: no class of the reference library has such a model, so what is saved is read by "
             "Maskwright alone")  # fmt: skip
     with commit.Lock(out / LOCK):
+        require_unfinished(out)  # another process may have ended it meanwhile
         kept.require_same()
         found: list[Seed] = []
         watch = watching(stream)
@@ -154,10 +153,24 @@ def finetune(
         except KeyboardInterrupt:
             say(f"stopped; finished seeds are kept ({len(found)}): the same command goes on")
             raise
+        if (out / MODEL).exists():  # of a try that was stopped while it wrote
+            commit.remove_folder(out / MODEL)
         _write(out, learner, data, parts, method, found, facts, origin or {}, say)
         kept.finish()
     say(f"model: {out / MODEL}\nnext: maskwright predict {out} FILE")
     return out / MODEL
+
+
+def require_unfinished(out: Path) -> None:
+    """Refuse a folder with a finished model; one that was stopped while writing still has what its
+    seeds came to.
+
+    Raises:
+        UsageError: the model is there already.
+    """
+    if (out / MODEL).exists() and not (out / FOLDER).is_dir():
+        raise UsageError("a fine-tuned model is there already", where=out / MODEL,
+                         do="choose another --out")  # fmt: skip
 
 
 def _write(

@@ -26,7 +26,7 @@ def train_and_report(
     lowercase: bool = False,
     reading: Reading = DEFAULT,
 ) -> Tokenizer:
-    """Train on 98 % of the documents, report on all held-out ones, save to the new folder `out`.
+    """Train on what is not held out, report on the rest, save to the new folder `out`.
 
     Where nothing is held out of a very short text, the report is on what the tokenizer learned
     from, and says so. Rows that `reading` skips are listed in a folder beside `out`.

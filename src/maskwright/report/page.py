@@ -100,6 +100,10 @@ def _warnings(folder: RunFolder) -> str:
     bad = next((r for r in folder.train if not math.isfinite(number(r, "loss"))), None)
     if bad is not None:
         found.append(f"The loss was not a number at step {number(bad, 'step'):.0f}.")
+    if folder.skipped:
+        of = len(folder.skipped) + len(folder.train)
+        found.append(f"{len(folder.skipped)} of {of} steps were skipped: their loss or gradient "
+                     "was no finite number.")  # fmt: skip
     if folder.unreadable:
         lines = "line" if folder.unreadable == 1 else "lines"
         found.append(f"{folder.unreadable} {lines} of the run's records could not be read.")

@@ -55,7 +55,8 @@ class Axis:
     """Where a record lies across: its tokens, or those of the step it belongs to."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self._tokens = {number(r, "step"): number(r, "tokens") for r in folder.train}
+        steps = [*folder.train, *folder.skipped]
+        self._tokens = {number(r, "step"): number(r, "tokens") for r in steps}
         known = any(math.isfinite(t) for t in self._tokens.values())
         self.name = "tokens" if known else "steps"
 

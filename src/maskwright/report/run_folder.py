@@ -24,6 +24,7 @@ class RunFolder:
     path: Path
     run: Record = field(default_factory=dict)
     train: list[Record] = field(default_factory=list)
+    skipped: list[Record] = field(default_factory=list)
     evaluations: list[Record] = field(default_factory=list)
     samples: list[Record] = field(default_factory=list)
     timings: list[Record] = field(default_factory=list)
@@ -59,6 +60,7 @@ def read(folder: Path) -> RunFolder:
         path=folder,
         run=_run(run_file) if run_file.is_file() else {},
         train=[r for r in metrics if r.get("kind") == "train"],
+        skipped=[r for r in metrics if r.get("kind") == "skipped"],
         evaluations=[r for r in metrics if r.get("kind") == "evaluation"],
         samples=[r for r in metrics if r.get("kind") == "sample"],
         timings=timings,

@@ -2,18 +2,22 @@
 how well it went. No torch.
 
     prepare.py                              from paths to the parts of a task, in one call
-    table.py, parts.py, one_value.py        files and folders -> rows, each with its place
-    columns.py, contents.py, spellings.py   which column is what
+    how_read.py                             how files are read, told in words
+    table.py, parts.py, one_value.py,       files and folders -> rows, each with its place
+    squad_file.py, tag_file.py, conllu_file.py
+    columns.py, contents.py, spellings.py,  which column is what; cells that spell lists
+    list_cells.py
     infer.py                                columns -> the task, said in one sentence
-    labels.py                               the classes: their order, their names, what is none
-    build.py, examples.py                   rows -> examples of the task, checked
+    labels.py, repair.py                    the classes: their order, names, what is none; tags
+    build.py, one_row.py, examples.py       rows -> examples of the task, checked
     splits.py                               parts, and few labels out of many
     survey.py                               what is in the data, and what is wrong with it
     metrics.py, baseline.py                 numbers, and what a model must beat
-    windows.py                              what of a long text is read
-    answers.py, squad_score.py              answers out of a context, and their score
-    tags.py, choices.py, framing.py         words and their tags; choices; tasks told in words
+    windows.py, tag_windows.py, offsets.py  what of a long text is read, and where it stands
+    answers.py, answer_search.py,           answers out of a context, the best of them, their score
+    squad_score.py
+    tags.py, framing.py                     words and their tags; tasks told in words
     text_score.py                           how near one text is to another
 
-Nothing here knows a model: tokens and batches are made by those who train one.
+Nothing here knows a model. What depends on how a text is cut into tokens takes a tokenizer.
 """

@@ -93,9 +93,13 @@ def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
         part: [row for row in rows if str(value_of(row, names[0])).strip() != no_label]
         for part, rows in table.parts.items()
     }
-    return replace(table, parts=parts), sum(
-        len(rows) - len(parts[part]) for part, rows in table.parts.items()
-    )
+    for part, rows in table.parts.items():
+        if rows and not parts[part]:
+            raise DataError("no row of the part has a label", where=part,
+                            found=f"{no_label} in all {len(rows):,} rows",
+                            do="leave this part out")  # fmt: skip
+    left = sum(len(rows) - len(parts[part]) for part, rows in table.parts.items())
+    return replace(table, parts=parts), left
 
 
 def _check_labelled(part: str, rows: Sequence[Row], task: Task, known: Vocabulary | None) -> None:

@@ -21,7 +21,7 @@ from maskwright.errors import DataError
 
 COLUMNS = 10
 WORD, NOTHING = 1, "_"
-# By place; `columns.py` takes the first that a file has for tags.
+# By place; upos is taken for tags, another where that is said.
 TOLD = {3: "upos", 4: "xpos", 7: "deprel", 2: "lemma"}
 
 

@@ -32,6 +32,18 @@ class HowRead:
     repair_tags: bool = False
     no_label: str | None = None
 
+    def require_only(self, *names: str) -> None:
+        """Refuse what is set beside `names` and would do nothing.
+
+        Raises:
+            UsageError: naming it.
+        """
+        usual = HowRead()
+        for each in fields(self):
+            if each.name not in names and getattr(self, each.name) != getattr(usual, each.name):
+                raise UsageError("option has no effect here", where=f"{WHERE} {each.name}",
+                                 do="leave it out")  # fmt: skip
+
 
 AS_IT_COMES = HowRead()
 

@@ -43,6 +43,8 @@ def names_beside(
         listed = parse(source.path.read_text("utf-8"), source.shown)
         if type(listed) is list and all(type(name) is str for name in listed):
             names[f"{match[1]}_label" if match[1] else "label"] = tuple(listed)
+        else:
+            files.append(source)  # rows, whatever it is called
     return files, names
 
 

@@ -216,6 +216,17 @@ def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Examp
     return Leak(part, other, count, relabelled, places)
 
 
+def left_out(examples: Examples) -> Iterator[str]:
+    """A sentence for each way in which the examples are not the rows of the files."""
+    if examples.dropped:
+        where, reason = examples.dropped[0]
+        yield f"{len(examples.dropped):,} bad rows were left out; the first: {where}, {reason}"
+    if examples.unlabelled:
+        yield f"{examples.unlabelled:,} rows without a label left out"
+    if examples.repaired:
+        yield f"{examples.repaired:,} tags changed, so that spans begin with B-"
+
+
 def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iterator[str]:
     """A sentence for each thing that should not pass in silence."""
     for name, counts in examples.counts.items():
@@ -235,14 +246,8 @@ def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iter
         if part.too_long:
             yield (f"{part.too_long / part.rows:.1%} of the rows of {name} have more than "
                    f"{max_length:,} tokens and would be cut")  # fmt: skip
-    if examples.dropped:
-        where, reason = examples.dropped[0]
-        yield f"{len(examples.dropped):,} bad rows were left out; the first: {where}, {reason}"
+    yield from left_out(examples)
     if examples.labels is not None:
-        if examples.repaired:
-            yield f"{examples.repaired:,} tags changed, so that spans begin with B-"
-        if examples.unlabelled:
-            yield f"{examples.unlabelled:,} rows without a label left out"
         yield from _label_warnings(examples, found)
         yield from _class_warnings(found)
 

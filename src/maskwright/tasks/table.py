@@ -193,7 +193,13 @@ def _rows(
     file = source.shown
     if source.kind == "parquet":
         for values, number in parquet.rows(opened, source, ledger):
-            yield Row(jsonl.checked(values, ledger), file, number, "row")
+            try:
+                checked = jsonl.checked(values, ledger)
+            except DataError as error:
+                place = f"{file}, row {number}"
+                ledger.reject(jsonl.completed(error, place), file=file, line=number)
+                continue
+            yield Row(checked, file, number, "row")
     elif source.kind == "table":
         yield from _table(text_blocks(opened, source, ledger), source, header, ledger)
     elif source.kind == "columns":

@@ -12,6 +12,7 @@ from maskwright.report.say import printer
 from maskwright.tasks import splits
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.prepare import prepare
+from maskwright.tasks.survey import left_out
 from maskwright.understand import layers, pooling, senses
 from maskwright.understand.layers_page import show_layers
 from maskwright.understand.pooling_page import show_pooling
@@ -73,7 +74,7 @@ def probe(
                        reading=read.reading, header=read.header,
                        fold_labels=read.fold_labels, repair_tags=read.repair_tags,
                        no_label=read.no_label)  # fmt: skip
-    for line in examples.task.lines():
+    for line in (*examples.task.lines(), *left_out(examples)):
         say(line)
     commit.probe_writable(out)
     if examples.task.kind in ("similarity", "embedding"):

@@ -18,7 +18,9 @@ SUMMARY = "train recipes under an equal budget and compare them"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipes", nargs="+", metavar="recipe", help="two or more, as for pretrain")
+    parser.add_argument(
+        "recipes", nargs="+", metavar="recipe", help="one or several, as for pretrain"
+    )
     parser.add_argument(
         "--budget", required=True, help="of each run: tokens=5e6, minutes=10 or flops=1e15"
     )

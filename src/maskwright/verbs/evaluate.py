@@ -64,7 +64,10 @@ def do(a: argparse.Namespace) -> None:
     if a.data is None or a.text:
         from maskwright.use.evaluate_text import evaluate_folder
 
-        reading = how_read(a.read).reading if a.read else None
+        read = how_read(a.read)
+        if not rows:
+            read.require_only("reading")
+        reading = read.reading if a.read else None
         print(evaluate_folder(a.model, a.text, reading=reading).render())
     if rows:
         from maskwright.finetune.evaluate import evaluate_file

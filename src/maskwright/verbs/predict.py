@@ -60,8 +60,10 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.finetune.predict_file import piped, predict_file, write_predictions
     from maskwright.tasks.how_read import how_read
 
+    read = how_read(a.read)
+    read.require_only("reading", "header")
     told: dict[str, Any] = {
-        "also": a.also, "columns": columns, "read": how_read(a.read), "top": a.top,
+        "also": a.also, "columns": columns, "read": read, "top": a.top,
         "say": lambda text: print(text, file=sys.stderr),
     }  # fmt: skip
     with piped(sys.stdin.buffer) if a.file == STDIN else contextlib.nullcontext(a.file) as file:

@@ -27,11 +27,13 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.tasks.how_read import how_read
 
     existing_texts(a.text)
+    read = how_read(a.read)
+    read.require_only("reading")
     train_and_report(
         a.text,
         a.out or next_run("tokenizer"),
         kind=a.kind,
         vocabulary=a.vocabulary,
         lowercase=a.lowercase,
-        reading=how_read(a.read).reading,
+        reading=read.reading,
     )

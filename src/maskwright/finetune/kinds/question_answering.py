@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ from maskwright.tasks.examples import Answered
 from maskwright.tasks.squad_file import Answer, Question
 
 TASKS = ("question-answering",)
-LONGEST, STRIDE, LONGEST_QUESTION = 384, 128, 64
+STRIDE, LONGEST_QUESTION = 128, 64
 LONGEST_ANSWER = 30
 PORTION = 512  # windows that are framed together
 NONE = "(no answer)"
@@ -39,6 +39,7 @@ class QuestionAnswering(Kind):
     """Begin and end of an answer in its context (Devlin et al. 2018, sections 4.2 and 4.3)."""
 
     head = "span"
+    longest = 384
 
     @property
     def num_outputs(self) -> int:
@@ -68,7 +69,7 @@ class QuestionAnswering(Kind):
             Question(str(n), r.question, r.context, tuple(Answer(*a) for a in r.answers), r.where)
             for n, r in enumerate(rows)
         ]
-        length = min(frame.length, LONGEST)
+        length = frame.length
         windows = AnswerWindows(
             frame.tokenizer, questions, length=length, stride=min(STRIDE, max(1, length // 2)),
             longest_question=min(LONGEST_QUESTION, length // 3), absent="null",
@@ -121,10 +122,10 @@ class QuestionAnswering(Kind):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
         return metrics.estimates_of_means(self.measures, _each(rows, answers))
 
-    def calibrate(self, encoded: Encoded, outputs: Scores) -> Self:
+    def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
         if all(row.answers for row in encoded.rows):
             return self
-        found = _found(encoded, outputs)
+        found = _found(encoded, outputs())
         said = _each(encoded.rows, [prediction.answer() for prediction in found])[:, 0]
         none = _each(encoded.rows, [""] * len(found))[:, 0]
         differences = np.array([prediction.difference for prediction in found])

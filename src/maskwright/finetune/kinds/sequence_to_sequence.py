@@ -14,7 +14,7 @@ may be is learned from the validation part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -169,7 +169,7 @@ class SequenceToSequence(Kind):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
         return text_score.estimates(list(answers), _references(rows))
 
-    def calibrate(self, encoded: Encoded, outputs: Outputs) -> Self:
+    def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
         way: _Way = encoded.way_back
         return self.with_settled({"longest": int(ROOM * way.longest) + 1, "beams": BEAMS})
 

@@ -13,7 +13,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Self
 
@@ -134,7 +134,7 @@ class Tagging(Kind):
         missing = str(self.settled.get("missing", OUTSIDE))
         return windows.by_sentence(words, outputs.argmax(1), missing=missing)
 
-    def calibrate(self, encoded: Encoded, outputs: Scores) -> Self:
+    def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
         """What a word without a token is told to be: outside, or where that is no tag, the
         commonest."""
         if OUTSIDE in self.labels:
