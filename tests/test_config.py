@@ -58,6 +58,11 @@ def test_plain_and_back_is_the_identity(positions: Learned | Sinusoidal | None) 
     assert config.from_plain(Outer, tomllib.loads(config.to_toml(value))) == value
 
 
+def test_odd_names_and_signs_survive() -> None:
+    odd = {"größe": "a\x7fb", "a b": "\x01\u2028", "x.y": "\"'\\"}
+    assert tomllib.loads(config.to_toml(odd)) == odd
+
+
 @pytest.mark.parametrize("recipe", [tiny.recipe(), shakespeare_gpt.recipe()])
 def test_a_recipe_survives_its_toml_file(recipe: Recipe) -> None:
     again = config.from_plain(Recipe, tomllib.loads(config.to_toml(recipe)))

@@ -17,6 +17,7 @@ import functools
 import hashlib
 import json
 import math
+import re
 import tomllib
 import types
 import typing
@@ -346,11 +347,15 @@ def _toml_value(value: Any) -> str:
         return "{ " + ", ".join(items) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(_toml_value(v) for v in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return _quoted(value)
 
 
 def _bare(name: str) -> str:
-    return name if name.replace("_", "").replace("-", "").isalnum() else json.dumps(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 # ------------------------------------------------------------------------------ type hints

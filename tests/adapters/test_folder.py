@@ -67,6 +67,22 @@ def test_beside_a_model_of_no_family_it_is_in_our_own_form(
     assert (tmp_path / "a" / "adapter_config.json").exists() is (not changes)
 
 
+def test_names_are_those_of_the_family(tmp_path: Path) -> None:
+    """An ELECTRA whose tokens are as wide as the model has the shape of a BERT."""
+    config = small(family("electra"), "ElectraForTokenClassification", embedding_size=16,
+                   hidden_size=16)  # fmt: skip
+    network = model_of(config)
+    adapter = adapted(network, "lora")
+    for name in ("electra", "bert"):
+        folder.save(adapter, tmp_path / name, base="base", family=name)
+        tensors = (tmp_path / name / "adapter_model.safetensors").read_bytes()[:4000]
+        assert f"base_model.model.{name}.encoder".encode() in tensors
+    fresh = model_of(config)
+    folder.load(fresh, tmp_path / "electra", family="electra")
+    with pytest.raises(CheckpointError):
+        folder.load(model_of(config), tmp_path / "electra", family="bert")
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_comes_back(method: str, tmp_path: Path) -> None:
     network, other = model(), model()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from checkpoint.small import SMALL, model_of, small, twin
-from maskwright.checkpoint import files, pretrained
+from maskwright.checkpoint import files, layout, pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.errors import (
     CheckpointError,
@@ -382,6 +382,17 @@ def test_many_shards_load_as_one(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ labels
+def test_labels_without_numbers_are_refused(tmp_path: Path) -> None:
+    model = model_of(small(BERT, "BertForSequenceClassification"))
+    pretrained.save(model, None, tmp_path / "m", About(labels=("no", "yes", "perhaps")))
+    hf = config_json(tmp_path / "m")
+    form = layout.Layout(model.config, None)
+    for names in ({"a": "no", "b": "yes", "c": "x"}, {"0": "no", "1": "yes", "3": "x"}):
+        with pytest.raises(ConfigError, match="not numbered from 0"):
+            layout.about_of({**hf, "id2label": names}, form)
+    assert layout.about_of(hf, form).labels == ("no", "yes", "perhaps"), "the control"
+
+
 def test_labels_keep_their_names(tmp_path: Path) -> None:
     model = model_of(small(BERT, "BertForSequenceClassification"))
     about = About(labels=("no", "yes", "perhaps"), problem_type="single_label_classification")

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from maskwright.families.family import family
 from maskwright.nn.fresh import materialise
 from maskwright.nn.initialise import build, initialise
 from maskwright.nn.transformer import Transformer
@@ -75,6 +76,16 @@ def test_roles() -> None:
     bound = uniform.get_parameter(f"{block}.feed_forward.up.weight").abs().max()
     assert bound.item() == pytest.approx(128**-0.5, rel=0.01)
     assert deviation(uniform, "tokens.weight") == pytest.approx(1.0, rel=0.05)
+
+
+def test_the_bias_of_a_tied_head_has_the_fan_of_what_it_reads() -> None:
+    """ALBERT's head reads narrow states of wide ones."""
+    keys = {"vocab_size": 4000, "embedding_size": 16, "hidden_size": 256, "num_hidden_layers": 1,
+            "num_attention_heads": 4, "intermediate_size": 64}  # fmt: skip
+    config = family("albert").size("base-v2", "AlbertForMaskedLM", **keys)
+    made = build(config, torch.Generator().manual_seed(0), distribution="uniform")
+    (bias,) = (p for n, p in made.named_parameters() if p.shape == (4000,))
+    assert bias.abs().max().item() == pytest.approx(16**-0.5, rel=0.01)
 
 
 def test_the_end_of_a_branch_shrinks_with_depth() -> None:

@@ -97,6 +97,15 @@ def test_norms_by_definition(kind: str) -> None:
     assert Norm(NormConfig(bias=False), 8).bias is None
 
 
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_norms_take_a_gradient_however_it_lies(kind: str) -> None:
+    norm = Norm(NormConfig(kind=kind), 8)  # type: ignore[arg-type]
+    x = torch.randn(2, 3, 8, requires_grad=True)
+    norm(x).transpose(1, 2).contiguous().square().sum().backward()
+    (lies_otherwise,) = torch.autograd.grad(norm(x).square().sum(), x)
+    torch.testing.assert_close(x.grad, lies_otherwise)
+
+
 def test_rms_in_half_precision_does_not_overflow() -> None:
     norm = Norm(NormConfig(kind="rms", eps=1e-6), 8).to(torch.float16)
     out = norm(torch.full((1, 8), 1000.0, dtype=torch.float16))

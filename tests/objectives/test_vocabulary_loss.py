@@ -239,6 +239,14 @@ def drawn(weights: Tensor, uniforms: Tensor) -> Tensor:
     return room.vocabulary_sample(states, table, None, zeros, uniforms)[2]
 
 
+@pytest.mark.parametrize("width", [16, 64])
+def test_of_no_target_nothing_is_drawn(width: int) -> None:
+    """On the way of a small vocabulary and on that of a large one."""
+    states, table = torch.zeros(0, width), torch.zeros(40, width)
+    none = torch.zeros(0, dtype=torch.int64)
+    assert len(room.vocabulary_sample(states, table, None, none, torch.zeros(0))[2]) == 0
+
+
 def test_draws_follow_the_scores() -> None:
     """The inverse of the cumulative distribution, against float64, at every size of vocabulary
     around a block."""

@@ -224,6 +224,26 @@ def test_F41_too_many_of_them_in_a_row_stop_the_run_and_say_where(
     assert TrainState.from_json(old, "here").skipped == 0
 
 
+def test_all_processes_go_by_the_clock_of_the_first() -> None:
+    """Or a budget in minutes would end, and a rate fall, here sooner than there."""
+
+    class Second(Processes):
+        def totals(self, values: Any) -> list[float]:
+            first = values == [0.0] and self.asked.pop(0)
+            return [77.0] if first else [float(v) for v in values]
+
+    objective = mlm()
+    second = Second(rank=1, world=2)
+    object.__setattr__(second, "asked", [True, False])
+    object.__setattr__(second, "sum", lambda vector: None)
+    object.__setattr__(second, "share", lambda count: range(count))
+    optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=1e-2))
+    plan = loop.Plan(seed=3, microbatches=1, budget=Budget(minutes=1), schedule=Schedule())
+    state = loop.train(objective, Batches(objective), optimizer, plan, TrainState(),
+                       processes=second)  # fmt: skip
+    assert state.step == 1 and state.seconds == 77.0
+
+
 def test_bfloat16_follows_float32() -> None:
     wide, _, _ = run(mlm(), 20)
     narrow, _, _ = run(mlm(), 20, compute=torch.bfloat16)

@@ -80,7 +80,11 @@ def test_factors_stay_between_zero_and_one(kind: str, warmup: float, cooldown: f
         with pytest.raises(ConfigError):
             Schedule(kind=kind, warmup=0.0)  # type: ignore[arg-type]
         return
-    floor, decay = 0.1 if cooldown else 0.0, min(0.1, 1.0 - warmup)
+    falls = kind in ("linear", "cosine", "stable-decay")
+    floor, decay = 0.1 if cooldown and falls else 0.0, min(0.1, 1.0 - warmup)
+    if not falls:
+        with pytest.raises(ConfigError, match="does not fall to a floor"):
+            Schedule(kind=kind, warmup=warmup, floor=0.1)  # type: ignore[arg-type]
     schedule = Schedule(
         kind=kind,
         warmup=warmup,

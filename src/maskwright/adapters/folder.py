@@ -32,21 +32,27 @@ FORMAT = 1
 
 
 def save(
-    adapter: Adapter, folder: Path | str, *, base: str, replace: bool = False
+    adapter: Adapter,
+    folder: Path | str,
+    *,
+    base: str,
+    family: str | None = None,
+    replace: bool = False,
 ) -> commit.Manifest:
     """Write the adapter, in the form that others read where there is one.
 
     Args:
         base: the folder or name of the model it belongs to, for those who load it.
+        family: whose names that model has, where its shape is that of several families.
 
     Raises:
         CheckpointError: a value is not finite.
         OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
     """
     # Others read a model of a family alone; beside any other they would look for names in vain.
-    known = layout.of_config(adapter.model.config).family is not None
+    known = layout.of_config(adapter.model.config, family).family is not None
     if known and adapter.settings.kind in peft_form.KINDS:
-        return peft_form.save(adapter, folder, base=base, replace=replace)
+        return peft_form.save(adapter, folder, base=base, family=family, replace=replace)
     model = adapter.model
     state = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
     wild = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
@@ -68,8 +74,13 @@ def save(
                          expected_bytes=files.num_bytes(state), replace=replace)  # fmt: skip
 
 
-def load(model: Transformer, folder: Path | str, *, name: str = "default") -> Adapter:
+def load(
+    model: Transformer, folder: Path | str, *, name: str = "default", family: str | None = None
+) -> Adapter:
     """Attach the adapter in `folder` to its model, active.
+
+    Args:
+        family: whose names the model has, where its shape is that of several families.
 
     Raises:
         UsageError: no such folder, no such method, or the name is taken.
@@ -79,7 +90,7 @@ def load(model: Transformer, folder: Path | str, *, name: str = "default") -> Ad
     """
     folder = guarded.model_folder(folder)
     if not (folder / CONFIG).exists():
-        return peft_form.load(model, folder, name=name)
+        return peft_form.load(model, folder, name=name, family=family)
     config = guarded.read_json(folder, CONFIG)
     opened = files.open_file(guarded.regular_file(folder, WEIGHTS))
     if (folder / commit.MANIFEST).exists():

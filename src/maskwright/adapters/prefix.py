@@ -117,11 +117,15 @@ class Front(Branch):
         """Keys and values of each layer."""
         return self.prefix if self.maker is None else self.maker() @ self.last.mT
 
+    def of_layer(self, place: int) -> Float[Tensor, "2 P inner"]:
+        """Keys and values of the layer at that place, without those of the others."""
+        return self.prefix[place] if self.maker is None else self.maker() @ self.last[place].mT
+
     def before(
         self, key: Tensor, value: Tensor, sight: Sight, layer: int
     ) -> tuple[Tensor, Tensor, Sight]:
         """Keys and values (B, H, K, W) with the prefix in front."""
-        mine = self.values()[self.layers.index(layer)]  # 2, P, H · W
+        mine = self.of_layer(self.layers.index(layer))  # 2, P, H · W
         heads = mine.view(2, self.length, self.heads, self.head_width).transpose(1, 2)
         front = heads.to(key.dtype)[:, None].expand(2, len(key), -1, -1, -1)  # 2, B, H, P, W
         return (

@@ -135,7 +135,12 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
     names, problem = hf.get("id2label"), hf.get("problem_type")
     labels: tuple[str, ...] = ()
     if isinstance(names, dict) and _classes(form.config) == len(names):
-        labels = tuple(str(names[key]) for key in sorted(names, key=int))
+        odd = [key for key in names if key not in map(str, range(len(names)))]
+        if odd:
+            raise ConfigError("the names of the labels are not numbered from 0", where="id2label",
+                              found=", ".join(map(repr, odd[:5])),
+                              wanted=f"0 to {len(names) - 1}")  # fmt: skip
+        labels = tuple(str(names[str(number)]) for number in range(len(names)))
     return About(
         family=None if form.family is None else form.family.name,
         labels=labels,

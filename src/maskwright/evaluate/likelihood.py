@@ -106,19 +106,21 @@ def evaluate(
     objective.eval()
     loss, hits, targets, text = 0.0, [0.0] * len(TOP), 0, 0
     framing = torch.tensor(objective.framing, dtype=torch.int64, device=device)
-    for batch in questions(objective, source, rows, batch_rows):
-        batch = batch.to(device)
-        states, every = objective.target_states(batch), objective.targets(batch)
-        text += int((~torch.isin(every, framing)).sum())
-        size = max(1, _SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
-        for begin in range(0, len(states), size):
-            wanted = every[begin : begin + size]
-            scores = objective.target_scores(states[begin : begin + size]).float()
-            loss += float(functional.cross_entropy(scores, wanted, reduction="sum"))
-            for i, k in enumerate(TOP):
-                hits[i] += float(top_hits(scores, wanted, k).sum())
-        targets += len(states)
-    objective.train(was_training)
+    try:
+        for batch in questions(objective, source, rows, batch_rows):
+            batch = batch.to(device)
+            states, every = objective.target_states(batch), objective.targets(batch)
+            text += int((~torch.isin(every, framing)).sum())
+            size = max(1, _SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
+            for begin in range(0, len(states), size):
+                wanted = every[begin : begin + size]
+                scores = objective.target_scores(states[begin : begin + size]).float()
+                loss += float(functional.cross_entropy(scores, wanted, reduction="sum"))
+                for i, some in enumerate(top_hits(scores, wanted, TOP)):
+                    hits[i] += float(some.sum())
+            targets += len(states)
+    finally:
+        objective.train(was_training)
     if targets == 0:
         raise DataError("the held-out rows have no targets", found=source.description)
     mean = loss / targets
@@ -129,15 +131,16 @@ def evaluate(
     return Figures(mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets)
 
 
-def top_hits(scores: Tensor, wanted: Tensor, k: int) -> Tensor:
-    """(N,) float: the chance that the target is among the `k` best when ties are broken at random.
+def top_hits(scores: Tensor, wanted: Tensor, best: Sequence[int]) -> list[Tensor]:
+    """(N,) float for each k of `best`: the chance that the target is among the k best when ties are
+    broken at random.
 
     A constant model gets k / V, not 1.
     """
     own = scores.gather(1, wanted[:, None])
-    better = (scores > own).sum(dim=1)
-    equal = (scores == own).sum(dim=1)
-    return ((k - better).float() / equal.float()).clamp(0.0, 1.0)
+    better = (scores > own).sum(dim=1, dtype=torch.int32)
+    equal = (scores == own).sum(dim=1, dtype=torch.int32)
+    return [((k - better).float() / equal.float()).clamp(0.0, 1.0) for k in best]
 
 
 def reference_lines(

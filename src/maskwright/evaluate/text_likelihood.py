@@ -46,6 +46,8 @@ METHODS = (
     "sequence-to-sequence",
     "replaced",
 )
+# Whose last token is told and not read.
+LEFT_TO_RIGHT = ("causal", "sequence-to-sequence")
 # The hole of a span-corrupting vocabulary that has no mask token (Raffel et al. 2020, section 3.1).
 SENTINEL = "<extra_id_0>"
 TOKENS_AT_ONCE = 4096
@@ -80,7 +82,7 @@ def scores(
     how = native(model) if how is None else how
     frame = _frame(model, tokenizer, how)
     texts = [tuple(ids.tolist()) for ids in tokenizer.encode_batch(sentences)]
-    _require_room(model, frame, sentences, texts)
+    _require_room(model, frame, sentences, texts, LEFT_TO_RIGHT.count(how))
     by_length: dict[int, dict[tuple[int, ...], None]] = {}
     for ids in texts:
         by_length.setdefault(len(ids), {})[ids] = None
@@ -306,11 +308,16 @@ def _require(holds: bool, how: str, wanted: str) -> None:
 
 
 def _require_room(
-    model: Transformer, frame: Frame, sentences: Sequence[str], texts: list[tuple[int, ...]]
+    model: Transformer,
+    frame: Frame,
+    sentences: Sequence[str],
+    texts: list[tuple[int, ...]],
+    unread: int,
 ) -> None:
+    """Refuse a text that has no room; of each, `unread` tokens are not read."""
     places = (getattr(s.embeddings.positions, "length", None) for s in model.config.stacks.values())
     longest = min((p for p in places if p is not None), default=None)
-    around = len(frame.before) + len(frame.after)
+    around = len(frame.before) + len(frame.after) - unread
     for sentence, ids in zip(sentences, texts, strict=True):
         if longest is not None and len(ids) + around > longest:
             raise UsageError("a text is longer than the model reads", where=sentence[:60],

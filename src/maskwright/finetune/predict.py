@@ -181,7 +181,8 @@ def load(folder: Path | str) -> Predictor:
             task["length"] = min(task["length"], kind.longest)
     taken = 0
     if task.get("attached"):
-        taken = attach(loaded.model, folder / run.ADAPTER).settings.positions
+        taken = attach(loaded.model, folder / run.ADAPTER,
+                       family=loaded.about.family).settings.positions  # fmt: skip
     collation = learner.collation_of(loaded.config, loaded.tokenizer, loaded.extra)
     length = min(int(task["length"]), learner.longest(loaded.config) - taken)
     return Predictor(

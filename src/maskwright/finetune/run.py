@@ -190,7 +190,8 @@ def _write(
     shown = _table(data, last, found, best)
     say("\n" + tables.for_terminal(shown))
     if best.adapter is not None:
-        folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(learner.path))
+        folder_of_adapters.save(best.adapter, out / ADAPTER, base=str(learner.path),
+                                family=learner.family)  # fmt: skip
     attached = _left_beside(best.adapter)
     facts = {
         **facts, "chosen": f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part",

@@ -137,11 +137,11 @@ def steps(
     names = _names([(*source, -1, *prompt) if source else prompt for source, prompt in pairs])
     rows = list(range(len(texts)))
     was_training = model.training
-    reader = Reader(model.eval(), context or trained_length(model.config), cached)
-    if whole:
-        reader.seen = torch.tensor([len(prompt) for prompt in prompts])
-    reader.encode(sources if texts else None)
     try:
+        reader = Reader(model.eval(), context or trained_length(model.config), cached)
+        if whole:
+            reader.seen = torch.tensor([len(prompt) for prompt in prompts])
+        reader.encode(sources if texts else None)
         for number in range(count):
             if not rows:
                 return

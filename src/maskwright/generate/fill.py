@@ -181,6 +181,9 @@ def _scores(
             memory=hidden,
             memory_visible=None if full else mask.real(real == 1),
         )
+    if shift and int(places.min()) < shift:
+        raise UsageError("nothing stands before the hole, and the model is read off there",
+                         where="text", wanted="a word before the mask")  # fmt: skip
     scores = model.logits(hidden[rows, places - shift]).float()[:, : words.vocabulary_size]
     return rows.tolist(), places.tolist(), scores
 

@@ -91,9 +91,16 @@ class KVCache:
 
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
         """Row i continues row `rows[i]` (beam search); the number of rows may change."""
-        self.keys = [keys.index_select(0, rows) for keys in self.keys]
-        self.values = [values.index_select(0, rows) for values in self.values]
+        rows = rows.to(self.keys[0].device)
+        self.keys = [self._taken(keys, rows) for keys in self.keys]
+        self.values = [self._taken(values, rows) for values in self.values]
         self._memory = {
             layer: (keys.index_select(0, rows), values.index_select(0, rows))
             for layer, (keys, values) in self._memory.items()
         }
+
+    def _taken(self, part: Tensor, rows: Tensor) -> Tensor:
+        """These rows of a buffer; what is not written yet is not copied."""
+        fresh = part.new_zeros((len(rows), *part.shape[1:]))
+        fresh[:, :, : self.length] = part[:, :, : self.length].index_select(0, rows)
+        return fresh

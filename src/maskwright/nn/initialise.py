@@ -87,7 +87,7 @@ def initialise(
         elif isinstance(module, Head | VocabularyHead):
             if module.weight is not None:
                 draw.matrix(module.weight, 1, 1.0)
-            inputs = model.config.width if module.weight is None else module.weight.shape[1]
+            inputs = model.config.tokens.width if module.weight is None else module.weight.shape[1]
             draw.bias(module.bias, inputs)
         elif hasattr(module, "weight") and isinstance(module.weight, Tensor):
             module.weight.fill_(1.0)

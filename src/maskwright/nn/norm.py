@@ -55,7 +55,7 @@ class _RootMeanSquare(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         normalised, scale, weight = ctx.saved_tensors
         gradient, width = gradients[0], weight.shape[0]
-        products = (gradient * normalised).view(-1, width)
+        products = (gradient * normalised).reshape(-1, width)
         by_weight = products.sum(0) if ctx.needs_input_grad[1] else None
         if not ctx.needs_input_grad[0]:
             return None, by_weight, None

@@ -334,7 +334,9 @@ def _sums(exponentials: Tensor, wide: torch.dtype) -> Tensor:
 def _draw(exponentials: Tensor, uniforms: Tensor, wide: torch.dtype) -> Tensor:
     """(n,) ids, each drawn by its column of exponentials (V, n): first a block of the vocabulary,
     then an id in it, so that all the exponentials are passed over only once."""
-    size = exponentials.shape[0]
+    size, count = exponentials.shape
+    if not count:
+        return torch.zeros(0, dtype=torch.int64, device=exponentials.device)
     even = size - size % _BLOCK
     sums = exponentials[:even].view(-1, _BLOCK, exponentials.shape[1]).sum(1, dtype=wide)
     rest = exponentials[even:].sum(0, keepdim=True, dtype=wide)

@@ -170,7 +170,8 @@ def _run(
         held.callback(distribute.leave)
         if processes.first:
             held.enter_context(commit.Lock(out / LOCK))
-            commit.sweep(out)
+            for parent in (out, out / "checkpoints"):
+                commit.sweep(parent)
         say = printer(stream) if processes.first else quiet
         if processes.first:
             if processes.world == 1:

@@ -55,8 +55,6 @@ class Processes:
         if self.world == 1:
             return numbers
         vector = torch.tensor(numbers, dtype=torch.float64)
-        if dist.get_backend() == "nccl":
-            vector = vector.cuda()
         dist.all_reduce(vector)
         return vector.tolist()
 
@@ -72,9 +70,10 @@ def join() -> Processes:
     if world == 1:
         return Processes()
     if not dist.is_initialized():
-        backend = "nccl" if torch.cuda.is_available() else "gloo"
-        if backend == "nccl":
+        backend = "gloo"
+        if torch.cuda.is_available():  # by the device of what is sent, which a run may choose
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+            backend = "cpu:gloo,cuda:nccl"
         dist.init_process_group(backend)
     return Processes(dist.get_rank(), dist.get_world_size())
 

@@ -93,7 +93,9 @@ def train(
         begun = time.monotonic() - state.seconds
         while not finished(plan, state):
             record = step(objective, batches, optimizer, plan, state, processes, average)
-            state.seconds = time.monotonic() - begun
+            # One clock for all, the first's, or a budget in minutes ends here and not there.
+            elapsed = time.monotonic() - begun
+            state.seconds = processes.totals([elapsed if processes.first else 0.0])[0]
             for hook in hooks:
                 hook.after_step(state, record)
             if processes.totals([float(stop.raised)])[0]:

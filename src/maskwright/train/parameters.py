@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from maskwright.errors import CheckpointError
+from maskwright.errors import CheckpointError, ConfigError
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,11 @@ class Parameters:
 
     Args:
         module: its trainable parameters are taken over: `.data` points into the vectors from now
-        on. compute: the dtype in which the module computes.
+            on.
+        compute: the dtype in which the module computes.
+
+    Raises:
+        ConfigError: nothing trains.
     """
 
     def __init__(self, module: nn.Module, compute: torch.dtype = torch.float32) -> None:
@@ -50,6 +54,8 @@ class Parameters:
             start += parameter.numel()
         boundary = self.spans[self.decayed[-1]].stop if self.decayed else 0
         self.matrices, self.rest = slice(0, boundary), slice(boundary, start)
+        if not self.named:
+            raise ConfigError("nothing of the model trains", where="parameters", found="none")
         device = next(iter(self.named.values())).device
         self.masters = torch.empty(start, dtype=torch.float32, device=device)
         self.gradient = torch.zeros(start, dtype=torch.float32, device=device)

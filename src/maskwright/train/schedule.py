@@ -51,6 +51,13 @@ class Schedule:
                 found=self.cooldown,
                 wanted=f"at most {1.0 - self.warmup:g}",
             )
+        if self.floor and self.kind not in ("linear", "cosine", "stable-decay"):
+            raise ConfigError(
+                f"{self.kind} does not fall to a floor",
+                where="training.schedule.floor",
+                found=self.floor,
+                wanted="0, or linear, cosine or stable-decay",
+            )
         falls = self.kind in ("linear", "cosine", "stable-decay")
         if self.cooldown and falls and self.floor == 0.0:
             raise ConfigError(
