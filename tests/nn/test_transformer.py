@@ -478,3 +478,18 @@ def test_cost_counts_what_torch_counts() -> None:
                 model.decode(ids, memory=memory, trace=Trace())
         wanted = 12 * sum(counted.body[s] + counted.attention[s] for s in counted.body)
         assert measured.get_total_flops() == wanted + 12 * counted.memory, name
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        attention("causal"),
+        attention(window=(2, 2)),
+        attention(positions=Rotary(theta=10_000.0)),
+    ],
+)
+def test_a_memory_has_neither_order_nor_places(over: Attention) -> None:
+    """What would have no effect is refused."""
+    with pytest.raises(ConfigError, match="neither order nor places"):
+        block(attention("causal"), cross_attention=over)
+    assert block(attention("causal"), cross_attention=attention()).cross_attention is not None

@@ -1,7 +1,8 @@
 """Weights of one model carried into another that has other heads, with a report of what is new.
 
 Only what stands on top of the body (heads, pooler, vocabulary head) may be new or left behind; a
-body that does not fit is refused, and what was drawn afresh is always named (reliability F28).
+body whose tensors have other names or shapes is refused, and what was drawn afresh is always named
+(reliability F28).
 """
 
 from __future__ import annotations

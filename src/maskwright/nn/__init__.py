@@ -9,5 +9,6 @@ Letters for the axes of tensors, the same in every file of `nn/` and `objectives
     T  positions in a row        E  width of the token table   R  rows that are pooled
     Q  queries (T, or fewer)     F  inner width of a block     S  memory: positions of the encoder
     K  keys                      H  heads                      V  vocabulary
-    L  labels of a head          W  width of a head
+    L  labels of a head          W  width of a head            P  pieces of a text, or pairs
+    I  inputs of a projection    O  its outputs
 """

@@ -169,6 +169,13 @@ class Block:
 
     def __post_init__(self) -> None:
         _rate("block.dropout", self.dropout)
+        over = self.cross_attention
+        if over is not None and (over.positions, over.window, over.pattern) != (
+            None, None, "bidirectional",
+        ):  # fmt: skip
+            raise ConfigError("a memory has neither order nor places", where="cross_attention",
+                              found=f"{over.pattern}, {over.positions}, {over.window}",
+                              wanted="bidirectional, without positions and window")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -241,5 +241,5 @@ class Transformer(nn.Module):
         return trace.hidden
 
     def num_parameters(self) -> int:
-        """Every number that is trained, a shared one counted once."""
+        """Every weight, whether it trains or not, a shared one counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
