@@ -94,7 +94,6 @@ def test_heads_and_biases() -> None:
     assert all(n.endswith(".bias") and n.startswith("encoder.") for n in found)
     assert len(found) == 3 * 8 + 1  # six projections and two norms a layer, one norm below
     assert len(freeze.biases(network, ("query", "up"))) == 3 * 2
-    assert freeze.full(network) == [n for n, _ in network.named_parameters()]
 
 
 def test_gradual_unfreezing_grows_from_the_top() -> None:
@@ -102,7 +101,7 @@ def test_gradual_unfreezing_grows_from_the_top() -> None:
     steps = [set(freeze.gradual(network, p / 12)) for p in range(13)]
     assert all(a <= b for a, b in pairwise(steps))
     assert layers_in(list(steps[0])) == {"encoder.blocks.2"}
-    assert steps[-1] == set(freeze.full(network)) and steps[-2] != steps[-1]
+    assert steps[-1] == {name for name, _ in network.named_parameters()} and steps[-2] != steps[-1]
     assert len({len(step) for step in steps}) == 4  # three layers, then the embeddings
     half = set(freeze.gradual(network, 0.5, until=0.5))
     assert half == steps[-1] and set(freeze.gradual(network, 0.5)) != half
@@ -113,7 +112,6 @@ def test_gradual_unfreezing_grows_from_the_top() -> None:
 @pytest.mark.parametrize(
     "rule",
     [
-        freeze.full,
         freeze.biases,
         lambda m: freeze.heads_only(m, ("classifier", "pooler")),
         lambda m: freeze.last_layers(m, 1),

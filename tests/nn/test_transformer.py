@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from maskwright.checkpoint.shapes import num_parameters
 from maskwright.errors import ConfigError, DataError
 from maskwright.nn import heads as nn_heads
 from maskwright.nn.cache import KVCache
@@ -27,7 +28,7 @@ from maskwright.nn.config import (
     VocabularyHead,
     layers,
 )
-from maskwright.nn.cost import cost, num_parameters
+from maskwright.nn.cost import cost
 from maskwright.nn.linear import spare_rows
 from maskwright.nn.mask import real, same_document
 from maskwright.nn.stack import Trace
@@ -365,7 +366,7 @@ def test_rows_padded_on_the_left_generate_alike() -> None:
     torch.testing.assert_close(got, alone, atol=1e-5, rtol=1e-5)
 
 
-def test_a_cache_can_be_reordered_and_cleared() -> None:
+def test_a_cache_can_be_reordered() -> None:
     model, ids = model_of("pre-norm decoder"), tokens(2, 6)
     cache = KVCache.of(model.config, rows=2, capacity=8)
     with torch.no_grad():
@@ -374,9 +375,6 @@ def test_a_cache_can_be_reordered_and_cleared() -> None:
         crossed = ids[[1, 1, 0]]
         got = model.decode(crossed[:, 5:], cache=cache)
         torch.testing.assert_close(got, model.decode(crossed)[:, 5:], atol=1e-5, rtol=1e-5)
-        cache.clear()
-        again = model.decode(crossed[:, 2:], cache=cache)
-        torch.testing.assert_close(again, model.decode(crossed[:, 2:]), atol=1e-5, rtol=1e-5)
 
 
 # ------------------------------------------------------------------------------------- refusals

@@ -204,18 +204,6 @@ def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
     assert one.high == pytest.approx(0.9 + 1.96 * error, abs=0.01)
 
 
-def test_a_paired_difference_is_narrower_than_two_intervals() -> None:
-    truth = np.arange(400) % 2
-    ours = np.where(np.arange(400) % 10 == 0, 1 - truth, truth)
-    theirs = np.where(np.arange(400) % 20 == 3, 1 - ours, ours)
-    gap = metrics.difference(metrics.accuracy, truth, ours, theirs, resamples=200)
-    alone = metrics.estimate(metrics.accuracy, truth, ours, resamples=200)
-    assert gap.value == pytest.approx(0.05) and gap.low > 0
-    assert gap.high - gap.low < alone.high - alone.low
-    same = metrics.difference(metrics.accuracy, truth, ours, ours, resamples=20)
-    assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
-
-
 def test_all_right_is_not_certain() -> None:
     """Eight of eight: Wilson's interval begins at 8 / (8 + 1.96²) = 0.676."""
     right = np.arange(8) % 2

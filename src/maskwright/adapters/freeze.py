@@ -21,11 +21,6 @@ from maskwright.nn.transformer import Transformer
 
 
 # --------------------------------------------------------------------------------------- rules
-def full(model: Transformer) -> list[str]:
-    """Everything."""
-    return [name for name, _ in model.named_parameters()]
-
-
 def heads_only(model: Transformer, heads: Iterable[str]) -> list[str]:
     """A probe: the named heads and nothing below them.
 

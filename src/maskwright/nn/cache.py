@@ -85,10 +85,6 @@ class KVCache:
         """All layers have written `count` positions."""
         self.length += count
 
-    def clear(self) -> None:
-        """Forget the positions (not the memory), to start again from a shorter context."""
-        self.length = 0
-
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
         """Row i continues row `rows[i]` (beam search); the number of rows may change."""
         rows = rows.to(self.keys[0].device)

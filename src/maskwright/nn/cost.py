@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from maskwright.nn.block import Block as Layer
-from maskwright.nn.config import Block, TransformerConfig
+from maskwright.nn.config import Block
 from maskwright.nn.stack import Stack
 from maskwright.nn.transformer import Transformer
 
@@ -63,12 +62,6 @@ def cost(model: Transformer, length: int, memory_length: int = 0) -> Cost:
         memory=0 if model.decoder is None else _memory(model.decoder),
         vocabulary=vocabulary,
     )
-
-
-def num_parameters(config: TransformerConfig) -> int:
-    """Parameters of `Transformer(config)`, counted without giving them memory."""
-    with torch.device("meta"):
-        return Transformer(config).num_parameters()
 
 
 def _body(stack: Stack) -> int:

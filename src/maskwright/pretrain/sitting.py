@@ -14,11 +14,10 @@ import torch
 
 from maskwright import config
 from maskwright.checkpoint import layout
-from maskwright.checkpoint.shapes import free_bytes
+from maskwright.checkpoint.shapes import free_bytes, num_parameters
 from maskwright.data.rows import RowSource
 from maskwright.errors import IncompatibleError, ResourceError
 from maskwright.evaluate import likelihood
-from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints, has_checkpoint
@@ -221,8 +220,7 @@ def _check_memory(point: Any, chosen: Machine, training: Training) -> None:
     Raises:
         ResourceError: with the bytes needed and the bytes there are.
     """
-    with torch.device("meta"):
-        parameters = Transformer(point).num_parameters()
+    parameters = num_parameters(point)
     narrow, average = chosen.compute != torch.float32, training.ema > 0.0
     each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
     needed = parameters * each

@@ -202,27 +202,6 @@ def estimates_of_means(names: Sequence[str], each: NDArray[Any]) -> dict[str, Es
     }
 
 
-def difference(
-    metric: Metric,
-    truth: Values,
-    ours: Values,
-    theirs: Values,
-    *,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-) -> Estimate:
-    """Our figure minus theirs, paired over the rows.
-
-    Raises:
-        DataError: no rows, or not the same number.
-    """
-    truth, ours = _checked(truth, ours)
-    truth, theirs = _checked(truth, theirs)
-    one, two = (_drawn([metric], truth, each, resamples)[metric] for each in (ours, theirs))
-    value = metric(truth, ours) - metric(truth, theirs)
-    return Estimate(value, *_percentiles(one - two, level))
-
-
 def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[ClassFigures]:
     """Precision, recall and F1 of each class, in their order."""
     truth, predicted = _checked(truth, predicted)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import torch
-
 from maskwright import catalogue, config
 from maskwright.checkpoint import layout
 from maskwright.checkpoint.guarded import read_json
+from maskwright.checkpoint.shapes import num_parameters
 from maskwright.errors import UsageError, near
 from maskwright.families.family import Family, family
 from maskwright.nn.config import TransformerConfig
-from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import journal, run
 from maskwright.pretrain.sitting import RUN
 from maskwright.recipes.recipe import find, override
@@ -72,8 +70,7 @@ def _show_model(path: Path) -> str:
 def describe(point: TransformerConfig, name: str, member: Family | None) -> str:
     """Sizes, parameters and family of a point of the configuration space; a point may lie in
     several families, and `member` is the one it is saved as."""
-    with torch.device("meta"):
-        count = Transformer(point).num_parameters()
+    count = num_parameters(point)
     others = [other for other in catalogue.names("families") if family(other).belongs(point)]
     also = [other for other in others if member is None or other != member.name]
     lines = [
