@@ -25,8 +25,8 @@ from maskwright.objectives.objective import (
     encode_targets,
     facts,
     refuse_leak,
+    token_loss,
 )
-from maskwright.objectives.vocabulary_loss import vocabulary_loss
 
 ROWS = "stream"
 
@@ -68,11 +68,8 @@ class Causal(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
-        states = self.product.head_hidden(encode_targets(self.product, batch))
-        total, _ = vocabulary_loss(
-            states, self.product.head_weight, self.product.head_bias, batch.targets
-        )
-        return Loss({"causal": Part(total)})
+        states = encode_targets(self.product, batch)
+        return Loss({"causal": Part(token_loss(self.product, states, batch.targets))})
 
     def target_states(self, batch: Batch) -> Tensor:
         return encode_targets(self.product, batch)

@@ -26,9 +26,9 @@ from maskwright.objectives.objective import (
     at_targets,
     encode,
     refuse_leak,
+    token_loss,
 )
 from maskwright.objectives.sequences import Origin, Sequences, pack
-from maskwright.objectives.vocabulary_loss import vocabulary_loss
 
 Start = Literal["pad", "begin", "end"]
 
@@ -99,10 +99,7 @@ class EncoderDecoder(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
-        states = self.product.head_hidden(self.target_states(batch))
-        total, _ = vocabulary_loss(
-            states, self.product.head_weight, self.product.head_bias, batch.targets
-        )
+        total = token_loss(self.product, self.target_states(batch), batch.targets)
         return Loss({self.name: Part(total)})
 
     def target_states(self, batch: Batch) -> Tensor:

@@ -26,8 +26,8 @@ from maskwright.objectives.objective import (
     Vocabulary,
     encode_targets,
     facts,
+    token_loss,
 )
-from maskwright.objectives.vocabulary_loss import vocabulary_loss
 from maskwright.randomness import key
 
 ROWS = "documents"
@@ -174,11 +174,7 @@ class Masked(Objective):
     def read(self, states: Tensor, batch: Batch) -> Part:
         """The masked part of a loss, from hidden states (N, D) at the targets."""
         assert batch.targets is not None
-        read = self.product.head_hidden(states)
-        total, _ = vocabulary_loss(
-            read, self.product.head_weight, self.product.head_bias, batch.targets
-        )
-        return Part(total)
+        return Part(token_loss(self.product, states, batch.targets))
 
     def forward(self, batch: Batch) -> Loss:
         return Loss({"masked": self.read(self.target_states(batch), batch)})

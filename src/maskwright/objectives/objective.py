@@ -25,6 +25,7 @@ from maskwright.errors import IncompatibleError
 from maskwright.nn import mask as masks
 from maskwright.nn.config import Stack
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.vocabulary_loss import vocabulary_loss
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,16 @@ def at_targets(hidden: Tensor, batch: Batch) -> Tensor:
     """The hidden states (N, D) that have a target; `index` None means all of them, in order."""
     flat = hidden.reshape(-1, hidden.shape[-1])
     return flat if batch.index is None else flat.index_select(0, batch.index)
+
+
+def token_loss(
+    network: Transformer, states: Tensor, targets: Tensor, z_loss: float = 0.0
+) -> Tensor:
+    """The summed loss of hidden states (N, D) whose tokens are `targets` (N,), by the network's
+    vocabulary head."""
+    read = network.head_hidden(states)
+    weight, bias = network.head_weight, network.head_bias
+    return vocabulary_loss(read, weight, bias, targets, z_loss)[0]
 
 
 def refuse_leak(name: str, stack: Stack, where: str, remedy: str) -> None:

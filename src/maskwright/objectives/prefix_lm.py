@@ -25,8 +25,13 @@ from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn import mask as masks
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.causal import next_tokens
-from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary
-from maskwright.objectives.vocabulary_loss import vocabulary_loss
+from maskwright.objectives.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    token_loss,
+)
 from maskwright.randomness import key, uniforms
 
 ROWS = "stream"
@@ -83,10 +88,7 @@ class PrefixLM(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
-        states = self.product.head_hidden(self.target_states(batch))
-        total, _ = vocabulary_loss(
-            states, self.product.head_weight, self.product.head_bias, batch.targets
-        )
+        total = token_loss(self.product, self.target_states(batch), batch.targets)
         return Loss({"prefix-lm": Part(total)})
 
     def target_states(self, batch: Batch) -> Tensor:
