@@ -472,9 +472,11 @@ def test_ranks_by_hand() -> None:
     rows = [Match("a", "b", ""), Match("c", "d", "")]
     assert kind.measured(rows, np.array([1.0, 2.0])) == {"first_is_right": 0.5, "mrr": 0.75}
     near = np.array([[0.5, 0.5, 0.1], [0.9, 0.2, 0.1], [0.0, 0.0, 1.0]])
-    assert embeddings._ranks(near, [*rows, Match("e", "f", "")]).tolist() == [1.5, 2.0, 1.0], (
-        "ties count half"
-    )
+    assert embeddings._ranks(lambda some: near[some], [*rows, Match("e", "f", "")]).tolist() == [
+        1.5,
+        2.0,
+        1.0,
+    ], "ties count half"
 
 
 def test_a_word_without_a_token_has_the_commonest_tag(model: Path, tmp_path: Path) -> None:
@@ -637,3 +639,20 @@ def test_a_kind_of_entities_that_is_not_there_has_no_recall() -> None:
     cells = {row[0]: row[1:4] for row in told["rows"]}
     assert cells["X"] == ["1.000", "1.000", "1.000"]
     assert cells["Y"][:2] == ["0.000", "–"]
+
+
+def test_ranks_by_portions_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    given = [Match(f"q{draw.integers(9)}", f"p{draw.integers(12)}", "") for _ in range(40)]
+    near = draw.integers(0, 5, (40, 40)).astype(np.float32)
+    # Equal candidates are equally near.
+    near = near[:, [[row.positive for row in given].index(row.positive) for row in given]]
+    whole = embeddings._ranks(lambda some: near[some], given)
+    monkeypatch.setattr(embeddings, "AT_ONCE", 7)
+    assert embeddings._ranks(lambda some: near[some], given).tolist() == whole.tolist()
+    for number, row in enumerate(given):  # by hand, one question at a time
+        right = {other.positive for other in given if other.anchor == row.anchor}
+        scores = {other.positive: near[number, n] for n, other in enumerate(given)}
+        own, rivals = scores[row.positive], [s for p, s in scores.items() if p not in right]
+        wanted = 1 + sum(s > own for s in rivals) + sum(s == own for s in rivals) / 2
+        assert whole[number] == wanted

@@ -20,6 +20,8 @@ from maskwright.corpus.lines import Block
 from maskwright.errors import DataError
 
 COLUMNS = 10
+# The line that a word stands at, and its columns.
+NumberedWord = tuple[int, list[str]]
 WORD, NOTHING = 1, "_"
 # By place; upos is taken for tags, another where that is said.
 TOLD = {3: "upos", 4: "xpos", 7: "deprel", 2: "lemma"}
@@ -31,22 +33,27 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
     Raises:
         DataError: a line without ten columns.
     """
-    for words, line in _sentences(blocks, file):
+    for numbered in sentences(blocks, file):
+        words = [columns for _, columns in numbered]
         row = {"tokens": [word[WORD] for word in words]}
         for place, name in TOLD.items():
             if any(word[place] != NOTHING for word in words):
                 row[name] = [word[place] for word in words]
-        yield row, line
+        yield row, numbered[0][0]
 
 
-def _sentences(blocks: Iterable[Block], file: str) -> Iterator[tuple[list[list[str]], int]]:
-    words: list[list[str]] = []
-    first = 1
+def sentences(blocks: Iterable[Block], file: str) -> Iterator[list[NumberedWord]]:
+    """The words of each sentence.
+
+    Raises:
+        DataError: a line without ten columns.
+    """
+    words: list[NumberedWord] = []
     for block in blocks:
         for number, line in block.lines():
             if not line.strip():
                 if words:
-                    yield words, first
+                    yield words
                 words = []
             elif not line.startswith("#"):
                 columns = line.split("\t")
@@ -59,7 +66,6 @@ def _sentences(blocks: Iterable[Block], file: str) -> Iterator[tuple[list[list[s
                         do="correct the line; a file of words and tags alone is called .conll",
                     )
                 if columns[0].isdecimal():
-                    first = first if words else number
-                    words.append(columns)
+                    words.append((number, columns))
     if words:
-        yield words, first
+        yield words

@@ -16,11 +16,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.corpus.files import RegularFile, find
+from maskwright.corpus.ledger import Counts, Ledger, at
+from maskwright.corpus.read import text_blocks
+from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
+from maskwright.tasks.conllu_file import NumberedWord, sentences
 from maskwright.understand.heads import attention
 from maskwright.understand.states import Subject
 
-COLUMNS = 10
 DISTANCES = tuple(d for d in range(-5, 6) if d)
 LEAST = 20  # words of a relation in each half
 ALL = "all"
@@ -51,53 +55,37 @@ class Relation:
 
 
 def read_trees(path: Path) -> list[Tree]:
-    """The sentences of a CoNLL-U file; parts of words and empty nodes are passed over.
+    """The sentences of CoNLL-U files; parts of words and empty nodes are passed over.
 
     Raises:
         DataError: a line without ten columns, a governor that is not in the sentence, or bytes that
             are no UTF-8.
-        UsageError: no such file, or one without a sentence.
+        UsageError: no such file, one of another kind, or none with a sentence.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        packed = path.suffix in (".gz", ".zst")
-        raise DataError("compressed" if packed else "not UTF-8",
-                        where=f"{path}, byte {error.start}", wanted="CoNLL-U as plain text",
-                        do="decompress it" if packed else "save the file as UTF-8",
-                        ) from error  # fmt: skip
-    except OSError as error:
-        raise UsageError("the file cannot be read", where=path, found=error) from error
-    found = []
-    rows: list[tuple[int, list[str]]] = []
-    for number, line in enumerate([*lines, ""], start=1):
-        if line.startswith("#"):
-            continue
-        if line.strip():
-            cells = line.split("\t")
-            if len(cells) != COLUMNS:
-                raise DataError("not a line of CoNLL-U", where=f"{path}, line {number}",
-                                found=f"{len(cells)} columns", wanted=COLUMNS)  # fmt: skip
-            if cells[0].isdigit():
-                rows.append((number, cells))
-        elif rows:
-            found.append(_tree(path, rows))
-            rows = []
+    found: list[Tree] = []
+    ledger = Ledger(Reading(), Counts(), None)
+    for source in find(path)[0]:
+        if source.kind != "columns":
+            raise UsageError("not a tree bank", where=source.shown, found=source.suffix,
+                             wanted="CoNLL-U, a .conllu file")  # fmt: skip
+        with RegularFile(source) as opened:
+            blocks = text_blocks(opened, source, ledger)
+            found += [_tree(source.shown, words) for words in sentences(blocks, source.shown)]
+            opened.finish()
     if not found:
         raise UsageError("no sentence in the file", where=path, wanted="CoNLL-U")
     return found
 
 
-def _tree(path: Path, rows: Sequence[tuple[int, list[str]]]) -> Tree:
+def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
     heads = []
-    for number, cells in rows:
-        if not cells[6].isdigit() or int(cells[6]) > len(rows):
-            raise DataError("a governor that is not in the sentence",
-                            where=f"{path}, line {number}", found=repr(cells[6]),
-                            wanted=f"0 to {len(rows)}")  # fmt: skip
-        heads.append(int(cells[6]) - 1)
-    relations = tuple(cells[7].partition(":")[0] for _, cells in rows)
-    return Tree(tuple(cells[1] for _, cells in rows), tuple(heads), relations)
+    for number, columns in words:
+        if not columns[6].isdecimal() or int(columns[6]) > len(words):
+            raise DataError("a governor that is not in the sentence", where=at(file, number),
+                            found=repr(columns[6]), wanted=f"0 to {len(words)}")  # fmt: skip
+        heads.append(int(columns[6]) - 1)
+    relations = tuple(columns[7].partition(":")[0] for _, columns in words)
+    return Tree(tuple(columns[1] for _, columns in words), tuple(heads), relations)
 
 
 def compare_with_trees(

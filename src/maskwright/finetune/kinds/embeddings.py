@@ -9,7 +9,7 @@ read: the model, the mean over its tokens (of `settled`, "pooling" may be anothe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from maskwright.tasks.examples import Match, Pair
 from maskwright.tasks.parts import TRAIN
 
 TASKS = ("embedding", "matching")
+AT_ONCE = 1024  # anchors that are compared with all candidates
 # What a folder's 1_Pooling/config.json calls them; since 6.0 `pooling_mode` is our name itself.
 MODES = {way: f"pooling_mode_{token}" for way, token in
          (("cls", "cls_token"), ("mean", "mean_tokens"), ("max", "max_tokens"))}  # fmt: skip
@@ -101,7 +102,8 @@ class Embeddings(Kind):
         first, *others = _parted(encoded.rows, outputs)
         if self.task == "embedding":
             return np.asarray((first * others[0]).sum(1))
-        return _ranks(first @ np.concatenate(others).T, encoded.rows)
+        candidates = np.concatenate(others).T
+        return _ranks(lambda some: first[some] @ candidates, encoded.rows)
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         given = np.asarray(answers)
@@ -128,7 +130,7 @@ class Embeddings(Kind):
             second = weigh.transform([row.second for row in rows])
             return [("words", np.asarray(first.multiply(second).sum(1))[:, 0])]
         others = weigh.transform(_candidates(rows))
-        return [("words", _ranks((first @ others.T).toarray(), rows))]
+        return [("words", _ranks(lambda some: (first[some] @ others.T).toarray(), rows))]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         first, second, *_ = _parted(encoded.rows, outputs)
@@ -206,20 +208,29 @@ def _anchors(rows: Sequence[Any]) -> NDArray[np.int64]:
     return np.unique(np.array([row.anchor for row in rows], object), return_inverse=True)[1]
 
 
-def _ranks(near: NDArray[Any], rows: Sequence[Any]) -> NDArray[np.float64]:
-    """(R,) which place the right one has by `near` (R, C) among the different candidates, without
-    those that are right for an equal anchor; ties count half."""
+def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArray[np.float64]:
+    """(R,) which place the right one has among the different candidates, without those that are
+    right for an equal anchor; ties count half.
+
+    Args:
+        near: of some anchors (A, C), how near each candidate is; asked for by portions, as of many
+            rows all together have no room.
+    """
     first, code = _codes(rows)
-    near, code = near[:, first], code[: len(near)]
-    own = near[np.arange(len(near)), code][:, None]
-    anchors = _anchors(rows)
+    code, anchors = code[: len(rows)], _anchors(rows)
     order = np.argsort(anchors, kind="stable")
-    for alike in np.split(order, np.flatnonzero(np.diff(anchors[order])) + 1):
-        if len(alike) > 1:
-            near[np.ix_(alike, code[alike])] = -np.inf
-    ahead, level = (near > own).sum(1), (near == own).sum(1)
-    mine = near[np.arange(len(near)), code] == own[:, 0]  # unless it was taken out just now
-    return 1.0 + ahead + (level - mine) / 2
+    ends = np.searchsorted(anchors[order], np.arange(anchors.max(initial=-1) + 2))
+    found = np.ones(len(rows))
+    for begin in range(0, len(rows), AT_ONCE):
+        here = np.arange(begin, min(begin + AT_ONCE, len(rows)))
+        told = near(slice(begin, begin + len(here)))[:, first]
+        own = told[np.arange(len(here)), code[here]]
+        for place, row in enumerate(here):
+            alike = code[order[ends[anchors[row]] : ends[anchors[row] + 1]]]
+            told[place, alike] = -np.inf  # the row's own, too: it is no rival of itself
+        ahead, level = (told > own[:, None]).sum(1), (told == own[:, None]).sum(1)
+        found[here] += ahead + level / 2
+    return found
 
 
 def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
