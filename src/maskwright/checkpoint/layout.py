@@ -135,7 +135,8 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
     names, problem = hf.get("id2label"), hf.get("problem_type")
     labels: tuple[str, ...] = ()
     if isinstance(names, dict) and _classes(form.config) == len(names):
-        odd = [key for key in names if key not in map(str, range(len(names)))]
+        numbered = {str(number) for number in range(len(names))}
+        odd = [key for key in names if key not in numbered]
         if odd:
             raise ConfigError("the names of the labels are not numbered from 0", where="id2label",
                               found=", ".join(map(repr, odd[:5])),

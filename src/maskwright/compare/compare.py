@@ -39,7 +39,7 @@ from maskwright.use.ask import open_model
 
 # What of the corpus decides the held-out text: files named for it, or a share of all.
 NAMED = ("held_out_text", "form", "column", "on_bad")
-UNEQUAL = 0.05
+UNEQUAL = 0.05  # how far apart the budgets may come out without a word
 APART = ("training.seed", "training.budget")
 LOSS = Measure("loss", "held-out loss")
 OWN = Measure("loss", "own held-out loss", compares=False)

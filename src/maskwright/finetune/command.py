@@ -65,11 +65,8 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     config = pretrained.described(checkpoints.model_folder(model)).config
     if recipe.length is not None and recipe.length > (most := longest(config)):
         say(f"note: the model has positions for {most} tokens, not for {recipe.length}")
-    read = recipe.read
     examples = prepare(data, columns=recipe.columns or None, kind=recipe.task, division=DIVISION,
-                       reading=read.reading, header=read.header,
-                       fold_labels=read.fold_labels, repair_tags=read.repair_tags,
-                       no_label=read.no_label)  # fmt: skip
+                       **vars(recipe.read))  # fmt: skip
     for line in examples.task.lines():
         say(line)
     looked = survey.survey(examples)
@@ -115,14 +112,15 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
         "seeds": recipe.seeds, "length": recipe.length, "long": recipe.long, "settled": settled,
         "stream": stream,
     }  # fmt: skip
+    files = hashes(data)
     if recipe.curve:
         measure_curve(model, examples, out, methods=ways, counts=recipe.curve, settings=settings,
                       **common)  # fmt: skip
         made = out
     else:
         made = finetune(model, examples, out, method=ways[0], settings=settings(ways[0]),
-                        origin=hashes(data), **common)  # fmt: skip
-    made_from["files"] = fingerprint(hashes(data))
+                        origin=files, **common)  # fmt: skip
+    made_from["files"] = fingerprint(files)
     document.write(out / NAME, render(replace(recipe, made_from=made_from)))
     return made
 

@@ -24,7 +24,7 @@ SPELLED = {"tab": "\t", "\\t": "\t"}
 
 @dataclass(frozen=True)
 class HowRead:
-    """What `tasks.prepare` and `tasks.table` take by these names."""
+    """What `tasks.prepare` takes by these names, all of them: `prepare(data, **vars(read))`."""
 
     reading: Reading = field(default_factory=Reading)
     header: tuple[str, ...] = ()

@@ -70,10 +70,7 @@ def probe(
         commit.probe_writable(out)
         return show_senses(subject, out, word or senses.WORD, data, columns, say)
     items = ITEMS if items is None else items
-    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION,
-                       reading=read.reading, header=read.header,
-                       fold_labels=read.fold_labels, repair_tags=read.repair_tags,
-                       no_label=read.no_label)  # fmt: skip
+    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION, **vars(read))
     for line in (*examples.task.lines(), *left_out(examples)):
         say(line)
     commit.probe_writable(out)
