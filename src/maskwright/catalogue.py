@@ -29,7 +29,7 @@ CONTRACTS = {
         *("adapter", "places", "freeze", "folder"),
         *("peft_form", "peft_lora", "peft_ia3", "peft_names"),
     },
-    "finetune.kinds": set(),
+    "finetune.kinds": {"writing", "in_words"},
 }
 
 

@@ -23,7 +23,10 @@ from maskwright.finetune.predict_file import predict_file
 from maskwright.pretrain import build, checkpoints, run
 from maskwright.recipes import bart_mini, gpt2_mini, t5_mini
 from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.tasks import examples as labelled
+from maskwright.tasks.columns import Columns
 from maskwright.tasks.examples import Rewrite
+from maskwright.tasks.infer import Task
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tinyrun import WORDS, recipe, text_file
 
@@ -132,7 +135,9 @@ def test_every_method_trains_it(
 )
 def test_answers_are_called_what_pipelines_call_them(columns: tuple[str, str], key: str) -> None:
     roles = {"source": (columns[0],), "target": (columns[1],)}
-    assert kind_of("sequence-to-sequence").named(roles).settled == {"key": key}
+    task = Task("sequence-to-sequence", "it is said", Columns("sequence", roles, {}, {}))
+    made = kind_of("sequence-to-sequence").of_data(labelled.Examples(task, {}))
+    assert made.settled == {"key": key}
 
 
 def asked(name: str, models: dict[str, Path], length: int, rows: list[Rewrite]) -> Any:
@@ -265,7 +270,7 @@ def test_refusals(models: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--prompt(.|\n)*source"):
         learn(models["t5"], prompt="summarize: {text}")
     with pytest.raises(ConfigError, match="template"):
-        learn(models["t5"], prompt="summarize")
+        learn(models["t5"], prompt="summary")
     with pytest.raises(UsageError, match="head"):
         learn(models["t5"], method="probe")
     with pytest.raises(UsageError, match="--prompt"):

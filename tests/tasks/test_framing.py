@@ -20,30 +20,29 @@ def test_the_examples_of_the_paper() -> None:
     """Raffel et al. 2020, figure 1."""
     said = Template(TEMPLATES["english-to-german"]).fill({"source": "That is good."})
     assert said == "translate English to German: That is good."
-    said = Template(TEMPLATES["cola"]).fill({"sentence": "The course is jumping well."})
+    said = Template(TEMPLATES["cola"]).fill({"text": "The course is jumping well."})
     assert said == "cola sentence: The course is jumping well."
-    pair = {"sentence1": "The rhino grazed on the grass.",
-            "sentence2": "A rhino is grazing in a field."}  # fmt: skip
+    pair = {"first": "The rhino grazed on the grass.",
+            "second": "A rhino is grazing in a field."}  # fmt: skip
     said = Template(TEMPLATES["stsb"]).fill(pair | {"other": 3})
     assert said == "stsb sentence1: " + " sentence2: ".join(pair.values())
-    assert number_text(3.8) == "3.8" and ACCEPTABLE.text(0) == "unacceptable"
+    assert number_text(3.8) == "3.8"
     assert Template(TEMPLATES["squad"]).fields == ("question", "context")
 
 
 def test_labels_are_read_back_letter_by_letter() -> None:
     read = ACCEPTABLE.read([" acceptable\n", "unacceptable", "Acceptable", "acceptable.", "", "1"])
-    assert read.classes.tolist() == [1, 0, -1, -1, -1, -1] and read.strangers == 4
-    assert read.render() == "4 of 6 outputs (66.7%) are no label"
-    assert Labels((" no", "yes ")).read(["no", " yes"]).classes.tolist() == [0, 1]
-    assert ACCEPTABLE.read([]).render().startswith("0 of 0")
+    assert read.tolist() == [1, 0, -1, -1, -1, -1]
+    assert Labels((" no", "yes ")).read(["no", " yes"]).tolist() == [0, 1]
+    assert ACCEPTABLE.read([]).shape == (0,)
 
 
 def test_strangers_are_wrong_and_not_the_last_class() -> None:
     """The control: numpy takes -1 for the last place; a comparison must not."""
     read = ACCEPTABLE.read(["nonsense"] * 4)
     golds = np.array([0, 1, 0, 1])
-    assert (read.classes == golds).mean() == 0.0
-    assert (np.array(ACCEPTABLE.texts)[read.classes] == "acceptable").all()  # what goes wrong
+    assert (read == golds).mean() == 0.0
+    assert (np.array(ACCEPTABLE.texts)[read] == "acceptable").all()  # what goes wrong
 
 
 def test_numbers_by_hand() -> None:
@@ -51,10 +50,10 @@ def test_numbers_by_hand() -> None:
         "2.6", "2.4", "2.4", "0.0", "5.0", "2.8"
     ]  # fmt: skip
     assert number_text(-0.01) == "0.0" and number_text(7, 5) == "5" and number_text(8, 5) == "10"
-    values, strangers = read_numbers(["2.6", " 3 ", "x", "2.6 or", "nan", "-1", "1e3", "٣"], 0, 5)
+    values = read_numbers(["2.6", " 3 ", "x", "2.6 or", "nan", "-1", "1e3", "٣"], 0, 5)
     assert values[:2].tolist() == [2.6, 3.0]
-    assert np.isnan(values[2:]).all() and strangers == 6
-    assert read_numbers(["-1.5"]) == (np.array([-1.5]), 0)
+    assert np.isnan(values[2:]).all()
+    assert read_numbers(["-1.5"]).tolist() == [-1.5]
 
 
 # ------------------------------------------------------------------------------ laws
@@ -77,7 +76,7 @@ def test_numbers_go_to_the_nearest_step(value: float) -> None:
     text = number_text(value)
     assert text in {f"{n / 5:.1f}" for n in range(26)}
     assert abs(float(text) - value) <= 0.1 + 1e-12
-    assert read_numbers([text], 0, 5)[0].tolist() == [float(text)]
+    assert read_numbers([text], 0, 5).tolist() == [float(text)]
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
@@ -89,9 +88,7 @@ def test_every_template_fills_its_fields(name: str) -> None:
 
 @pytest.mark.parametrize("texts", [("no", "yes"), ("World", "Sports", "Business", "Sci/Tech")])
 def test_every_label_comes_back(texts: tuple[str, ...]) -> None:
-    labels = Labels(texts)
-    numbers = list(range(len(texts)))
-    assert labels.read([labels.text(n) for n in numbers]).classes.tolist() == numbers
+    assert Labels(texts).read(texts).tolist() == list(range(len(texts)))
 
 
 # ------------------------------------------------------------------------------ refusals
@@ -107,10 +104,6 @@ def test_refusals() -> None:
     for labels in (("a",), ("a", " "), ("a", "a ")):
         with pytest.raises(ConfigError):
             Labels(labels)
-    with pytest.raises(DataError, match="0 to 1"):
-        ACCEPTABLE.text(2)
-    with pytest.raises(DataError, match="0 to 1"):
-        ACCEPTABLE.text(-1)
     for value in (math.nan, math.inf):
         with pytest.raises(DataError, match="finite"):
             number_text(value)

@@ -25,7 +25,7 @@ from maskwright.pretrain import checkpoints
 from maskwright.report import document, tables
 from maskwright.report.say import printer
 from maskwright.tasks import splits, survey
-from maskwright.tasks.framing import Template
+from maskwright.tasks.framing import TEMPLATES, Template
 from maskwright.tasks.prepare import prepare
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Schedule
@@ -85,7 +85,8 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
             say(f"note: the {name} is not what it was when the recipe was written, so the result "
                 "will be another")  # fmt: skip
 
-    kind = kind_of(examples.task.kind)
+    told_in_words = {} if recipe.prompt is None else {"prompt": recipe.prompt}
+    kind = kind_of(examples.task.kind, settled=told_in_words)
     if recipe.head_rate is not None and kind.head is None:
         raise UsageError("such a task has no head", where="--head-rate", found=kind.task,
                          wanted="a task with a head, such as classification",
@@ -150,12 +151,13 @@ def _settled(
     settled = {}
     if prompt is not None:
         if not kind.writes:
-            raise UsageError("only a task of texts to be written has a prompt", where="--prompt",
-                             found=kind.task, wanted="sequence-to-sequence",
+            raise UsageError("such a task is not told in words", where="--prompt", found=kind.task,
                              do="say which column is source=… and which target=…")  # fmt: skip
-        if odd := set((template := Template(prompt)).fields) - {"source"}:
-            raise UsageError("a hole that no row fills", where="--prompt",
-                             found=", ".join(sorted(odd)), wanted="{source}")  # fmt: skip
+        template = Template(TEMPLATES.get(prompt, prompt))
+        if (found := set(template.fields)) != set(kind.roles):
+            raise UsageError("the holes of the prompt are not what a row has", where="--prompt",
+                             found=", ".join(sorted(found)),
+                             wanted=", ".join(f"{{{role}}}" for role in kind.roles))  # fmt: skip
         settled["prompt"] = template.text
     if pooling is not None:
         if kind.head != "sequence" and kind.task not in embeddings.TASKS:
@@ -166,9 +168,7 @@ def _settled(
                              wanted=near(pooling, POOLINGS))  # fmt: skip
         settled["pooling"] = pooling
     if measure is not None:
-        # An error is better the lower it is, and no epoch is chosen by it.
-        known = [name for name in kind.measures if "error" not in name]
-        if measure not in known:
+        if measure not in (known := kind.choosable):
             raise UsageError("no such figure to choose by", where="--measure", found=measure,
                              wanted=f"{near(measure, known)} (of {', '.join(known)})")  # fmt: skip
         settled["measure"] = measure

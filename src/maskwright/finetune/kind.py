@@ -2,9 +2,9 @@
 
     rows of tasks/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, predictions
 
-Every module of `kinds/` is one kind, of one head. It names the tasks that it serves (`TASKS`, of
-`tasks/infer.py`) and has a class `KIND`. A new task of a head that is there, or of a new one, is a
-new file there and nothing else.
+Every module of `kinds/` is one kind, of one head or of written words. It names the tasks that it
+serves (`TASKS`, of `tasks/infer.py`) and has a class `KIND`. A new task of a head that is there, or
+of a new one, is a new file there and nothing else.
 """
 
 from __future__ import annotations
@@ -150,6 +150,11 @@ class Kind(ABC):
         """Names of the figures, the usual one first."""
 
     @property
+    def choosable(self) -> tuple[str, ...]:
+        """The measures by which an epoch can be chosen: the higher, the better."""
+        return tuple(name for name in self.measures if "error" not in name)
+
+    @property
     def measure(self) -> str:
         """The figure that chooses the epoch and the seed: "measure" of `settled`, or the usual."""
         return str(self.settled.get("measure", self.measures[0]))
@@ -181,8 +186,8 @@ class Kind(ABC):
         """Whether a head for these `labels` is one for this task, to be trained on."""
         return not self.labels or tuple(labels) == self.labels
 
-    def named(self, columns: Mapping[str, Sequence[str]]) -> Self:
-        """The same for data with these `columns` by role, where their names tell something."""
+    def of_data(self, data: labelled.Examples) -> Self:
+        """The same for these data, where their columns' names or labels tell something."""
         return self
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
@@ -313,20 +318,22 @@ def text(value: Any, role: str, where: str) -> str:
 def kind_of(
     task: str, labels: Sequence[str] = (), settled: Mapping[str, Any] | None = None
 ) -> Kind:
-    """The kind that serves `task`.
+    """The kind that serves `task`; where a head can answer it as well as written words, a "prompt"
+    in `settled` asks for words.
 
     Raises:
         UsageError: none does.
     """
-    known = []
-    for name in catalogue.names(ROOM):
-        module = catalogue.load(ROOM, name)
-        known += module.TASKS
-        if task in module.TASKS:
-            made: Kind = module.KIND(task, tuple(labels), settled or {})
-            return made
-    raise UsageError("this task is not learned by this command", found=task,
-                     wanted=", ".join(known))  # fmt: skip
+    modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
+    serving = [module.KIND for module in modules if task in module.TASKS]
+    if not serving:
+        known = dict.fromkeys(name for module in modules for name in module.TASKS)
+        raise UsageError("this task is not learned by this command", found=task,
+                         wanted=", ".join(known))  # fmt: skip
+    told = "prompt" in (settled or {})
+    chosen = next((kind for kind in serving if kind.writes == told), serving[0])
+    made: Kind = chosen(task, tuple(labels), settled or {})
+    return made
 
 
 def kind_of_head(head: str, labels: Sequence[str], problem: Problem) -> Kind:

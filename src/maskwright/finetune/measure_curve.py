@@ -82,6 +82,7 @@ def measure_curve(
     say, watch = printer(stream), watching(stream)
     commit.probe_writable(out)
     kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
+    kind = kind.of_data(data)
     last = TEST if TEST in data.parts else VALIDATION
     whole = len(data.parts[TRAIN])
     numbers = sorted({count or whole for count in counts})

@@ -43,7 +43,9 @@ class Recipe:
         warmup: the share of the run in which the rate rises; then it falls to 0.
         patience: how many epochs without a better figure end a seed; None: none do.
         least_steps: fewer steps than these are made up for by several passes in an epoch.
-        prompt: what a model that writes its answers reads, with the hole {source}.
+        prompt: what a model that writes its answers reads, with holes for what a row has: {source},
+            or {text}, {first} and {second}, {question} and {context}, of which it then writes the
+            label or the answer; or the name of one in `tasks/framing.py`.
         pooling: what is read of a text: cls, mean or max; None: cls, and for vectors what the
             folder was made with, or mean.
         measure: the figure that chooses the epoch and the seed.

@@ -97,7 +97,7 @@ def finetune(
     """
     say = printer(stream)
     kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
-    kind = kind.named(data.task.columns.roles)
+    kind = kind.of_data(data)
     require_unfinished(out)
     commit.probe_writable(out)
     learner = Learner.of(folder, kind, method, length, long)
@@ -212,7 +212,10 @@ def _write(
     )
     problem_type = PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None
     about = About(
-        family=learner.family, labels=kind.labels, problem_type=problem_type, readme=readme
+        family=learner.family,
+        labels=() if kind.writes else kind.labels,
+        problem_type=problem_type,
+        readme=readme,
     )
     pretrained.save(best.tuned.model, learner.frame.tokenizer.padding(), out / MODEL, about)
     for name, text in kind.files(learner.frame, learner.config.width).items():

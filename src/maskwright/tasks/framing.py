@@ -5,7 +5,7 @@
     stsb sentence1: … sentence2: …                      ->   3.8
 
 What a model writes is a label only if it is one of them letter by letter, blanks at the ends apart;
-anything else counts as wrong (section 2.4), and how often that happened is told. Numbers are
+anything else counts as wrong (section 2.4). Numbers are
 rounded to steps (0.2 for STS-B), so that regression becomes the choice among few texts.
 """
 
@@ -25,15 +25,15 @@ from maskwright.errors import ConfigError, DataError, near
 
 # The prefixes of T5 (appendix D), as templates over the fields of a row.
 TEMPLATES = {
-    "cola": "cola sentence: {sentence}",
-    "sst2": "sst2 sentence: {sentence}",
-    "mrpc": "mrpc sentence1: {sentence1} sentence2: {sentence2}",
-    "stsb": "stsb sentence1: {sentence1} sentence2: {sentence2}",
-    "qqp": "qqp question1: {question1} question2: {question2}",
-    "mnli": "mnli hypothesis: {hypothesis} premise: {premise}",
-    "qnli": "qnli question: {question} sentence: {sentence}",
-    "rte": "rte sentence1: {sentence1} sentence2: {sentence2}",
-    "summarize": "summarize: {document}",
+    "cola": "cola sentence: {text}",
+    "sst2": "sst2 sentence: {text}",
+    "mrpc": "mrpc sentence1: {first} sentence2: {second}",
+    "stsb": "stsb sentence1: {first} sentence2: {second}",
+    "qqp": "qqp question1: {first} question2: {second}",
+    "mnli": "mnli hypothesis: {second} premise: {first}",
+    "qnli": "qnli question: {first} sentence: {second}",
+    "rte": "rte sentence1: {first} sentence2: {second}",
+    "summarize": "summarize: {source}",
     "squad": "question: {question} context: {context}",
     "english-to-german": "translate English to German: {source}",
     "english-to-french": "translate English to French: {source}",
@@ -110,36 +110,10 @@ class Labels:
         if twice:
             raise ConfigError("two labels that cannot be told apart", found=repr(twice[0]))
 
-    def text(self, number: int) -> str:
-        """What stands for a class.
-
-        Raises:
-            DataError: no such class.
-        """
-        if not 0 <= number < len(self.texts):
-            raise DataError("a label out of range", found=number,
-                            wanted=f"0 to {len(self.texts) - 1}")  # fmt: skip
-        return self.texts[number].strip()
-
-    def read(self, written: Sequence[str]) -> Read:
-        """The classes that texts name; -1 for a text that is no label."""
+    def read(self, written: Sequence[str]) -> NDArray[np.int64]:
+        """(N,) the classes that texts name; -1, which is no class, for a text that is no label."""
         number = {text.strip(): i for i, text in enumerate(self.texts)}
-        found = np.array([number.get(text.strip(), -1) for text in written], np.int64)
-        return Read(found, int((found < 0).sum()))
-
-
-@dataclass(frozen=True)
-class Read:
-    """What was read from written texts: classes, -1 where a text was none, and how many were not.
-    A class of -1 equals no gold label, so it counts as wrong wherever classes are compared."""
-
-    classes: NDArray[np.int64]
-    strangers: int
-
-    def render(self) -> str:
-        count = len(self.classes)
-        share = self.strangers / count if count else 0.0
-        return f"{self.strangers:,} of {count:,} outputs ({share:.1%}) are no label"
+        return np.array([number.get(text.strip(), -1) for text in written], np.int64)
 
 
 # ------------------------------------------------------------------------------ numbers
@@ -163,10 +137,8 @@ def number_text(value: float, step: float = 0.2) -> str:
 
 def read_numbers(
     written: Sequence[str], low: float = -math.inf, high: float = math.inf
-) -> tuple[NDArray[np.float64], int]:
-    """(values, strangers): the numbers that texts are, NaN where one is none or out of range, and
-    how many were not."""
+) -> NDArray[np.float64]:
+    """(N,) the numbers that texts are, NaN where one is none or out of range."""
     bare = [text.strip() for text in written]
     found = np.array([float(t) if NUMBER.fullmatch(t) else math.nan for t in bare], np.float64)
-    found = np.where((found >= low) & (found <= high), found, math.nan)
-    return found, int(np.isnan(found).sum())
+    return np.where((found >= low) & (found <= high), found, math.nan)

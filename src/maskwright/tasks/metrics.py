@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import scipy
@@ -70,9 +70,14 @@ def accuracy(truth: Values, predicted: Values) -> float:
 
 
 def macro_f1(truth: Values, predicted: Values) -> float:
-    """The mean over the classes that occur on either side; of several labels (N, C), over all C."""
+    """The mean over the classes that occur on either side; of several labels (N, C), over all C. An
+    answer below 0 is none of them."""
+    truth, predicted = _checked(truth, predicted)
+    here = None
+    if truth.ndim == 1 and len(predicted) and predicted.min() < 0:
+        here = [name for name in np.union1d(truth, predicted) if name >= 0]
     return float(
-        _sklearn().f1_score(*_checked(truth, predicted), average="macro", zero_division=0.0)
+        _sklearn().f1_score(truth, predicted, labels=here, average="macro", zero_division=0.0)
     )
 
 
@@ -248,8 +253,11 @@ def _is_constant(values: Values) -> bool:
     return bool((values == values[0]).all())
 
 
-def of_counts(counts: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
-    """Accuracy, macro F1 and Matthews of many tables of counts (R, C, C), row the true class.
+def of_counts(
+    counts: NDArray[np.int64], known: NDArray[np.bool_] | Literal[True] = True
+) -> dict[Metric, NDArray[np.float64]]:
+    """Accuracy, macro F1 and Matthews of many tables of counts (R, C, C), row the true class;
+    `known` (C,) are classes, and the others answers that are none.
 
     The same figures as above, for the thousand resamples of an interval: scikit-learn looks at
     every row each time, which takes seconds.
@@ -257,7 +265,7 @@ def of_counts(counts: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
     right = np.diagonal(counts, axis1=1, axis2=2).astype(np.float64)  # (R, C)
     true, told = counts.sum(axis=2), counts.sum(axis=1)
     total = true.sum(axis=1).astype(np.float64)
-    here = (true + told) > 0
+    here = ((true + told) > 0) & known
     f1 = 2 * right / np.maximum(1, true + told)
     spread = (total**2 - (true**2).sum(axis=1)) * (total**2 - (told**2).sum(axis=1))
     agreed = right.sum(axis=1) * total - (true * told).sum(axis=1)
@@ -265,7 +273,7 @@ def of_counts(counts: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
         correlation = np.where(spread > 0, agreed / np.sqrt(spread), np.nan)
     return {
         accuracy: right.sum(axis=1) / total,
-        macro_f1: f1.sum(axis=1) / here.sum(axis=1),
+        macro_f1: (f1 * here).sum(axis=1) / here.sum(axis=1),
         matthews: correlation,
     }
 
@@ -316,7 +324,7 @@ def _of_classes(truth: Values, predicted: Values) -> tuple[int, OfResamples]:
     size = len(names)
     pairs = cells.reshape(2, -1)[0] * size + cells.reshape(2, -1)[1]
     return -(-(size**2) // len(truth)), lambda places: of_counts(
-        _counts(pairs[places], size**2).reshape(-1, size, size)
+        _counts(pairs[places], size**2).reshape(-1, size, size), names >= 0
     )
 
 
