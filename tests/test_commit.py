@@ -52,15 +52,13 @@ def test_the_same_content_makes_the_same_bytes(tmp_path: Path, folder: Path) -> 
     ).read_bytes()
 
 
-def test_pieces_short_writes_and_files_of_others(tmp_path: Path) -> None:
+def test_pieces_and_short_writes(tmp_path: Path) -> None:
     def write(stage: Staging) -> None:
         stage.write_bytes("pieces", (WEIGHTS[i : i + 1000] for i in range(0, len(WEIGHTS), 1000)))
         stage.write_bytes("empty", b"")
         with stage.create("slowly") as file:
             file.write(memoryview(WEIGHTS))
             file.write(bytearray(b"end"))
-        (stage.path / "foreign").write_bytes(b"by a library")
-        stage.adopt("foreign")
         stage.about["late"] = True
 
     made = commit(tmp_path / "out", write, files=Stuttering(), about={"early": True})

@@ -32,7 +32,6 @@ from maskwright.manifest import (
     Manifest,
     check_name,
     extra_files,
-    hash_file,
     newest,
     read_manifest,
     verify,
@@ -193,12 +192,6 @@ class Staging:
     def write_json(self, name: str, value: Any) -> None:
         text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
         self.write_bytes(name, (text + "\n").encode())
-
-    def adopt(self, name: str) -> None:
-        """Take in a file that a library wrote inside `path` by itself."""
-        path = self.path / self._checked(name)
-        self.files.fsync_path(path)
-        self._record(name, {"bytes": path.stat().st_size, "sha256": hash_file(path)})
 
     def finish(self) -> Manifest:
         """The manifest, written last, and every folder flushed."""

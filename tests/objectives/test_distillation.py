@@ -19,7 +19,6 @@ from maskwright.objectives.distillation import (
     Options,
     alternate_layers,
     start_from,
-    student_config,
 )
 from maskwright.objectives.objective import Loss, Part, encode
 from maskwright.objectives.vocabulary_divergence import vocabulary_divergence
@@ -40,6 +39,13 @@ def with_stack(config: TransformerConfig, name: str, stack: Stack) -> Transforme
     if name == "encoder":
         return replace(config, encoder=stack)
     return replace(config, decoder=stack)
+
+
+def student_config(teacher: TransformerConfig, kept: int) -> TransformerConfig:
+    """The teacher's config with `kept` of its stack's layers, each with weights of its own."""
+    ((name, stack),) = teacher.stacks.items()
+    blocks = tuple(stack.blocks[i] for i in alternate_layers(len(stack.blocks), kept))
+    return with_stack(teacher, name, replace(stack, blocks=blocks, weights_of=tuple(range(kept))))
 
 
 def distillation(**options: object) -> Distillation:

@@ -18,8 +18,6 @@ TEXTS = [sentence(n) for n in range(600)]
 CLASSES = [n % 3 if n < 570 else 3 for n in range(600)]
 ALIKE = [0] * 600
 TENTHS = Division(validation=0.1, test=0.2, seed=4)
-FIXED = Division(validation=0.1, test=0.2, seed=4, way="fixed")
-BOTH = pytest.mark.parametrize("division", [TENTHS, FIXED], ids=["stratified", "fixed"])
 
 
 def parts_of(texts: list[str], classes: list[int], division: Division) -> dict[str, str]:
@@ -28,12 +26,11 @@ def parts_of(texts: list[str], classes: list[int], division: Division) -> dict[s
     return {texts[i]: part for part, places in found.items() for i in places}
 
 
-@BOTH
-def test_a_division_does_not_depend_on_the_order_of_rows(division: Division) -> None:
-    before = parts_of(TEXTS, CLASSES, division)
+def test_a_division_does_not_depend_on_the_order_of_rows() -> None:
+    before = parts_of(TEXTS, CLASSES, TENTHS)
     order = list(range(600))
     random.Random(1).shuffle(order)
-    after = parts_of([TEXTS[i] for i in order], [CLASSES[i] for i in order], division)
+    after = parts_of([TEXTS[i] for i in order], [CLASSES[i] for i in order], TENTHS)
     assert before == after and len(before) == 600
 
 
@@ -43,19 +40,17 @@ def test_golden_division() -> None:
     assert found["validation"] == [0, 6, 12, 14, 19, 27]
 
 
-@BOTH
-def test_another_seed_gives_another_division(division: Division) -> None:
-    one = parts_of(TEXTS, CLASSES, division)
-    other = parts_of(TEXTS, CLASSES, Division(validation=0.1, test=0.2, seed=5, way=division.way))
+def test_another_seed_gives_another_division() -> None:
+    one = parts_of(TEXTS, CLASSES, TENTHS)
+    other = parts_of(TEXTS, CLASSES, Division(validation=0.1, test=0.2, seed=5))
     assert sum(one[t] != other[t] for t in TEXTS) > 100
 
 
 def test_rows_added_do_not_move_the_others() -> None:
     more = [sentence(n) for n in range(1000, 1040)]
-    for division, most in ((FIXED, 0), (TENTHS, 2 * len(more))):
-        before = parts_of(TEXTS, ALIKE, division)
-        after = parts_of(TEXTS + more, ALIKE + [0] * 40, division)
-        assert sum(before[t] != after[t] for t in TEXTS) <= most
+    before = parts_of(TEXTS, ALIKE, TENTHS)
+    after = parts_of(TEXTS + more, ALIKE + [0] * 40, TENTHS)
+    assert sum(before[t] != after[t] for t in TEXTS) <= 2 * len(more)
     # One row at a time moves at most one other at each of the two borders.
     before = parts_of(TEXTS, ALIKE, TENTHS)
     for text in more[:10]:
@@ -80,15 +75,14 @@ def test_small_classes_give_their_share_on_average() -> None:
 
 def test_duplicates_and_groups_stay_together() -> None:
     texts = [*TEXTS[:200], *(t.upper() + "  " for t in TEXTS[:200])]
-    for division in (TENTHS, FIXED):
-        found = splits.divide(texts, [0] * 400, division)
-        place = {i: part for part, places in found.items() for i in places}
-        assert all(place[i] == place[i + 200] for i in range(200))
-        groups = [f"group {i // 10}" for i in range(400)]
-        found = splits.divide(texts, [0] * 400, division, groups)
-        place = {i: part for part, places in found.items() for i in places}
-        assert all(place[i] == place[i - i % 10] for i in range(400))
-        assert all(place[i] == place[i + 200] for i in range(200))
+    found = splits.divide(texts, [0] * 400, TENTHS)
+    place = {i: part for part, places in found.items() for i in places}
+    assert all(place[i] == place[i + 200] for i in range(200))
+    groups = [f"group {i // 10}" for i in range(400)]
+    found = splits.divide(texts, [0] * 400, TENTHS, groups)
+    place = {i: part for part, places in found.items() for i in places}
+    assert all(place[i] == place[i - i % 10] for i in range(400))
+    assert all(place[i] == place[i + 200] for i in range(200))
 
 
 def test_what_cannot_be_divided() -> None:

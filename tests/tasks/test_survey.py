@@ -96,27 +96,12 @@ def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     assert left.labels is not None and left.labels.names == ("no", "None", "yes")
 
 
-def test_numbers_tokens_and_pairs() -> None:
+def test_numbers_and_pairs() -> None:
     pairs = [{"sentence1": "one two", "sentence2": sentence(n), "score": n / 9} for n in range(30)]
     found = of(*pairs)
     assert found.kind == "similarity" and found.parts["all"].classes == {}
     assert found.parts["all"].values == pytest.approx((0.0, 29 / 18, 29 / 9))
     assert found.parts["all"].words.longest == 12
-
-    class Letters:
-        """A token for each letter."""
-
-        def encode_batch(self, texts: list[str]) -> list[list[int]]:
-            return [[ord(c) for c in text] for text in texts]
-
-    made = understood(table_of(*pairs))[1]
-    sizes = [len("one two") + len(sentence(n)) for n in range(30)]
-    found = survey(made, Letters(), max_length=sorted(sizes)[20])  # type: ignore[arg-type]
-    part = found.parts["all"]
-    assert part.tokens is not None and part.tokens.longest == max(sizes)
-    assert part.too_long == sum(size > sorted(sizes)[20] for size in sizes)
-    assert "would be cut" in said(found, "tokens")
-    assert found.tables()[0]["head"][-1] == "too long"
 
 
 def test_tables_are_those_of_the_report() -> None:

@@ -15,7 +15,6 @@ from maskwright.tasks.tags import (
     accuracy,
     entities,
     repair,
-    require,
     score,
     split_tag,
     write,
@@ -37,7 +36,7 @@ def test_schemes_by_hand(scheme: str) -> None:
     tags = WRITTEN[scheme].split()
     assert write(SENTENCE, 7, scheme) == tags  # type: ignore[arg-type]
     assert entities(tags) == SENTENCE
-    require(tags, scheme)  # type: ignore[arg-type]
+    assert repair(tags, scheme) == (tags, 0)  # type: ignore[arg-type]
 
 
 def test_tags_by_hand() -> None:
@@ -196,13 +195,7 @@ def test_legal_is_what_the_rules_allow(scheme: str) -> None:
 
 
 # ------------------------------------------------------------------------------ refusals
-def test_F77_illegal_tags_are_named_and_repaired_only_when_asked() -> None:
-    with pytest.raises(DataError, match="IOB2 does not allow") as refused:
-        require(["O", "B-PER", "I-LOC"], "IOB2", "train.jsonl:7")
-    message = str(refused.value)
-    assert "train.jsonl:7, word 3" in message and "'I-LOC' after B-PER" in message
-    with pytest.raises(DataError, match="after the beginning"):
-        require(["I-PER"], "BIO")
+def test_F77_what_is_no_tag_is_refused() -> None:
     with pytest.raises(DataError, match=r"word 2(?s:.*)'NOUN'"):
         entities(["O", "NOUN"], "x")
     for bad in ("", "B-", "b-PER", "BPER", "-PER", "o", "X-PER"):

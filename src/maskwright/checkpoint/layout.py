@@ -21,7 +21,7 @@ from maskwright.config import from_plain, to_plain
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, near
 from maskwright.families.family import Family, family, family_of
 from maskwright.families.weights import Carrier, Rename, Rule, carriers
-from maskwright.nn.config import Rotary, TransformerConfig
+from maskwright.nn.config import TransformerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 OURS = "maskwright"
@@ -177,15 +177,6 @@ def require(config: TransformerConfig, tokenizer: Tokenizer | None, name: str | 
         IncompatibleError: the config departs from the family, or the tokenizer from the config.
     """
     documents(of_config(config, name), tokenizer, About(family=name), {})
-
-
-def longest(config: TransformerConfig) -> int | None:
-    """The longest input the model has positions for; None where it has no such limit."""
-    stacks = config.stacks.values()
-    tables = [stack.embeddings.positions for stack in stacks if stack.embeddings.positions]
-    places = [block.attention.positions for stack in stacks for block in stack.blocks]
-    turning = [place for place in places if isinstance(place, Rotary)]
-    return min((table.length for table in (*tables, *turning)), default=None)
 
 
 def _hf(

@@ -252,7 +252,7 @@ def save_files(
     content: dict[str, files.Content] = dict(layout.documents(form, tokenizer, about, saved))
     content |= files.weight_files(saved, about.largest_shard)
     if tokenizer is not None:
-        content |= tokenizer.files(layout.longest(model.config))
+        content |= tokenizer.files(model.config.longest)
     return content
 
 

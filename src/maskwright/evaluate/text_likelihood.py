@@ -315,8 +315,7 @@ def _require_room(
     unread: int,
 ) -> None:
     """Refuse a text that has no room; of each, `unread` tokens are not read."""
-    places = (getattr(s.embeddings.positions, "length", None) for s in model.config.stacks.values())
-    longest = min((p for p in places if p is not None), default=None)
+    longest = model.config.longest
     around = len(frame.before) + len(frame.after) - unread
     for sentence, ids in zip(sentences, texts, strict=True):
         if longest is not None and len(ids) + around > longest:

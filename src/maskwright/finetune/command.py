@@ -15,7 +15,7 @@ from maskwright.errors import UsageError, near
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kind import POOLINGS, Kind, kind_of
 from maskwright.finetune.kinds import embeddings
-from maskwright.finetune.learner import longest
+from maskwright.finetune.learner import room
 from maskwright.finetune.measure_curve import measure_curve
 from maskwright.finetune.method import PROBE, Method
 from maskwright.finetune.recipe import NAME, Recipe, render
@@ -63,8 +63,8 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     require_unfinished(out)
     # What is wrong with the model is said before anything is read.
     config = pretrained.described(checkpoints.model_folder(model)).config
-    if recipe.length is not None and recipe.length > (most := longest(config)):
-        say(f"note: the model has positions for {most} tokens, not for {recipe.length}")
+    if (wanted := recipe.length) is not None and (most := room(config, wanted)) < wanted:
+        say(f"note: the model has positions for {most} tokens, not for {wanted}")
     examples = prepare(data, columns=recipe.columns or None, kind=recipe.task, division=DIVISION,
                        **vars(recipe.read))  # fmt: skip
     for line in examples.task.lines():

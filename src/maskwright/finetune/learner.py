@@ -42,8 +42,6 @@ from maskwright.tasks.parts import TRAIN, VALIDATION
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.loop import Hook
 
-LONGEST = 512
-
 
 @dataclass(frozen=True)
 class Seed:
@@ -115,7 +113,7 @@ class Learner:
         config = _reading_texts(config, kind, long)
         if family is not None and not family_named(family).belongs(config):
             family = None
-        room = min(length or kind.longest, longest(config) - method.positions)
+        most = room(config, length or kind.longest, method.positions)
         collation = collation_of(config, loaded.tokenizer, loaded.extra)
         return cls(
             path,
@@ -123,7 +121,7 @@ class Learner:
             kind,
             config,
             family,
-            frame_of(config, loaded.tokenizer, room, long),
+            frame_of(config, loaded.tokenizer, most, long),
             replace(collation, alone=method.positions > 0),
         )
 
@@ -317,7 +315,6 @@ def has_segments(config: TransformerConfig) -> bool:
     return config.encoder is not None and config.encoder.embeddings.segments > 1
 
 
-def longest(config: TransformerConfig) -> int:
-    """The most positions of a text; a model that counts distances has no bound but sense."""
-    tables = [getattr(s.embeddings.positions, "length", None) for s in config.stacks.values()]
-    return min((t for t in tables if t is not None), default=512)
+def room(config: TransformerConfig, wanted: int, taken: int = 0) -> int:
+    """`wanted` tokens of a text, or what the model has positions for besides the `taken` ones."""
+    return wanted if config.longest is None else min(wanted, config.longest - taken)

@@ -163,7 +163,7 @@ def load(folder: Path | str) -> Predictor:
             wanted="one head, and a tokenizer",
             do="fine-tune it first: maskwright finetune MODEL --data FILE",
         )
-    task: dict[str, Any] = {"length": learner.longest(loaded.config)}
+    task: dict[str, Any] = {"length": loaded.config.longest or Kind.longest}
     if told:
         written = folder / checkpoints.TASK
         task |= parse(written.read_text(encoding="utf-8"), written)
@@ -184,7 +184,7 @@ def load(folder: Path | str) -> Predictor:
         taken = attach(loaded.model, folder / run.ADAPTER,
                        family=loaded.about.family).settings.positions  # fmt: skip
     collation = learner.collation_of(loaded.config, loaded.tokenizer, loaded.extra)
-    length = min(int(task["length"]), learner.longest(loaded.config) - taken)
+    length = learner.room(loaded.config, int(task["length"]), taken)
     return Predictor(
         loaded.model.eval(),
         kind,

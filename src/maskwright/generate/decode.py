@@ -30,7 +30,7 @@ from maskwright import randomness
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.nn import mask
 from maskwright.nn.cache import KVCache
-from maskwright.nn.config import Rotary, TransformerConfig
+from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 
 
@@ -196,16 +196,7 @@ def choose(probabilities: Float[Tensor, "B V"], numbers: np.ndarray) -> list[int
 
 def trained_length(config: TransformerConfig) -> int | None:
     """The longest text the decoder knows positions for; None where positions are relative."""
-    if config.decoder is None:
-        return None
-    lengths = [
-        block.attention.positions.length
-        for block in config.decoder.blocks
-        if isinstance(block.attention.positions, Rotary)
-    ]
-    if config.decoder.embeddings.positions is not None:
-        lengths.append(config.decoder.embeddings.positions.length)
-    return min(lengths, default=None)
+    return None if config.decoder is None else config.decoder.longest
 
 
 def context_start(length: int, limit: int | None) -> int:

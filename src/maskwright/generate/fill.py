@@ -143,9 +143,8 @@ def _joined(pieces: Sequence[Sequence[int]], sign: int) -> list[int]:
 
 
 def _require_room(model: Transformer, text: str, count: int) -> None:
-    tables = [stack.embeddings.positions for stack in model.config.stacks.values()]
-    longest = min((table.length for table in tables if table is not None), default=count)
-    if count > longest:
+    longest = model.config.longest
+    if longest is not None and count > longest:
         raise UsageError("the text is longer than the model reads", where=text[:60],
                          found=f"{count} tokens", wanted=f"at most {longest}",
                          do="shorten the text around the hole")  # fmt: skip

@@ -222,6 +222,13 @@ class Stack:
                     found=source,
                 )
 
+    @property
+    def longest(self) -> int | None:
+        """The most tokens there are positions for; None where distances alone are told."""
+        every = (self.embeddings.positions, *(block.attention.positions for block in self.blocks))
+        places = (each for each in every if isinstance(each, Learned | Sinusoidal | Rotary))
+        return min((each.length for each in places), default=None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
@@ -320,6 +327,12 @@ class TransformerConfig:
         """The stacks that are there, by name, encoder first."""
         pairs = (("encoder", self.encoder), ("decoder", self.decoder))
         return {name: stack for name, stack in pairs if stack is not None}
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens every stack has positions for; None where there is no such limit."""
+        known = (stack.longest for stack in self.stacks.values())
+        return min((each for each in known if each is not None), default=None)
 
 
 def layers(block: Block, count: int) -> tuple[tuple[Block, ...], tuple[int, ...]]:

@@ -182,16 +182,6 @@ def alternate_layers(count: int, kept: int) -> tuple[int, ...]:
     return tuple(round(layer) for layer in np.linspace(0, count - 1, kept).tolist())
 
 
-def student_config(teacher: TransformerConfig, kept: int) -> TransformerConfig:
-    """The teacher's config with `kept` of its stack's layers, each with weights of its own."""
-    ((name, stack),) = teacher.stacks.items()
-    blocks = tuple(stack.blocks[i] for i in alternate_layers(len(stack.blocks), kept))
-    fewer = replace(stack, blocks=blocks, weights_of=tuple(range(kept)))
-    if name == "encoder":
-        return replace(teacher, encoder=fewer)
-    return replace(teacher, decoder=fewer)
-
-
 @torch.no_grad()
 def start_from(student: Transformer, teacher: Transformer) -> None:
     """Copy the teacher's weights into the student: tables, heads, and every other layer. What only

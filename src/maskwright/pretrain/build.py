@@ -344,7 +344,7 @@ def check_length(recipe: Recipe, point: TransformerConfig, whose: str = "") -> N
         where = f"training.phases.{lengths.index(longest)}.length"
     for name, stack in point.stacks.items():
         read = partial(_length_read, recipe, point, name)
-        limit = getattr(stack.embeddings.positions, "length", None)
+        limit = stack.longest
         needed = read(longest)
         if limit is None or needed <= limit:
             continue

@@ -2,11 +2,7 @@
 
 A row's place follows from the seed and a hash of its text (case and blanks aside), not from its
 place in the file. So rows may be shuffled, duplicates always stay together, and so does everything
-of one group. Two ways to draw:
-
-    stratified   each class gives its share; one row more moves at most one other at each border
-    fixed        a row's hash alone decides; nothing ever moves, and shares hold on average only
-
+of one group. Each class gives its share, and one row more moves at most one other at each border.
 Few-label subsets are beginnings of one order: the 50 lie within the 200, those within the 1,000.
 """
 
@@ -16,7 +12,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +36,6 @@ class Division:
     """Share of the rows to report on."""
     seed: int = 0
     """Another seed, another division."""
-    way: Literal["stratified", "fixed"] = "stratified"
-    """Exact shares of each class, or places that never change; see above."""
 
     def __post_init__(self) -> None:
         for name in ("validation", "test"):
@@ -53,9 +46,6 @@ class Division:
             raise ConfigError("nothing is left for training", where="validation, test",
                               found=f"{self.validation} and {self.test}",
                               wanted="a sum below 1")  # fmt: skip
-        if self.way not in ("stratified", "fixed"):
-            raise ConfigError("not one of the choices", where="way", found=repr(self.way),
-                              wanted="'stratified' or 'fixed'")  # fmt: skip
 
 
 DEFAULT = Division()
@@ -131,10 +121,7 @@ def divide(
         names = [min(hash_of(groups[i]) for i in unit) for unit in units]
     drawn = _draws("split", division.seed, names)
     shares = {TEST: division.test, VALIDATION: division.validation}
-    if division.way == "fixed":
-        place = [_by_threshold(float(u), shares) for u in drawn]
-    else:
-        place = _by_quota(units, classes, drawn, shares, division.seed)
+    place = _by_quota(units, classes, drawn, shares, division.seed)
     wanted = [TRAIN, *(part for part, share in shares.items() if share)]
     found: dict[str, list[int]] = {part: [] for part in wanted}
     for unit, part in zip(units, place, strict=True):
@@ -241,14 +228,6 @@ def _units(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]
     for i in range(len(texts)):
         units[root(i)].append(i)
     return list(units.values())
-
-
-def _by_threshold(drawn: float, shares: dict[str, float]) -> str:
-    for part, share in shares.items():
-        if drawn < share:
-            return part
-        drawn -= share
-    return TRAIN
 
 
 def _by_quota(

@@ -18,7 +18,6 @@ import numpy as np
 from maskwright.tasks.examples import BETWEEN, Answered, Example, Examples, label_of, whole_text
 from maskwright.tasks.labels import near_misses
 from maskwright.tasks.splits import folded, told_apart_by
-from maskwright.tokenizer.tokenizer import Tokenizer
 
 LISTED = 3
 LISTED_CLASSES = 30
@@ -48,8 +47,7 @@ class Part:
         rows: how many.
         classes: rows (of taggings: tokens) by class, every class of the task.
         values: lowest, mean and highest target of regression; None where there are classes.
-        words: lengths in words; tokens: in tokens, where a tokenizer was given.
-        too_long: rows longer than the length asked about, in tokens.
+        words: lengths in words.
         copies: rows whose text came before with the same label.
         contradictions: for each text with different labels, the places of its rows.
     """
@@ -58,8 +56,6 @@ class Part:
     classes: dict[str, int]
     values: tuple[float, float, float] | None
     words: Lengths
-    tokens: Lengths | None
-    too_long: int
     copies: int
     contradictions: list[tuple[str, ...]]
 
@@ -96,12 +92,6 @@ class Survey:
         rows = [[name, f"{p.rows:,}", f"{p.words.mean:.1f}", f"{p.words.median:.0f}",
                  f"{p.words.high:.0f}", f"{p.words.longest:,}", f"{p.copies:,}",
                  f"{len(p.contradictions):,}"] for name, p in self.parts.items()]  # fmt: skip
-        if any(p.tokens for p in self.parts.values()):
-            head += ["tokens: mean", "95 %", "longest", "too long"]
-            for row, p in zip(rows, self.parts.values(), strict=True):
-                if p.tokens is not None:
-                    row += [f"{p.tokens.mean:.1f}", f"{p.tokens.high:.0f}",
-                            f"{p.tokens.longest:,}", f"{p.too_long:,}"]  # fmt: skip
         note = "Copies: a text that came before with the same label; contradictions: with another."
         made = [{"title": f"The data ({self.kind})", "head": head, "rows": rows, "note": note}]
         first = next(iter(self.parts.values()))
@@ -123,38 +113,21 @@ class Survey:
         return {"title": "Classes", "head": ["class", *self.parts], "rows": rows, "note": note}
 
 
-def survey(
-    examples: Examples, tokenizer: Tokenizer | None = None, max_length: int | None = None
-) -> Survey:
-    """Look through all parts.
-
-    Args:
-        examples: of one table.
-        tokenizer: to tell lengths in tokens as well.
-        max_length: how many tokens a row may have, special ones aside; longer ones are counted.
-    """
-    parts = {
-        name: _part(examples, rows, tokenizer, max_length) for name, rows in examples.parts.items()
-    }
+def survey(examples: Examples) -> Survey:
+    """Look through all parts of one table."""
+    parts = {name: _part(examples, rows) for name, rows in examples.parts.items()}
     leaks = [
         _leak(name, examples.parts[name], other, examples.parts[other])
         for other, name in combinations(examples.parts, 2)
     ]
     leaks = [leak for leak in leaks if leak.rows]
     found = Survey(examples.task.kind, parts, leaks)
-    return Survey(found.kind, parts, leaks, list(_warnings(examples, found, max_length)))
+    return Survey(found.kind, parts, leaks, list(_warnings(examples, found)))
 
 
 # ------------------------------------------------------------------------------ one part
-def _part(
-    examples: Examples, rows: Sequence[Example], tokenizer: Tokenizer | None, longest: int | None
-) -> Part:
+def _part(examples: Examples, rows: Sequence[Example]) -> Part:
     texts = [whole_text(e) for e in rows]
-    tokens = None
-    if tokenizer is not None:
-        pieces = [text.split(BETWEEN) for text in texts]
-        sizes = iter(map(len, tokenizer.encode_batch([p for some in pieces for p in some])))
-        tokens = np.array([sum(next(sizes) for _ in some) for some in pieces])
     by_text: dict[str, list[Example]] = defaultdict(list)
     for example, text in zip(rows, texts, strict=True):
         by_text[folded(text)].append(example)
@@ -171,8 +144,6 @@ def _part(
         classes=_classes(examples, rows),
         values=(min(labels), float(np.mean(labels)), max(labels)) if numeric else None,
         words=_lengths(np.array([len(t.replace(BETWEEN, " ").split()) for t in texts])),
-        tokens=None if tokens is None else _lengths(tokens),
-        too_long=0 if tokens is None or longest is None else int((tokens > longest).sum()),
         copies=copies,
         contradictions=contradictions,
     )
@@ -227,7 +198,7 @@ def left_out(examples: Examples) -> Iterator[str]:
         yield f"{examples.repaired:,} tags changed, so that spans begin with B-"
 
 
-def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iterator[str]:
+def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
     """A sentence for each thing that should not pass in silence."""
     for name, counts in examples.counts.items():
         yield from (f"{name}: {said}" for said in counts.warnings)
@@ -243,9 +214,6 @@ def _warnings(examples: Examples, found: Survey, max_length: int | None) -> Iter
                    f"the first: {places}")  # fmt: skip
         if part.copies:
             yield f"{part.copies:,} rows of {name} repeat an earlier row, label included"
-        if part.too_long:
-            yield (f"{part.too_long / part.rows:.1%} of the rows of {name} have more than "
-                   f"{max_length:,} tokens and would be cut")  # fmt: skip
     yield from left_out(examples)
     if examples.labels is not None:
         yield from _label_warnings(examples, found)

@@ -97,24 +97,6 @@ def write(found: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
     return tags
 
 
-def require(tags: Sequence[str], scheme: Scheme, where: str = "") -> None:
-    """Refuse tags that the scheme does not allow.
-
-    Raises:
-        DataError: naming the first such word.
-    """
-    for place, (tag, legal) in enumerate(zip(tags, repair(tags, scheme, where)[0], strict=True)):
-        if tag != legal:
-            before = tags[place - 1] if place else "the beginning"
-            raise DataError(
-                f"a tag that {scheme} does not allow here",
-                where=f"{where}, word {place + 1}".removeprefix(", "),
-                found=f"{tag!r} after {before}",
-                wanted=repr(legal),
-                do="correct the tags, or repair them (changes and counts)",
-            )
-
-
 def repair(tags: Sequence[str], scheme: Scheme, where: str = "") -> tuple[list[str], int]:
     """The same entities as legal tags of `scheme`, and how many tags had to change.
 

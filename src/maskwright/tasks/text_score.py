@@ -1,6 +1,6 @@
 """Scores of generated texts beside reference texts, all shares from 0 to 1 (not percent).
 
-    exact match, token F1   the whole text, the bag of words         as in `squad_score.py`
+    exact match             the whole text                           as in `squad_score.py`
     ROUGE-1, -2, -L         word n-grams, longest common sequence    Lin 2004
     BLEU                    word n-grams to 4, brevity penalty       Papineni et al. 2002; Post 2018
     chrF                    character n-grams to 6, recall twice     Popović 2015
@@ -62,15 +62,6 @@ def exact_match(texts: Sequence[str], references: References) -> float:
         IncompatibleError: not as many references as texts.  DataError: none, or a text without.
     """
     return _mean_of_best(texts, references, squad_score.exact)
-
-
-def token_f1(texts: Sequence[str], references: References) -> float:
-    """The mean F1 of the bags of words after SQuAD's normalisation.
-
-    Raises:
-        IncompatibleError, DataError: as `exact_match`.
-    """
-    return _mean_of_best(texts, references, squad_score.f1)
 
 
 # ------------------------------------------------------------------------------ ROUGE

@@ -19,7 +19,7 @@ from maskwright.data.batch import Batch
 from maskwright.errors import IncompatibleError
 from maskwright.finetune.examples import Collation, Examples
 from maskwright.finetune.kind import Frame
-from maskwright.finetune.learner import LONGEST, has_segments, longest
+from maskwright.finetune.learner import has_segments, room
 from maskwright.finetune.tune import by_length
 from maskwright.nn import initialise
 from maskwright.nn import mask as masks
@@ -29,6 +29,7 @@ from maskwright.pretrain import checkpoints
 from maskwright.randomness import key, torch_seed
 from maskwright.tokenizer.tokenizer import Tokenizer
 
+LONGEST = 512  # tokens of a text that are looked at
 AT_ONCE = 8192
 # (hidden states of one layer (B, T, D), the batch) -> what is kept of them (R, D)
 Pooling = Callable[[Tensor, Batch], Tensor]
@@ -64,7 +65,7 @@ class Subject:
     def frame(self) -> Frame:
         """How its texts become ids."""
         config = self.model.config
-        return Frame(self.tokenizer, min(LONGEST, longest(config)), has_segments(config))
+        return Frame(self.tokenizer, room(config, LONGEST), has_segments(config))
 
     @property
     def collation(self) -> Collation:

@@ -33,6 +33,8 @@ from maskwright.recipes.recipe import Recipe, is_run, read
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.use.ask import open_model
 
+LONGEST = 512
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -209,5 +211,4 @@ def _objective(loaded: Pretrained, tokenizer: Tokenizer) -> Objective:
 
 def _length(loaded: Pretrained) -> int:
     """Of rows, where no run says what the model was trained on."""
-    stack = next(iter(loaded.config.stacks.values()))
-    return min(getattr(stack.embeddings.positions, "length", None) or 512, 512)
+    return min(loaded.config.longest or LONGEST, LONGEST)

@@ -129,9 +129,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt",
         default=None,
         metavar="TEXT",
-        help='input template of a model that writes its answer, such as "summarize: {source}"; with '
-        '"sst2 sentence: {text}" or "{first} and {second}" it writes the label instead of using a '
-        "head",
+        help='input template of a model that writes its answer: "summarize: {source}"; with '
+        '"sst2 sentence: {text}" or "{first} and {second}" it writes the label instead of using '
+        "a head",
     )
     parser.add_argument(
         "--curve",
