@@ -44,6 +44,8 @@ class About:
     """`single_label_classification`, `multi_label_classification` or `regression`."""
     readme: str | None = None
     """The model card, Markdown with its front matter."""
+    decoder_start: int | None = None
+    """The id that the decoder of two stacks was taught to begin with; None: the family's usual."""
     largest_shard: int = LARGEST_SHARD
     """Bytes of weights in one file, before they are split into several."""
 
@@ -159,7 +161,7 @@ def documents(
     form: Layout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
 ) -> dict[str, Content]:
     """config.json, and where they apply generation_config.json and README.md."""
-    ids = _ids(form, tokenizer)
+    ids = _ids(form, tokenizer, about)
     if tokenizer is not None:
         _require_ids(form, ids)
     files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
@@ -213,7 +215,7 @@ def _classes(config: TransformerConfig) -> int:
     return next((head.labels for head in config.heads if head.name == "classifier"), 0)
 
 
-def _ids(form: Layout, tokenizer: Tokenizer | None) -> dict[str, int | None]:
+def _ids(form: Layout, tokenizer: Tokenizer | None, about: About) -> dict[str, int | None]:
     """Ids by the keys of config.json, explicit even where the vocabulary has no such token.
 
     What writes is trained with the separator where there is no end, and two stacks with the token
@@ -229,7 +231,8 @@ def _ids(form: Layout, tokenizer: Tokenizer | None) -> dict[str, int | None]:
         found: int | None = getattr(tokenizer, role, None)
         return id_of(spare[role]) if found is None and role in spare else found
 
-    return {key: id_of(role) for key, role in roles.items()}
+    taught = {} if about.decoder_start is None else {"decoder_start_token_id": about.decoder_start}
+    return {key: id_of(role) for key, role in roles.items()} | taught
 
 
 def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:

@@ -216,6 +216,7 @@ def _write(
         labels=() if kind.writes else kind.labels,
         problem_type=problem_type,
         readme=readme,
+        decoder_start=learner.collation.decoder_start,
     )
     pretrained.save(best.tuned.model, learner.frame.tokenizer.padding(), out / MODEL, about)
     for name, text in kind.files(learner.frame, learner.config.width).items():

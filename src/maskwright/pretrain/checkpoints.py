@@ -60,16 +60,16 @@ class Checkpoints:
 
     Args:
         about: facts for every manifest (recipe, tokenizer, data and machine).
-        family: under whose names models are saved; None: the first family they lie in.
+        model: what saved models say of themselves.
     """
 
     def __init__(
-        self, run: Path, keep: int, about: dict[str, Any], family: str | None = None
+        self, run: Path, keep: int, about: dict[str, Any], model: About | None = None
     ) -> None:
         self.folder = run / "checkpoints"
         self.keep = keep
         self.about = about
-        self.family = family
+        self.model = model
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}"
@@ -94,8 +94,7 @@ class Checkpoints:
             return target
         masters = optimizer.parameters.state()
         weights = masters if average is None else average.state()
-        family = About(family=self.family)
-        content = pretrained.save_files(model, tokenizer, family, state=own_weights(weights))
+        content = pretrained.save_files(model, tokenizer, self.model, state=own_weights(weights))
         others = {n: t for n, t in weights.items() if not n.startswith(OWN)}
 
         def write(staging: commit.Staging) -> None:

@@ -14,10 +14,12 @@ import torch
 
 from maskwright import config
 from maskwright.checkpoint import layout
+from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.shapes import free_bytes, num_parameters
 from maskwright.data.rows import RowSource
 from maskwright.errors import IncompatibleError, ResourceError
 from maskwright.evaluate import likelihood
+from maskwright.objectives.encoder_decoder import EncoderDecoder
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints, has_checkpoint
@@ -101,7 +103,9 @@ def begin(
         "data": prepared.train_fingerprint,
         "machine": machine.describe(chosen),
     }
-    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, family)
+    begins = objective.start if isinstance(objective, EncoderDecoder) else None
+    model = About(family=family, decoder_start=begins)
+    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, model)
     state = TrainState()
     if saved:
         state = _restore(checkpoints, optimizer, average, about, out, say, processes)
