@@ -109,3 +109,32 @@ def test_reference_lines_by_hand() -> None:
     assert lines.unigram_top1 == pytest.approx((wanted == 49).mean())
     assert lines.unigram_top5 == pytest.approx((wanted >= 45).mean())
     assert lines.uniform_loss == pytest.approx(math.log(50))
+
+
+def test_yes_and_no_told_apart_by_hand() -> None:
+    scores, truth = np.array([0.5, -1.0, 2.0, 0.5]), np.array([True, False, True, False])
+    found = likelihood.Decided.of("pairs", scores, truth)
+    # 0.5 beats -1 and ties with 0.5; 2 beats both: 3.5 of 4.
+    assert found.told_apart == 3.5 / 4
+    assert found.decided_right == 3 / 4 and found.decided_usual == 0.5
+    rng = np.random.default_rng(0)
+    scores, truth = rng.integers(0, 9, 200).astype(float), rng.random(200) < 0.2
+    pairs = scores[truth][:, None] - scores[~truth][None]
+    slow = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
+    assert likelihood.Decided.of("pairs", scores, truth).told_apart == pytest.approx(slow)
+    # Where all is one answer nothing can be told apart, and no file holds a number for it.
+    alone = likelihood.Decided.of("pairs", scores, np.ones(200, bool))
+    assert math.isnan(alone.told_apart) and alone.decided_usual == 1.0
+    figures = likelihood.Figures(1.0, 2.0, None, 0.1, 0.2, 3, alone)
+    assert "told_apart" not in figures.to_json() and figures.to_json()["decides"] == "pairs"
+
+
+def test_pairs_are_decided_beside_masked_tokens() -> None:
+    model = bert("BertForPreTraining")
+    made = sentence_pair.build(model, sentence_pair.Options(), VOCABULARY)
+    found = likelihood.evaluate(made, FixedRows(pairs=True)).decided
+    assert found is not None and 0.5 <= found.decided_usual < 0.7
+    assert 0.0 <= found.told_apart <= 1.0
+    # The control: an objective that decides nothing.
+    only = masked.build(bert(), masked.Options(), VOCABULARY)
+    assert likelihood.evaluate(only, FixedRows(8), rows=8).decided is None

@@ -187,7 +187,7 @@ def test_the_native_method_follows_from_the_shape() -> None:
 @pytest.mark.parametrize(
     ("how", "kind", "style", "says"),
     [
-        ("masked", "decoder", "bert", "an encoder alone"),
+        ("masked", "decoder", "bert", "an encoder"),
         ("masked", "encoder", "gpt2", "a mask token"),
         ("masked", "detector", "bert", "a vocabulary head"),
         ("causal", "both", "bert", "a single stack"),

@@ -282,25 +282,3 @@ def test_refusals(models: dict[str, Path], tmp_path: Path) -> None:
     run.pretrain(recipe(text_file(encoder), steps=2), encoder / "run", stream=io.StringIO())
     with pytest.raises(IncompatibleError, match="cannot write"):
         learn(encoder / "run")
-
-
-def test_a_folder_says_what_its_decoder_was_taught_to_begin_with(tmp_path: Path) -> None:
-    base, smaller = SMALL["bart"]
-    assert isinstance(base.model, FamilyModel)
-    told = {}
-    for start in ("end", "begin"):  # the family's usual one, and another
-        options = {**base.objective.options, "start": start}
-        made = replace(
-            recipe(text_file(tmp_path), steps=2),
-            tokenizer=replace(base.tokenizer, vocabulary=400),
-            model=replace(base.model, settings={**base.model.settings, **smaller}),
-            objective=replace(base.objective, options=options),
-        )
-        run.pretrain(made, tmp_path / start, stream=io.StringIO())
-        folder = checkpoints.model_folder(tmp_path / start)
-        told[start] = [
-            json.loads((folder / name).read_text())["decoder_start_token_id"]
-            for name in ("config.json", "generation_config.json")
-        ]
-    known = Tokenizer.load(tmp_path / "end" / "tokenizer")
-    assert told == {"end": [known.end] * 2, "begin": [known.begin] * 2}

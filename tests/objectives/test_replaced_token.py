@@ -225,3 +225,15 @@ def test_the_judge_reads_the_filled_row() -> None:
         ours = float(made(batch).parts["replaced"].total)
         assert ours == pytest.approx(plainly(filled, put), rel=1e-6)
         assert ours != pytest.approx(plainly(batch, put), rel=1e-6)
+
+
+def test_what_is_decided_is_the_loss_questions() -> None:
+    """A score for every token but the padding, and whether it was put there."""
+    rows = rows_of([CLS, 7, 8, 7, 9, 7, 7, 10, SEP, PAD])
+    made = objective(masking=Masking(rate=1.0, mask_rate=0.85, random_rate=0.0))
+    shout(made, 7)
+    batch = made.corrupt(rows, epochs(rows), 0)
+    scores, truth = made.decisions(batch)
+    assert truth.tolist() == [False, False, True, False, True, False, False, True, False]
+    loss = functional.binary_cross_entropy_with_logits(scores, truth.float(), reduction="sum")
+    torch.testing.assert_close(loss, made(batch).parts["replaced"].total)

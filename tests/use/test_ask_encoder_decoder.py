@@ -10,23 +10,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from checkpoint.small import model_of, small
 from maskwright.checkpoint import pretrained
 from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError
+from maskwright.evaluate import text_likelihood
 from maskwright.families.family import family
 from maskwright.generate.decode import Sampling, generate
 from maskwright.generate.fill import Candidate, fill
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.samples import opening
-from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe, RowChoice
+from maskwright.recipes.recipe import (
+    Evaluation,
+    FamilyModel,
+    ObjectiveChoice,
+    Recipe,
+    RowChoice,
+    read,
+)
 from maskwright.tokenizer.roles import Style
 from maskwright.tokenizer.train import TokenizerChoice, train
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Budget
-from maskwright.use import ask
+from maskwright.use import ask, grammar
 from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import recipe
 
@@ -204,13 +213,16 @@ def test_an_encoder_says_nothing_new_of_its_frame(tmp_path: Path) -> None:
 
 
 def test_the_start_that_the_recipe_chose(tmp_path: Path) -> None:
-    """Which is not the family's: the run knows it."""
+    """Which is not the family's: the run and its folders know it."""
     base = chosen(tmp_path, "roberta", 40)
     begins = replace(base, objective=ObjectiveChoice(name="denoising", options={"start": "begin"}))
     run.pretrain(begins, tmp_path / "run", stream=io.StringIO())
     loaded, tokenizer = ask.open_model(tmp_path / "run")
     source, end = tokenizer.frame(tokenizer.encode(TEXTS[0]))[0], tokenizer.end
     assert tokenizer.begin is not None and end is not None
+    for name in ("config.json", "generation_config.json"):
+        said = json.loads((checkpoints.newest(tmp_path / "run") / name).read_text())
+        assert said["decoder_start_token_id"] == tokenizer.begin
     closed = tuple(i for i in tokenizer.special_ids if i != end)
     right, wrong = (
         generate(
@@ -269,3 +281,16 @@ def test_a_run_with_a_damaged_checkpoint_is_no_young_run(tmp_path: Path) -> None
         (folder / "model.safetensors").unlink()
     with pytest.raises(MaskwrightError, match="no complete checkpoint"):
         ask.fill_mask(out, "the <mask>")
+
+
+def test_the_likelihood_of_a_text_is_that_of_what_was_trained(masked_alone: Path) -> None:
+    """Of an encoder trained alone the decoder knows nothing."""
+    made = read(masked_alone / run.RECIPE)
+    loaded, tokenizer = ask.open_model(masked_alone)
+    assert grammar.as_trained(loaded.model, made) == "masked"
+    told = text_likelihood.scores(loaded.model, tokenizer, TEXTS, "masked")
+    assert np.isfinite(told).all()
+    # The control: an objective of two stacks, and a folder of which no run tells anything.
+    both = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
+    assert grammar.as_trained(loaded.model, both) == "sequence-to-sequence"
+    assert grammar.as_trained(loaded.model, None) == "sequence-to-sequence"

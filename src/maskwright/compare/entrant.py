@@ -104,7 +104,8 @@ def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
     operations, begun = 0.0, 0.0
     for phase in recipe.phases:
         rows = build.held_out_rows(recipe, prepared.held_out, phase.length)
-        trial = next(likelihood.questions(objective, rows, TRIAL_ROWS, TRIAL_ROWS))
+        middle = (begun + phase.until) / 2  # where rates of masks that change are at their mean
+        trial = next(likelihood.questions(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
         share, begun = phase.until - begun, phase.until
         operations += share * training_operations(objective, trial) / trial.tokens.numel()
     budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every

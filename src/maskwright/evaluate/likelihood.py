@@ -28,12 +28,45 @@ from maskwright.randomness import key, permute
 SEED = 20_260_000
 TOP = (1, 5)
 _SCORES_AT_ONCE = 1 << 25
+ENOUGH = 16_384  # decisions, of which a replaced-token model takes one for every token
+
+
+@dataclass(frozen=True)
+class Decided:
+    """How well a question of yes or no is answered that is asked beside the tokens.
+
+    Attributes:
+        told_apart: how often a yes is scored above a no, ties counted half: the area under the ROC
+            curve, of which 0.5 is chance.
+        decided_right: the share of right answers.
+        decided_usual: that of always giving the commoner one.
+    """
+
+    decides: str
+    told_apart: float
+    decided_right: float
+    decided_usual: float
+
+    @classmethod
+    def of(cls, decides: str, scores: np.ndarray, truth: np.ndarray) -> Decided:
+        """Of scores (N,), above 0 for yes, and what is true (N,); NaN where all are the same."""
+        yes, no = scores[truth], np.sort(scores[~truth])
+        ahead = np.searchsorted(no, yes, "left") + np.searchsorted(no, yes, "right")
+        apart = float(ahead.mean() / (2 * len(no))) if len(yes) and len(no) else math.nan
+        share = float(truth.mean())
+        return cls(decides, apart, float(((scores > 0) == truth).mean()), max(share, 1 - share))
+
+    def render(self) -> str:
+        """One line."""
+        return (f"{self.decides} told apart {self.told_apart:.3f} (0.5 is chance) · "
+                f"{self.decided_right:.1%} right, always the commoner answer "
+                f"{self.decided_usual:.1%}")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Figures:
     """Loss in nats per target; `top1`, `top5` shares of targets, ties counted by their fair
-    share."""
+    share; what was decided beside them."""
 
     loss: float
     perplexity: float
@@ -41,9 +74,12 @@ class Figures:
     top1: float
     top5: float
     targets: int
+    decided: Decided | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        plain = asdict(self)
+        decided = plain.pop("decided") or {}
+        return plain | {name: value for name, value in decided.items() if value == value}
 
 
 @dataclass(frozen=True)
@@ -64,9 +100,10 @@ class Lines:
 
 
 def questions(
-    objective: Objective, source: RowSource, rows: int, batch_rows: int
+    objective: Objective, source: RowSource, rows: int, batch_rows: int, progress: float = 1.0
 ) -> Iterator[Batch]:
-    """The fixed evaluation batches: at most `rows` rows of `source`, corrupted by fixed keys.
+    """The fixed evaluation batches: at most `rows` rows of `source`, corrupted by fixed keys as is
+    done when so much of the run is over.
 
     Raises:
         DataError: the held-out text does not fill a single row.
@@ -82,7 +119,7 @@ def questions(
     for start in range(0, count, batch_rows):
         index = chosen[start : start + batch_rows]
         epochs = np.zeros(len(index), dtype=np.int64)
-        yield objective.corrupt(source.rows(index, 0), epochs, SEED)
+        yield objective.corrupt(source.rows(index, 0), epochs, SEED, progress)
 
 
 @torch.no_grad()
@@ -105,6 +142,7 @@ def evaluate(
     was_training = objective.training
     objective.eval()
     loss, hits, targets, text = 0.0, [0.0] * len(TOP), 0, 0
+    asked, count = list[tuple[np.ndarray, np.ndarray]](), 0
     framing = torch.tensor(objective.framing, dtype=torch.int64, device=device)
     try:
         for batch in questions(objective, source, rows, batch_rows):
@@ -119,6 +157,9 @@ def evaluate(
                 for i, some in enumerate(top_hits(scores, wanted, TOP)):
                     hits[i] += float(some.sum())
             targets += len(states)
+            if count < ENOUGH and (found := objective.decisions(batch)) is not None:
+                asked.append((found[0].float().cpu().numpy(), found[1].cpu().numpy()))
+                count += len(found[0])
     finally:
         objective.train(was_training)
     if targets == 0:
@@ -128,7 +169,11 @@ def evaluate(
     if bytes_per_token is not None and text:
         bits = loss / math.log(2) / (text * bytes_per_token)
     perplexity = math.exp(min(mean, 700.0))
-    return Figures(mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets)
+    decided = None
+    if objective.decides is not None and count:
+        answers, true = (np.concatenate(part) for part in zip(*asked, strict=True))
+        decided = Decided.of(objective.decides, answers, true)
+    return Figures(mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided)
 
 
 def top_hits(scores: Tensor, wanted: Tensor, best: Sequence[int]) -> list[Tensor]:

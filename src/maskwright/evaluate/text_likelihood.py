@@ -224,6 +224,8 @@ def _remedied(
     """The same with the methods that this model can be asked by."""
     fitting = []
     for method in METHODS:
+        if len(model.config.stacks) == 2 and method.startswith("masked"):
+            continue  # of these the encoder is rarely trained to fill holes by itself
         with contextlib.suppress(IncompatibleError):
             _fitting_frame(model, tokenizer, method)
             fitting.append(method)
@@ -251,7 +253,7 @@ def _fitting_frame(model: Transformer, tokenizer: Tokenizer, how: str) -> Frame:
         _require(len(config.stacks) == 1, how, "a single stack")
         opening = single.before if config.encoder is not None else ()
         return Frame(opening or _opening(tokenizer))
-    _require(config.encoder is not None and config.decoder is None, how, "an encoder alone")
+    _require(config.encoder is not None, how, "an encoder")
     _require(tokenizer.mask is not None, how, "a mask token")
     if how.startswith("masked-next") and not single.before:
         return Frame(_opening(tokenizer), single.after)

@@ -95,6 +95,8 @@ class Objective(nn.Module, abc.ABC):
     framing: tuple[int, ...] = ()
     # Of how many classes a target is one; None: of the tokens.
     classes: int | None = None
+    # What `decisions` are about, such as "replaced tokens"; None: there are none.
+    decides: str | None = None
 
     @property
     def scorer(self) -> Transformer:
@@ -125,6 +127,11 @@ class Objective(nn.Module, abc.ABC):
         """What each of its networks does for `batch`."""
         scored = 0 if batch.targets is None else len(batch.targets)
         return [Work(self.product, batch.index, scored)]
+
+    def decisions(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
+        """Questions of yes or no that are asked beside the targets: (N,) scores, above 0 for yes,
+        and (N,) what is true."""
+        return None
 
     def target_scores(self, states: Tensor) -> Tensor:
         """Scores (N, V) of `target_states`."""

@@ -74,6 +74,8 @@ class Options:
 class ReplacedToken(Objective):
     """A generator and, as the product, a discriminator with one score per position."""
 
+    decides = "replaced tokens"
+
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
         judges = [h.name for h in model.config.heads if h.kind == "token" and h.labels == 1]
@@ -110,9 +112,18 @@ class ReplacedToken(Objective):
         )
         return {**self.masked.counts(batch), "replaced": judged}
 
+    def decisions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        _, filled, put = self.fill(batch)
+        real = slice(None) if batch.documents is None else batch.documents != 0
+        return self.judge(filled)[real].flatten(), put[real].flatten() > 0
+
+    def judge(self, filled: Batch) -> Tensor:
+        """(B, T) float32 scores, above 0 where a token was put there."""
+        return self.product.head(self.head, encode(self.product, filled))[..., 0].float()
+
     def forward(self, batch: Batch) -> Loss:
         total, filled, put = self.fill(batch)
-        scores = self.product.head(self.head, encode(self.product, filled))[..., 0].float()  # B, T
+        scores = self.judge(filled)
         losses = functional.binary_cross_entropy_with_logits(scores, put, reduction="none")
         if batch.documents is not None:
             losses = losses * (batch.documents != 0)

@@ -37,6 +37,8 @@ class Options:
 class SentencePair(Objective):
     """Binary classification of sentence pairs, plus masked modelling on the same hidden states."""
 
+    decides = "pairs"
+
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
         judges = [h.name for h in model.config.heads if h.kind == "sequence" and h.labels == 2]
@@ -91,6 +93,11 @@ class SentencePair(Objective):
         """(R, 2) from the states of first positions: column 0 says "B follows A", as in the
         reference library."""
         return self.product.head(self.head, first)
+
+    def decisions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        assert batch.labels is not None
+        scores = self.judge(encode(self.product, batch, batch.pooled)).float()
+        return scores[:, 1] - scores[:, 0], batch.labels == 1
 
     def work(self, batch: Batch) -> list[Work]:
         (whole,) = super().work(batch)

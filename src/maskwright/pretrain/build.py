@@ -267,6 +267,13 @@ def reads_whole(recipe: Recipe) -> bool:
     return bool(getattr(catalogue.load("objectives", recipe.objective.name), "WHOLE", False))
 
 
+def decoder_start(recipe: Recipe) -> str | None:
+    """The role of the token that the decoder of two stacks is taught to begin with; None where the
+    objective leaves the decoder as it was."""
+    options = _options(recipe)
+    return str(options.start) if hasattr(options, "start") else None
+
+
 def needs_sentences(recipe: Recipe) -> bool:
     """Whether the store has to say where sentences start."""
     member = catalogue.load("objectives", recipe.objective.name)

@@ -33,6 +33,7 @@ TWO_STACKS = ("denoising", "sequence-to-sequence", "span-corruption")
 JUDGES = ("replaced-token",)
 MASK = re.compile(r"\[MASK\]|<mask>", re.IGNORECASE)
 MEASURES = ("loss", "top1", "top5", "bits_per_byte")
+DECIDED = ("told_apart", "decided_right")  # of questions beside the tokens
 
 
 def write_report(run_folder: Path) -> Path:
@@ -177,8 +178,15 @@ def _evaluation(folder: RunFolder) -> str:
         '<p class="note">Uniform guesses every token evenly; unigram by how often each occurs '
         "in the training text. Loss is in nats per predicted token; perplexity its exponential.</p>"
     )
+    if math.isfinite(number(last, "told_apart")):
+        right, usual = (percent(number(last, n)) for n in ("decided_right", "decided_usual"))
+        text += (
+            f"<p>{escape(str(last.get('decides')).capitalize())} told apart: "
+            f"<b>{figure(number(last, 'told_apart'))}</b>, where 0.5 is chance and 1 would be "
+            f"without fault; {right} decided right, always giving the commoner answer {usual}.</p>"
+        )
     if len(folder.evaluations) > 1:
-        shown = [m for m in measures if math.isfinite(number(last, m))]
+        shown = [m for m in (*measures, *DECIDED) if math.isfinite(number(last, m))]
         course = [
             [f"{number(r, 'step'):.0f}", *(_cell(r, m) for m in shown)] for r in folder.evaluations
         ]
@@ -198,7 +206,8 @@ def _reference_rows(references: Record) -> dict[str, Record]:
 
 
 def _heading(measure: str) -> str:
-    names = {"loss": "loss (perplexity)", "top1": "first guess right", "top5": "right in five"}
+    names = {"loss": "loss (perplexity)", "top1": "first guess right", "top5": "right in five",
+             "told_apart": "yes and no told apart", "decided_right": "decided right"}  # fmt: skip
     return names.get(measure, measure.replace("_", " "))
 
 
@@ -206,7 +215,8 @@ def _cell(row: Record, measure: str) -> str:
     value = number(row, measure)
     if measure == "loss" and math.isfinite(value):
         return f"{figure(value)} ({figure(math.exp(min(value, 60.0)), 1)})"
-    return percent(value) if measure.startswith("top") else figure(value)
+    shares = measure.startswith("top") or measure == "decided_right"
+    return percent(value) if shares else figure(value)
 
 
 def _samples(folder: RunFolder) -> str:

@@ -225,6 +225,9 @@ class Panel:
             parts.append(f"{percent(number(record, 'top1'))} right")
         if number(record, "bits_per_byte") == number(record, "bits_per_byte"):
             parts.append(f"{figure(number(record, 'bits_per_byte'), 2)} bits per byte")
+        if number(record, "told_apart") == number(record, "told_apart"):
+            apart = figure(number(record, "told_apart"), 2)
+            parts.append(f"{record.get('decides')} told apart {apart} (0.5 is chance)")
         return " · ".join(parts)
 
     def _draw(self, width: int) -> RenderableType:

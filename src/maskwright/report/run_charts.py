@@ -39,7 +39,10 @@ def main_chart(folder: RunFolder) -> Chart:
 def small_charts(folder: RunFolder) -> list[Chart]:
     """Accuracy, other parts of the loss, learning rate, gradient norm, speed: those that exist."""
     axis = Axis(folder)
+    apart = axis.points(folder.evaluations, "told_apart")
     charts = [_accuracy(folder, axis), *_other_parts(folder, axis)]
+    what = str(next((r["decides"] for r in folder.evaluations if "decides" in r), "")).capitalize()
+    charts.append(_single(f"{what} told apart (0.5 is chance)", apart, axis, _short))
     charts.append(_single("Learning rate", axis.points(folder.train, "learning_rate"), axis, _rate))
     charts.append(
         _single(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maskwright import catalogue
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.errors import CheckpointError, IncompatibleError, UsageError
@@ -108,11 +107,9 @@ def _decoder_start(folder: Path, loaded: Pretrained, tokenizer: Tokenizer) -> in
     """What the decoder of a folder of two stacks begins with: in a run the token of its objective,
     and None where that leaves the decoder as it was; elsewhere what config.json says."""
     if is_run(folder):
-        chosen = read(folder / RECIPE).objective
-        options = catalogue.load("objectives", chosen.name).Options
-        if not hasattr(options, "start"):
+        role = build.decoder_start(read(folder / RECIPE))
+        if role is None:
             return None
-        role = chosen.options.get("start", options.start)
         known = build.vocabulary(tokenizer)
         found: int | None = {"pad": known.pad, "begin": known.begin, "end": known.end}[role]
         return found

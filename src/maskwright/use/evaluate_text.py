@@ -81,6 +81,8 @@ class Measured:
         if figures.bits_per_byte is not None:
             text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
         text.append(f"{figures.targets:,} targets")
+        if figures.decided is not None:
+            text.append(figures.decided.render())
         return "\n".join([*self.read, *text, *self.notes])
 
 

@@ -47,6 +47,8 @@ def as_trained(model: Transformer, recipe: Recipe | None) -> str:
     Raises:
         IncompatibleError: it predicts no tokens.
     """
+    if recipe is not None and len(model.config.stacks) == 2 and not build.decoder_start(recipe):
+        return "masked"  # the encoder alone was trained
     if recipe is not None and build.shift(recipe):
         return "masked-next"
     if recipe is not None and build.reads_whole(recipe):
