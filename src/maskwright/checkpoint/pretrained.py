@@ -33,6 +33,7 @@ from maskwright.errors import (
 )
 from maskwright.families import weights
 from maskwright.manifest import hash_file
+from maskwright.memory import free_bytes
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -190,7 +191,7 @@ def _located(path: Path, act: Callable[[], Layout]) -> Layout:
 
 
 def _bearable(folder: Path, needed: int, largest: int | None) -> None:
-    limit = int(shapes.free_bytes() * SPARE_MEMORY) if largest is None else largest
+    limit = int(free_bytes() * SPARE_MEMORY) if largest is None else largest
     if needed > limit:
         raise ResourceError(
             "the model is larger than the memory allows",

@@ -7,7 +7,6 @@ single tensor exists (reliability F87), and what a file's header is compared wit
 from __future__ import annotations
 
 import math
-import os
 
 from maskwright.nn.config import (
     Attention,
@@ -48,16 +47,6 @@ def parameters(config: TransformerConfig) -> Shapes:
 
 def num_parameters(config: TransformerConfig) -> int:
     return sum(math.prod(shape) for shape in parameters(config).values())
-
-
-def free_bytes() -> int:
-    """Memory that a new model may use: what the system says is available now."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            table = {line.split(":")[0]: line.split()[1] for line in lines}
-        return int(table["MemAvailable"]) * 1024
-    except (OSError, KeyError, ValueError, IndexError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _stack(name: str, stack: Stack, token_width: int, width: int) -> Shapes:

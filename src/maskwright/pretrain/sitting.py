@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,19 +16,22 @@ import torch
 from maskwright import config
 from maskwright.checkpoint import layout
 from maskwright.checkpoint.layout import About
-from maskwright.checkpoint.shapes import free_bytes, num_parameters
+from maskwright.checkpoint.shapes import num_parameters
 from maskwright.data.rows import RowSource
 from maskwright.errors import IncompatibleError, ResourceError
 from maskwright.evaluate import likelihood
+from maskwright.memory import free_bytes
+from maskwright.nn.config import TransformerConfig
 from maskwright.objectives.encoder_decoder import EncoderDecoder
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints, has_checkpoint
 from maskwright.pretrain.prepare import Prepared
-from maskwright.recipes.recipe import Folder, Recipe, Training
+from maskwright.recipes.recipe import Folder, Recipe
 from maskwright.report import document
 from maskwright.report.say import quiet
 from maskwright.train import machine
+from maskwright.train.activations import kept_bytes
 from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.loop import StopFlag
@@ -82,7 +86,7 @@ def begin(
     begun = start.resumed(recipe, out) if saved else recipe
     point = build.transformer_config(begun, prepared.tokenizer)
     build.check_length(recipe, point)
-    _check_memory(point, chosen, recipe.training)
+    _check_memory(point, chosen, recipe)
     network = build.model(begun, point, quiet if saved else say).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     family = build.family_name(begun)
@@ -218,18 +222,21 @@ def _restore(
     return restored.state
 
 
-def _check_memory(point: Any, chosen: Machine, training: Training) -> None:
-    """Refuse a model whose weights, gradients and moments cannot fit, before anything is allocated.
+def _check_memory(point: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:
+    """Refuse a model whose weights, gradients and moments cannot fit, or not beside what a
+    microbatch needs at the least, before anything is allocated.
 
     Raises:
         ResourceError: with the bytes needed and the bytes there are.
     """
+    training, there = recipe.training, free_bytes()
+    if chosen.device.type != "cpu":
+        return  # where memory that is not there is an error, and no end by the system
     parameters = num_parameters(point)
     narrow, average = chosen.compute != torch.float32, training.ema > 0.0
     each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
     needed = parameters * each
-    there = free_bytes() if chosen.device.type == "cpu" else None
-    if there is not None and needed > there:
+    if needed > there:
         raise ResourceError(
             "the model does not fit into memory",
             where="model",
@@ -237,3 +244,19 @@ def _check_memory(point: Any, chosen: Machine, training: Training) -> None:
             wanted=f"at most the {there:,} bytes that are free",
             do="choose a smaller model",
         )
+    step = max(phase.batch * phase.length for phase in recipe.phases)
+    kept = kept_bytes(point, step, chosen.compute.itemsize)
+    if needed + kept / training.microbatches <= there:
+        return
+    most = math.gcd(*(phase.batch for phase in recipe.phases))
+    fitting = [n for n in range(1, most + 1) if most % n == 0 and needed + kept / n <= there]
+    raise ResourceError(
+        "a microbatch does not fit into memory beside the model",
+        where="training.microbatches",
+        found=f"{step // training.microbatches:,} tokens at once need "
+        f"{kept // training.microbatches:,} bytes at the least, the model {needed:,}",
+        wanted=f"at most the {there:,} bytes that are free",
+        do=f"--set training.microbatches={fitting[0]} computes the same with less"
+        if fitting
+        else "choose a smaller model or shorter rows",
+    )
