@@ -48,6 +48,26 @@ def test_the_figures_are_those_of_the_answers(tuned: tuple[Path, str], data: Pat
     assert "80 rows" in said.getvalue() and "meow" in said.getvalue(), "each class, too"
 
 
+def test_figures_and_mistakes_are_written_where_that_is_asked_for(
+    tuned: tuple[Path, str],  # noqa: F811
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "told"
+    command = ["evaluate", str(tuned[0]), "--data", str(data), "--out", str(out)]
+    assert cli.main(command) == 0
+    told = json.loads((out / "evaluation.json").read_text())
+    found = evaluate_file(tuned[0], data, stream=io.StringIO())
+    assert told["figures"]["accuracy"]["value"] == found["accuracy"].value
+    assert told["rows"] == 80 and told["data"].keys() == {data.name}
+    page = (out / "report.html").read_text()
+    assert "Class by class" in page and "How it learned" not in page
+    # What is there is not written over.
+    capsys.readouterr()
+    assert cli.main(command) == 64 and "there already" in capsys.readouterr().err
+
+
 def test_what_it_learned_from_flatters_a_model(model: Path, tmp_path: Path, data: Path) -> None:
     mine = table(tmp_path / "mine.csv", "classification", 60)
     finetune_file(model, mine, tmp_path / "out", seeds=1, epochs=1, stream=io.StringIO())

@@ -8,18 +8,22 @@ the model's own: another label is refused with its line.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from maskwright import commit
 from maskwright.config import fingerprint
 from maskwright.errors import DataError, UsageError, near
-from maskwright.finetune import recipe
+from maskwright.finetune import page, recipe
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.learner import reader
 from maskwright.finetune.predict import load
-from maskwright.report import tables
+from maskwright.pretrain import checkpoints
+from maskwright.report import document, tables
 from maskwright.report.say import printer
 from maskwright.tasks import table
 from maskwright.tasks.build import build
@@ -29,6 +33,8 @@ from maskwright.tasks.metrics import Estimate
 from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION
 from maskwright.tasks.survey import left_out
 
+NAME, PAGE = "evaluation.json", "report.html"
+
 
 def evaluate_file(
     folder: Path | str,
@@ -37,6 +43,7 @@ def evaluate_file(
     part: str | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
+    out: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> dict[str, Estimate]:
     """The figures of the fine-tuned model in `folder` on the labelled rows of `data`.
@@ -45,16 +52,23 @@ def evaluate_file(
         part: which part of a folder; None: test, else validation, else what there is.
         columns: role -> column, where they are not those of the training data.
         read: encoding, separator, and what becomes of bad rows.
+        out: a folder for the figures (`evaluation.json`) and a page with the worst mistakes; it is
+            made if need be.
         stream: where the figures are said; None: standard output.
 
     Returns:
         Each figure of the task with its 95 % interval, by resampling the rows.
 
     Raises:
-        UsageError: no such file, part or column.
+        UsageError: no such file, part or column, or figures in `out` already.
         DataError: a bad row, or a label that is none of the model's.
         IncompatibleError: the model was not fine-tuned for a task.
     """
+    if out is not None and (Path(out) / NAME).exists():
+        raise UsageError("figures are there already", where=Path(out) / NAME,
+                         do="choose another --out")  # fmt: skip
+    if out is not None:
+        commit.probe_writable(Path(out))
     say, model = printer(stream), load(folder)
     whole = table.load(data, header=read.header, reading=read.reading, learned=False)
     names = list(whole.parts)
@@ -87,9 +101,8 @@ def evaluate_file(
     encoded = kind.encode(rows, model.frame)
     if encoded.cut:
         say(encoded.cut)
-    answers = kind.answers(
-        encoded, reader(model.model, kind, model.frame, model.collation)(encoded)
-    )
+    outputs = reader(model.model, kind, model.frame, model.collation)(encoded)
+    answers = kind.answers(encoded, outputs)
     figures = kind.estimated(rows, answers)
     title = f"{kind.task}, {len(rows):,} rows" + ("" if chosen == ALL else f" of {chosen}")
     cells = [[name, estimate.render()] for name, estimate in figures.items()]
@@ -98,7 +111,24 @@ def evaluate_file(
     for each in (shown, kind.by_class(rows, answers)):
         if each is not None:
             say("\n" + tables.for_terminal(each))
+    if out is not None:
+        wrong = kind.mistakes(encoded, outputs)
+        facts = {"model": checkpoints.called(Path(folder)), "data": dict(hashes(Path(data)))}
+        shown_page = page.render(
+            name=Path(folder).resolve().name, kind=kind, asked="" if chosen == ALL else chosen,
+            table=shown, figures={}, losses={}, rows=rows, answers=answers, mistakes=wrong,
+            facts=facts, what="evaluation",
+        )  # fmt: skip
+        about = {"task": kind.task, "part": chosen, "rows": len(rows), **facts}
+        plain = about | {"figures": {name: _plain(each) for name, each in figures.items()}}
+        document.write(Path(out) / NAME, json.dumps(plain, indent=2) + "\n")
+        say(f"report: {document.write(Path(out) / PAGE, shown_page)}")
     return figures
+
+
+def _plain(estimate: Estimate) -> dict[str, float | None]:
+    values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def _learned_from(folder: Path | str, data: Path | str) -> bool:

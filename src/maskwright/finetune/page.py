@@ -33,25 +33,29 @@ def render(
     answers: Any,
     mistakes: Sequence[Mistake],
     facts: Mapping[str, Any],
+    what: str = "fine-tuning",
 ) -> str:
     """The page as text.
 
     Args:
-        asked: the part that was asked at the end; `rows` are its rows.
+        asked: the part that was asked at the end; `rows` are its rows. Empty where there are none.
         table: the figures beside the baselines.
-        figures, losses: of every epoch, by the name of each seed.
+        figures, losses: of every epoch, by the name of each seed; none of a model that is only
+            asked.
         answers, mistakes: of the chosen seed.
         facts: whatever else is known of the run.
+        what: is shown, in a word or two.
     """
-    head = f"<p>{escape(kind.task)}, {len(rows):,} examples of the {escape(asked)} part</p>"
+    of = f"examples of the {escape(asked)} part" if asked else "rows"
+    head = f"<p>{escape(kind.task)}, {len(rows):,} {of}</p>"
     sections = [
         ("How well it went", tables.for_page(table)),
-        ("How it learned", _learning(kind, figures, losses)),
+        ("How it learned", _learning(kind, figures, losses) if figures else ""),
         ("Class by class", _classes(kind, rows, answers)),
         ("Where it is wrong", _mistakes(kind, mistakes, min(len(rows), kind.judged or len(rows)))),
         ("How it was made", markup.facts(dict(facts))),
     ]
-    return document(name, "fine-tuning", head, sections)
+    return document(name, what, head, sections)
 
 
 def _learning(

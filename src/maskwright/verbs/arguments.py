@@ -69,13 +69,17 @@ def add_settings(
     )
 
 
-def add_out(parser: argparse.ArgumentParser, what: str = "where to write") -> None:
+def add_out(
+    parser: argparse.ArgumentParser,
+    what: str = "where to write",
+    usual: str = "the next free folder under runs/",
+) -> None:
     parser.add_argument(
         "--out",
         type=Path,
         default=None,
         metavar="DIR",
-        help=f"{what} (default: the next free folder under runs/)",
+        help=f"{what} (default: {usual})",
     )
 
 

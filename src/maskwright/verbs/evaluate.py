@@ -50,7 +50,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(the other nine tenths) (default all); or which part of a folder of labelled rows",
     )
     add_read(parser)
-    add_out(parser, "of minimal pairs: where to write every pair's outcome")
+    add_out(
+        parser,
+        "with --data: where to write every pair's outcome, or the figures of labelled rows and a "
+        "page with the worst mistakes",
+        "of pairs the next free folder under runs/, of rows nowhere",
+    )
 
 
 def do(a: argparse.Namespace) -> None:
@@ -74,7 +79,8 @@ def do(a: argparse.Namespace) -> None:
 
         part = None if a.part == "all" else a.part
         columns, read = named_columns(a), how_read(a.read)
-        evaluate_file(a.model, existing(a.data, "data"), part=part, columns=columns, read=read)
+        data = existing(a.data, "data")
+        evaluate_file(a.model, data, part=part, columns=columns, read=read, out=a.out)
     elif pairs:
         from maskwright.recipes.recipe import is_run
         from maskwright.use.grammar import evaluate_pairs
@@ -108,7 +114,7 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
     """
     idle = {
         "--how": a.how is not None and not pairs,
-        "--out": a.out is not None and not pairs,
+        "--out": a.out is not None and not (rows or pairs),
         "--part": a.part != "all" and not (rows or pairs),
         "--column": bool(a.column) and not rows,
         "--read": bool(a.read) and pairs and not a.text,
