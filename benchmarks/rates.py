@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.tasks import TASKS
 from maskwright.finetune.command import finetune_file
-from maskwright.finetune.run import RESULTS
+from maskwright.finetune.result import RESULTS
 from maskwright.pretrain.text import resolve
 from maskwright.randomness import key, permute
 

@@ -28,9 +28,8 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.finetune import learner
+from maskwright.finetune import learner, result
 from maskwright.finetune import predict_file as predict_module
-from maskwright.finetune import run as run_module
 from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import load
@@ -318,7 +317,7 @@ def test_a_stop_while_the_result_is_written_is_gone_on_with(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module.page, "render", stopped)
+        patch.setattr(result.page, "render", stopped)
         with pytest.raises(KeyboardInterrupt):
             finetune_file(model, data, out, seeds=1, epochs=1, stream=io.StringIO())
     assert (out / "model").is_dir() and not (out / "report.html").exists()

@@ -20,7 +20,7 @@ import torch
 from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
-from maskwright.finetune import learner, run
+from maskwright.finetune import learner, result
 from maskwright.finetune.examples import Collation
 from maskwright.finetune.kind import (
     HIERARCHICAL,
@@ -169,7 +169,7 @@ def load(folder: Path | str) -> Predictor:
         task |= parse(written.read_text(encoding="utf-8"), written)
         kind = kind_of(*(_said(task, name, folder) for name in ("kind", "labels", "settled")))
     else:
-        named = {theirs: ours for ours, theirs in run.PROBLEM_TYPES.items()}
+        named = {theirs: ours for ours, theirs in result.PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
         alone = heads[0].kind == "sequence" and heads[0].labels == 1
         usual: Problem = "regression" if alone else "single"
@@ -181,7 +181,7 @@ def load(folder: Path | str) -> Predictor:
             task["length"] = min(task["length"], kind.longest)
     taken = 0
     if task.get("attached"):
-        taken = attach(loaded.model, folder / run.ADAPTER,
+        taken = attach(loaded.model, folder / result.ADAPTER,
                        family=loaded.about.family).settings.positions  # fmt: skip
     collation = learner.collation_of(loaded.config, loaded.tokenizer, loaded.extra)
     length = learner.room(loaded.config, int(task["length"]), taken)

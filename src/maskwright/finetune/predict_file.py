@@ -32,7 +32,7 @@ from maskwright.corpus.ledger import Counts, Ledger
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError, near
-from maskwright.finetune import run
+from maskwright.finetune import result
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import PORTION, Predictor, home, load, portions
 from maskwright.finetune.several import Several, load_several
@@ -261,7 +261,7 @@ def _written(
 def _model(folder: Path) -> dict[str, str]:
     """The hashes of what answers, without what else lies in the folder."""
     whole = home(folder)
-    parts = [whole / name for name in (checkpoints.MODEL, run.ADAPTER, checkpoints.TASK)]
+    parts = [whole / name for name in (checkpoints.MODEL, result.ADAPTER, checkpoints.TASK)]
     if not parts[0].is_dir():
         parts = [checkpoints.model_folder(whole)]
     there = [part for part in parts if part.exists()]

@@ -1,0 +1,257 @@
+"""What a fine-tuning leaves in its folder: the best seed's model, and what all of them came to.
+
+out/
+  model/         the best seed by validation, a Hugging Face folder with the names of the labels
+  adapter/       what was trained, where a method trains little, as `peft` reads it if it can;
+                 folded into the model above where it can be, else read beside it
+  task.json      what is read of a file, and how, to predict with it
+  results.json   every seed's figures, the chosen one's with intervals, the baselines
+  report.html    the same to look at, with the figures of each class and the worst mistakes
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.adapters import folder as folder_of_adapters
+from maskwright.adapters.adapter import Adapter
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.layout import About
+from maskwright.evaluate import intervals
+from maskwright.finetune import page
+from maskwright.finetune.card import card
+from maskwright.finetune.kind import Encoded
+from maskwright.finetune.learner import Learner, Seed
+from maskwright.finetune.method import Method
+from maskwright.objectives.supervised import Problem
+from maskwright.pretrain import checkpoints
+from maskwright.pretrain.checkpoints import MODEL, TASK
+from maskwright.report import document, tables
+from maskwright.report.say import Say
+from maskwright.report.tables import Table
+from maskwright.tasks import examples as labelled
+from maskwright.tasks.labels import Vocabulary
+from maskwright.tasks.parts import VALIDATION
+
+RESULTS, ADAPTER, PAGE = "results.json", "adapter", "report.html"
+PROBLEM_TYPES: dict[Problem, str] = {
+    "single": "single_label_classification",
+    "multi": "multi_label_classification",
+    "regression": "regression",
+}
+# What the reference library asks a folder of ours by, in its last two generations.
+PIPELINES = ("text-classification", "token-classification")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the seeds of one fine-tuning came to.
+
+    Attributes:
+        out: its folder.
+        parts: the rows of `data` as the model reads them; `asked` is the one asked at the end.
+        facts: its settings, to be shown.
+        origin: the SHA-256 of each file that `data` comes from.
+    """
+
+    out: Path
+    learner: Learner
+    data: labelled.Examples
+    parts: Mapping[str, Encoded]
+    asked: str
+    method: Method
+    found: Sequence[Seed]
+    facts: Mapping[str, Any]
+    origin: Mapping[str, str]
+
+    @property
+    def best(self) -> Seed:
+        """The best seed by validation, of equals the first."""
+        return max(self.found, key=lambda one: (one.validation, -one.seed))
+
+    def write(self, say: Say) -> None:
+        """Say what the seeds came to, and write the best of them with all that belongs to it."""
+        best, table = self.best, self.table()
+        say("\n" + tables.for_terminal(table))
+        if best.adapter is not None:
+            folder_of_adapters.save(best.adapter, self.out / ADAPTER, base=str(self.learner.path),
+                                    family=self.learner.family)  # fmt: skip
+        attached = _left_beside(best.adapter)
+        chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
+        facts = {**self.facts, "chosen": chosen}
+        self._write_model(table, facts, attached)
+        task = json.dumps(self._task(attached), indent=2) + "\n"
+        for folder in (self.out, self.out / MODEL):  # a model that is copied away reads alike
+            document.write(folder / TASK, task)
+        document.write(self.out / RESULTS, json.dumps(self._plain(table), indent=2) + "\n")
+        say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
+
+    def table(self) -> Table:
+        """The figures of the chosen seed and of the baselines, with intervals; the spread of
+        seeds."""
+        kind, truth, best = self.best.kind, self.data.parts[self.asked], self.best
+        rows = []
+        for name, answers in [
+            (f"fine-tuned, seed {best.seed}", best.answers),
+            *kind.baselines(self.data, self.asked),
+        ]:
+            estimated = kind.estimated(truth, answers).values()
+            rows.append([name, *(each.render() for each in estimated)])
+        if len(self.found) > 1:
+            each = [kind.measured(truth, one.answers) for one in self.found]
+            spreads = (intervals.over_seeds([e[m] for e in each]) for m in kind.measures)
+            rows.insert(1, [f"all {len(self.found)} seeds", *map(_spread, spreads)])
+        return {
+            "title": f"{kind.task} on the {self.asked} part, {len(truth):,} examples",
+            "own_first": True,
+            "head": ["", *kind.measures],
+            "rows": rows,
+            "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
+            f"seeds. Epoch and seed were chosen on {VALIDATION} data."
+            + (
+                " There is no test part: these figures flatter." if self.asked == VALIDATION else ""
+            ),
+        }
+
+    def _write_model(self, table: Table, facts: Mapping[str, Any], attached: bool) -> None:
+        """The model folder; `attached`: of use only with the adapter beside it."""
+        learner, kind, best = self.learner, self.learner.kind, self.best
+        readme = card(
+            kind=kind,
+            name=self.out.resolve().name,
+            base=checkpoints.called(learner.path),
+            data=self.origin,
+            rows={part: len(each) for part, each in self.data.parts.items()},
+            cut={part: encoded.cut for part, encoded in self.parts.items()},
+            settings=facts,
+            asked=self.asked,
+            figures=kind.measured(self.parts[self.asked].rows, best.answers),
+            table=table,
+            plain=learner.family is not None,
+            loads=_loads(self.out, learner, attached),
+        )
+        about = About(
+            family=learner.family,
+            labels=() if kind.writes else kind.labels,
+            problem_type=PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None,
+            readme=readme,
+            decoder_start=learner.collation.decoder_start,
+        )
+        folder = self.out / MODEL
+        pretrained.save(best.tuned.model, learner.frame.tokenizer.padding(), folder, about)
+        for name, text in kind.files(learner.frame, learner.config.width).items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            document.write(folder / name, text)
+
+    def _task(self, attached: bool) -> dict[str, Any]:
+        """What is read of a file, and how, to predict."""
+        kind, frame, roles = self.learner.kind, self.learner.frame, self.data.task.columns.roles
+        return {
+            "kind": kind.task,
+            "columns": {role: list(names) for role, names in roles.items() if role in kind.roles},
+            "targets": {
+                role: list(names) for role, names in roles.items() if role not in kind.roles
+            },
+            "length": frame.length,
+            "long": frame.long,
+            "labels": list(kind.labels),
+            "values": _numbers(self.data.labels),
+            "settled": dict(self.best.kind.settled),
+            "attached": attached,
+        }
+
+    def _plain(self, table: Table) -> dict[str, Any]:
+        """Every seed's figures."""
+        kind, rows = self.learner.kind, self.parts[self.asked].rows
+        return {
+            "task": kind.task,
+            "method": self.method.name,
+            "layer_decay": self.method.layer_decay,
+            "head_rate": self.learner.head_factor(self.method),
+            "measure": kind.measure,
+            "asked": self.asked,
+            "chosen": self.best.seed,
+            "cut": {part: encoded.cut for part, encoded in self.parts.items()},
+            "seeds": [
+                {"seed": one.seed, "epoch": one.tuned.epoch,
+                 "validation": [_finite(v) for v in one.tuned.figures],
+                 "loss": one.tuned.losses, "seconds": one.tuned.seconds,
+                 **{m: _finite(v) for m, v in kind.measured(rows, one.answers).items()}}
+                for one in self.found
+            ],
+            "table": table,
+        }  # fmt: skip
+
+    def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
+        best, encoded = self.best, self.parts[self.asked]
+        base = checkpoints.called(self.learner.path)
+        return page.render(
+            name=self.out.resolve().name,
+            kind=best.kind,
+            asked=self.asked,
+            table=table,
+            figures={f"seed {one.seed}": one.tuned.figures for one in self.found},
+            losses={f"seed {one.seed}": one.tuned.losses for one in self.found},
+            rows=encoded.rows,
+            answers=best.answers,
+            mistakes=best.kind.mistakes(encoded, best.outputs),
+            facts={"model": base, **facts, "data": dict(self.origin)},
+        )
+
+
+def _loads(out: Path, learner: Learner, attached: bool) -> list[str]:
+    """How the model is used; `attached`: only with the adapter beside it."""
+    name, kind, frame = out.resolve().name, learner.kind, learner.frame
+    lines = ["import maskwright", f"maskwright.load({name!r}).predict([…])"]
+    if attached:
+        lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
+    elif learner.family is not None and kind.pipeline in PIPELINES:
+        lines += ["", "from transformers import pipeline",
+                  f"ask = pipeline({kind.pipeline!r}, model='{name}/{MODEL}')"]  # fmt: skip
+        if kind.head == "sequence":
+            cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
+            several = ", top_k=None" if kind.problem == "multi" else ""
+            lines += [f"ask('…', truncation=True, max_length={frame.length}{several})  "
+                      f"# cuts longer texts{cut}"]  # fmt: skip
+            if several:
+                lines += ["# Every label with its score; those above 0.5 are told."]
+        else:
+            lines += ["ask('…')"]
+    elif learner.family is not None and kind.head is None and not kind.writes:
+        lines += ["", "from sentence_transformers import SentenceTransformer",
+                  f"SentenceTransformer('{name}/{MODEL}').encode(['…'])"]  # fmt: skip
+    return lines
+
+
+def _left_beside(adapter: Adapter | None) -> bool:
+    """Make the model an ordinary one; whether its adapter has to be attached again to use it."""
+    if adapter is None:
+        return False
+    if adapter.settings.merges:
+        adapter.merge()
+        return False
+    adapter.detach()
+    return True
+
+
+def _numbers(known: Vocabulary | None) -> list[int] | None:
+    """What stands for the classes in the data, where these are numbers."""
+    if known is None or not known.has_numbers:
+        return None
+    return [value for value in known.values if isinstance(value, int)]
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _spread(spread: intervals.Spread) -> str:
+    """Mean and deviation; a dash where one seed's figure is not defined."""
+    if not math.isfinite(spread.mean):
+        return "–"
+    return f"{spread.mean:.4f} ± {spread.deviation:.4f}"
