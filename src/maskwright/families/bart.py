@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from maskwright.errors import ConfigError
 from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads
-from maskwright.families.fields import ACTIVATIONS, Fields
+from maskwright.families.fields import ACTIVATIONS, Fields, head_width
 from maskwright.families.weights import Rename, Rule, Tie, Zeros, linear, norm
 from maskwright.nn.config import (
     Attention,
@@ -129,14 +128,12 @@ def point(fields: Fields) -> TransformerConfig:
 
     def stack(side: str, *, causal: bool) -> Stack:
         num_heads = fields.whole(f"{side}_attention_heads", 16)
-        if width % num_heads:
-            raise ConfigError("the heads do not divide the width", where="config.json: d_model",
-                              found=width, wanted=f"a multiple of {num_heads}")  # fmt: skip
+        each = head_width(width, num_heads, "d_model")
 
         def attention(*, causal: bool) -> Attention:
             return Attention(
                 heads=num_heads,
-                head_width=width // num_heads,
+                head_width=each,
                 pattern="causal" if causal else "bidirectional",
                 dropout=fields.rate("attention_dropout", 0.0),
             )

@@ -223,6 +223,11 @@ def heads(
     )
 
 
+def tied(config: TransformerConfig) -> bool:
+    """Whether the head over the vocabulary, if there is one, has the weights of the token table."""
+    return config.vocabulary_head is None or config.vocabulary_head.tied
+
+
 def head_field(field: str, *heads: str) -> Coordinate:
     """The coordinate that is a field of the first head of one of these names or kinds; not said
     without one."""

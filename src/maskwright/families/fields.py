@@ -137,3 +137,15 @@ class Fields:
 
     def _where(self, key: str) -> str:
         return f"config.json: {self._path}{key}"
+
+
+def head_width(width: int, num_heads: int, where: str) -> int:
+    """How wide each of the heads is that share the `width`, which the key `where` says.
+
+    Raises:
+        ConfigError: they do not divide it.
+    """
+    if width % num_heads:
+        raise ConfigError("the heads do not divide the width", where=f"config.json: {where}",
+                          found=width, wanted=f"a multiple of {num_heads}")  # fmt: skip
+    return width // num_heads

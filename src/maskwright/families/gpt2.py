@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from maskwright.errors import ConfigError
-from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads
-from maskwright.families.fields import ACTIVATIONS, Fields
+from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads, tied
+from maskwright.families.fields import ACTIVATIONS, Fields, head_width
 from maskwright.families.weights import Fuse, Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     Attention,
@@ -60,7 +59,7 @@ COORDINATES: dict[str, Coordinate] = {
     "embd_pdrop": "decoder.embeddings.dropout",
     "layer_norm_epsilon": "decoder.blocks.0.norm.eps",
     "scale_attn_weights": "decoder.blocks.0.attention.scaled",
-    "tie_word_embeddings": lambda c: c.vocabulary_head is None or c.vocabulary_head.tied,
+    "tie_word_embeddings": tied,
     "classifier_dropout": head_field("dropout", "token"),
     "num_labels": head_field("labels", "classifier"),
 }
@@ -107,12 +106,9 @@ def point(fields: Fields) -> TransformerConfig:
     fields.fixed({"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False})
     kit = fields.kit(ARCHITECTURES)
     width, num_heads = fields.whole("n_embd", 768), fields.whole("n_head", 12)
-    if width % num_heads:
-        raise ConfigError("the heads do not divide the width", where="config.json: n_embd",
-                          found=width, wanted=f"a multiple of {num_heads}")  # fmt: skip
     attention = Attention(
         heads=num_heads,
-        head_width=width // num_heads,
+        head_width=head_width(width, num_heads, "n_embd"),
         pattern="causal",
         scaled=fields.flag("scale_attn_weights", True),
         dropout=fields.rate("attn_pdrop", 0.1),

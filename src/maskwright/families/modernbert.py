@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads
-from maskwright.families.fields import ACTIVATIONS, Fields
+from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads, tied
+from maskwright.families.fields import ACTIVATIONS, Fields, head_width
 from maskwright.families.weights import Fuse, Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     LARGEST,
@@ -131,7 +131,7 @@ COORDINATES: dict[str, Coordinate] = {
     },
     "global_rope_theta": lambda c: _theta(c, GLOBAL),
     "local_rope_theta": lambda c: _theta(c, LOCAL),
-    "tie_word_embeddings": lambda c: c.vocabulary_head is None or c.vocabulary_head.tied,
+    "tie_word_embeddings": tied,
 }
 CONSTANTS = {
     "initializer_range": 0.02,
@@ -166,9 +166,6 @@ def point(fields: Fields) -> TransformerConfig:
     """Hugging Face `modernbert` config -> our point."""
     kit = fields.kit(ARCHITECTURES)
     width, num_heads = fields.whole("hidden_size", 768), fields.whole("num_attention_heads", 12)
-    if width % num_heads:
-        raise ConfigError("the heads do not divide the width", where="config.json: hidden_size",
-                          found=width, wanted=f"a multiple of {num_heads}")  # fmt: skip
     norm = Norm(eps=fields.positive("norm_eps", 1e-5), bias=fields.flag("norm_bias", False))
     fields.fixed({"rope_scaling": None, "sparse_prediction": False})
     forward = FeedForward(
@@ -178,7 +175,8 @@ def point(fields: Fields) -> TransformerConfig:
         bias=fields.flag("mlp_bias", False),
         dropout=fields.rate("mlp_dropout", 0.0),
     )
-    mixers = {kind: _attention(fields, kind, num_heads, width // num_heads) for kind in THETA}
+    each = head_width(width, num_heads, "hidden_size")
+    mixers = {kind: _attention(fields, kind, num_heads, each) for kind in THETA}
     blocks = tuple(
         Block(attention=mixers[kind], feed_forward=forward, norm=norm, placement="pre",
               attention_norm=layer > 0)

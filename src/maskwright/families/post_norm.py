@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maskwright.errors import ConfigError
-from maskwright.families.family import Coordinate, Kit, bare, head_field
-from maskwright.families.fields import ACTIVATIONS, Fields
+from maskwright.families.family import Coordinate, Kit, bare, head_field, tied
+from maskwright.families.fields import ACTIVATIONS, Fields, head_width
 from maskwright.families.weights import Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     Activation,
@@ -42,7 +41,7 @@ COORDINATES: dict[str, Coordinate] = {
     "type_vocab_size": "encoder.embeddings.segments",
     "layer_norm_eps": "encoder.blocks.0.norm.eps",
     "num_labels": head_field("labels", "classifier"),
-    "tie_word_embeddings": lambda c: c.vocabulary_head is None or c.vocabulary_head.tied,
+    "tie_word_embeddings": tied,
 }
 POOLER: dict[str, Coordinate] = {
     "add_pooling_layer": lambda c: None if c.pooler or not bare(c) else False
@@ -101,12 +100,8 @@ def encoder(fields: Fields, defaults: Mapping[str, Any], *, offset: int = 0) -> 
 
 def attention(width: int, num_heads: int, dropout: float, *, where: str) -> Attention:
     """Attention of heads that share `width`, which the key `where` of config.json says."""
-    if width % num_heads:
-        raise ConfigError("the heads do not divide the width", where=f"config.json: {where}",
-                          found=width, wanted=f"a multiple of {num_heads}")  # fmt: skip
-    return Attention(
-        heads=num_heads, head_width=width // num_heads, pattern="bidirectional", dropout=dropout
-    )
+    each = head_width(width, num_heads, where)
+    return Attention(heads=num_heads, head_width=each, pattern="bidirectional", dropout=dropout)
 
 
 def stack(
