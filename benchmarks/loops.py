@@ -20,14 +20,14 @@ def ours(
     objective: Any, batches: Callable[[int, int], Any], chosen: Any, turn: Turn, a: Any
 ) -> None:
     """`a.steps` steps of our loop; `chosen` says where and in which type."""
-    from maskwright.train import loop, machine
+    from maskwright.train import loop, process_memory
     from maskwright.train.optimizer import AdamW
     from maskwright.train.parameters import Parameters
     from maskwright.train.schedule import Budget, Schedule
     from maskwright.train.state import TrainState
 
     optimizer = AdamW(learning_rate=1e-4).start(Parameters(objective, chosen.compute))
-    machine.keep_memory()
+    process_memory.keep_memory()
     plan = loop.Plan(
         seed=0,
         microbatches=1,

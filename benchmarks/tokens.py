@@ -23,7 +23,7 @@ from maskwright.corpus.read import Reader
 from maskwright.data.tokenize import build_store
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train
-from maskwright.train.machine import peak_memory
+from maskwright.train.process_memory import peak_memory
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 WARM_UP = 2
-# What glibc is told before a process starts, as `machine.keep_memory` tells it from inside.
+# What glibc is told before a process starts, as `process_memory.keep_memory` tells it from inside.
 TUNED = {
     "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=2147483647:"
     "glibc.malloc.top_pad=268435456",
@@ -46,7 +46,7 @@ class Turn:
     def end(self, loss: float) -> None:
         import torch
 
-        from maskwright.train.machine import peak_memory
+        from maskwright.train.process_memory import peak_memory
 
         if torch.cuda.is_available():
             torch.cuda.synchronize()

@@ -13,7 +13,7 @@ from maskwright.pretrain.journal import read as read_journal
 from maskwright.pretrain.samples import sample
 from maskwright.pretrain.sitting import Sitting
 from maskwright.report.panel import Panel
-from maskwright.train.machine import peak_memory
+from maskwright.train.process_memory import peak_memory
 from maskwright.train.state import TrainState
 
 # How often a full disk is waited out before the run stops.

@@ -45,7 +45,7 @@ from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
-from maskwright.train import distribute, loop, machine
+from maskwright.train import distribute, loop, machine, process_memory
 from maskwright.train.diverged import DivergedError
 from maskwright.train.signals import listening
 
@@ -218,7 +218,7 @@ def _train(sitting: Sitting) -> None:
     if panel is not None and log is not None:
         hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
         panel.start()
-    machine.forget_peak(sitting.machine.device)
+    process_memory.forget_peak(sitting.machine.device)
     plan = loop.Plan(
         seed=training.seed,
         microbatches=training.microbatches,

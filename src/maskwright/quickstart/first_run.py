@@ -24,7 +24,7 @@ from maskwright.quickstart.comparison import compare
 from maskwright.recipes import quickstart as member
 from maskwright.recipes.recipe import Recipe
 from maskwright.report.page import write_report
-from maskwright.train import loop, machine
+from maskwright.train import loop, machine, process_memory
 from maskwright.train.distribute import Processes
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget
@@ -86,7 +86,7 @@ def _fit_steps(recipe: Recipe, prepared: Prepared, seconds: float) -> int:
     optimizer = training.optimizer.start(Parameters(objective, chosen.compute))
     plan = loop.Plan(seed=0, microbatches=1, budget=Budget(steps=100),
                      schedule=training.schedule, device=chosen.device)  # fmt: skip
-    machine.keep_memory()
+    process_memory.keep_memory()
     loader = Loader(build.training_rows(recipe, prepared.train), training.batch, 0)
     state, marks = TrainState(), []
     batches = Microbatches(objective, [(1.0, loader)], plan, state)

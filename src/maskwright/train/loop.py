@@ -18,7 +18,7 @@ from maskwright.data.batch import Batch
 from maskwright.errors import DataError
 from maskwright.objectives.objective import Objective
 from maskwright.randomness import key, torch_seed
-from maskwright.train import denormals, machine
+from maskwright.train import denormals, machine, process_memory
 from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.diverged import DivergedError as DivergedError
@@ -88,7 +88,8 @@ def train(
     """
     objective.train()
     stop = stop or StopFlag()
-    machine.keep_memory()
+    process_memory.keep_memory()
+    memory = process_memory.Watch()
     with denormals.flushed():
         begun = time.monotonic() - state.seconds
         while not finished(plan, state):
@@ -96,6 +97,7 @@ def train(
             # One clock for all, the first's, or a budget in minutes ends here and not there.
             elapsed = time.monotonic() - begun
             state.seconds = processes.totals([elapsed if processes.first else 0.0])[0]
+            memory.after_step()
             for hook in hooks:
                 hook.after_step(state, record)
             if processes.totals([float(stop.raised)])[0]:

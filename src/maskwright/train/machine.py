@@ -1,20 +1,9 @@
-"""What this machine can do, and the process settings that make it do it.
-
-Two settings matter on CPUs. glibc hands buffers above 32 MiB back to the kernel at every free, so
-a training step pays page faults for each of its large activations; three `mallopt` calls keep
-them. Transparent huge pages save the rest. Both change the process for good (memory never shrinks
-again), so only the training entry points call `keep_memory`, never an import.
-"""
+"""What this machine can do."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
 import os
 import platform
-import resource
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,9 +13,6 @@ import torch
 from maskwright.errors import ConfigError, ResourceError
 
 Precision = Literal["auto", "float32", "bfloat16"]
-
-_HEAP, _HUGE, _MADV_HUGEPAGE = 1 << 30, 2 << 20, 14
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
 @dataclass(frozen=True)
@@ -117,33 +103,6 @@ def seed(device: torch.device, value: int) -> None:
         torch.get_device_module(device).manual_seed(value)
 
 
-def keep_memory() -> None:
-    """Tell the allocator to keep large buffers. Idempotent; call it when the weights are in place,
-    because what is freed before still goes back to the system."""
-    if sys.platform == "linux":
-        os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None and platform.libc_ver()[0] == "glibc":
-            mallopt(_M_MMAP_MAX, 0)
-            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-            mallopt(_M_TOP_PAD, 256 << 20)
-            _in_huge_pages(_HEAP)
-
-
-def _in_huge_pages(size: int) -> None:
-    """Let the allocator's heap grow by `size` bytes and ask for huge pages there: fewer misses when
-    a step's activations are looked up. Nothing is taken that is not used."""
-    libc = ctypes.CDLL(None)
-    libc.malloc.restype = ctypes.c_void_p
-    libc.free(ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size))))
-    with contextlib.suppress(OSError), open("/proc/self/maps") as file:
-        heap = next((line.split()[0] for line in file if line.rstrip().endswith("[heap]")), "")
-        if heap:
-            low, high = (int(edge, 16) for edge in heap.split("-"))
-            low = -(-low // _HUGE) * _HUGE
-            libc.madvise(ctypes.c_void_p(low), ctypes.c_size_t(high - low), _MADV_HUGEPAGE)
-
-
 def describe(machine: Machine) -> dict[str, Any]:
     """What the exactness of a resumed run depends on, as plain values."""
     return {
@@ -156,26 +115,3 @@ def describe(machine: Machine) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
     }
-
-
-def peak_memory(device: torch.device | None = None) -> int:
-    """Largest resident size of this process, in bytes, since it began or `forget_peak`; on a GPU,
-    the most that its tensors have taken there."""
-    if device is not None and device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def forget_peak(device: torch.device) -> None:
-    """Give free memory back and let `peak_memory` start anew, where the system can: several runs of
-    one process are then told apart."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
-        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-            file.write("5")

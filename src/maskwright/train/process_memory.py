@@ -1,0 +1,118 @@
+"""The memory of this process: kept while it trains, given back where it is not used.
+
+glibc hands buffers above 32 MiB back to the kernel at every free, so a training step pays page
+faults for each of its large activations; three `mallopt` calls keep them. Transparent huge pages
+save the rest. Both change the process for good, so only the training entry points call
+`keep_memory`, never an import.
+
+Where every step has other shapes, as with sentence pairs or texts of all lengths, kernels that the
+library keeps for each shape come to lie between the large buffers, and a heap that never gives back
+grows at every step: `bert-nsp-mini` came to 5.6 GB in 611 steps. `Watch` gives the free pages back
+where the process has grown by more than a quarter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import platform
+import resource
+import sys
+
+import torch
+
+_HEAP, _HUGE, _MADV_HUGEPAGE = 1 << 30, 2 << 20, 14
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+SETTLED, EVERY = 8, 8  # steps
+GROWTH, SPARE = 1.25, 64 << 20
+
+
+def keep_memory() -> None:
+    """Tell the allocator to keep large buffers. Idempotent; call it when the weights are in place,
+    because what is freed before still goes back to the system."""
+    if sys.platform == "linux":
+        os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None and platform.libc_ver()[0] == "glibc":
+            mallopt(_M_MMAP_MAX, 0)
+            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+            mallopt(_M_TOP_PAD, 256 << 20)
+            _in_huge_pages(_HEAP)
+
+
+def _in_huge_pages(size: int) -> None:
+    """Let the allocator's heap grow by `size` bytes and ask for huge pages there: fewer misses when
+    a step's activations are looked up. Nothing is taken that is not used."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.free(ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size))))
+    with contextlib.suppress(OSError), open("/proc/self/maps") as file:
+        heap = next((line.split()[0] for line in file if line.rstrip().endswith("[heap]")), "")
+        if heap:
+            low, high = (int(edge, 16) for edge in heap.split("-"))
+            low = -(-low // _HUGE) * _HUGE
+            libc.madvise(ctypes.c_void_p(low), ctypes.c_size_t(high - low), _MADV_HUGEPAGE)
+
+
+def give_back() -> None:
+    """Return to the system what the allocator holds and nobody uses, where it can be."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+def resident() -> int:
+    """Bytes of memory that this process has now; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+class Watch:
+    """Called after every step, it gives memory back once the process is a quarter larger than after
+    its first steps. What it comes to again at once is what steps need, and from then on usual."""
+
+    def __init__(self) -> None:
+        self._steps, self._usual, self._just = 0, 0, False
+
+    def after_step(self) -> None:
+        self._steps += 1
+        if self._steps % EVERY:
+            return
+        size = resident()
+        if self._steps == SETTLED or (self._just and self._large(size)):
+            self._usual, self._just = size, False
+        elif self._large(size):
+            give_back()
+            self._just = True
+        else:
+            self._just = False
+
+    def _large(self, size: int) -> bool:
+        return size > GROWTH * self._usual + SPARE
+
+
+def peak_memory(device: torch.device | None = None) -> int:
+    """Largest resident size of this process, in bytes, since it began or `forget_peak`; on a GPU,
+    the most that its tensors have taken there."""
+    if device is not None and device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def forget_peak(device: torch.device) -> None:
+    """Give free memory back and let `peak_memory` start anew, where the system can: several runs of
+    one process are then told apart."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    give_back()
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
