@@ -113,7 +113,7 @@ def verify(
 
 def newest(
     parent: Path, *, prefix: str = "step-", manifest: str = MANIFEST
-) -> tuple[Path, Manifest, list[CheckpointError]]:
+) -> tuple[Path, Manifest, list[CheckpointError | StorageError]]:
     """The folder `parent/prefix<number>` with the largest number that verifies.
 
     Returns the folder, its manifest, and why each newer one was passed over. Numbers decide, not
@@ -125,11 +125,11 @@ def newest(
     pattern = re.compile(re.escape(prefix) + r"([0-9]+)")
     names = os.listdir(parent) if os.path.isdir(parent) else []
     numbered = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
-    skipped: list[CheckpointError] = []
+    skipped: list[CheckpointError | StorageError] = []
     for _, name in sorted(numbered, reverse=True):
         try:
             return Path(parent) / name, verify(Path(parent) / name, manifest=manifest), skipped
-        except CheckpointError as reason:
+        except (CheckpointError, StorageError) as reason:  # damaged, or on a disk that fails
             skipped.append(reason)
     reasons = "; ".join(f"{reason.where}: {reason.what}" for reason in skipped)
     raise CheckpointError("no complete checkpoint", where=parent,

@@ -173,7 +173,10 @@ def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
     for name in sorted(os.listdir(parent)):
         path = parent / name
         with in_our_words(path):
-            if name.startswith((TEMPORARY, DOOMED)):
+            if "probe-" in name:
+                with contextlib.suppress(FileNotFoundError):  # another process has just looked
+                    discard(path, files)
+            elif name.startswith((TEMPORARY, DOOMED)):
                 discard(path, files)
             elif name.startswith(ASIDE):
                 put_back(parent / name.removeprefix(ASIDE), files)

@@ -298,6 +298,10 @@ def test_a_fused_pair_of_others_is_read(tmp_path: Path) -> None:
         ({"bias": "all"}, IncompatibleError, "bias"),
         ({"lora_alpha": "six"}, CheckpointError, "not a number"),
         ({"alpha_pattern": {"0.attn.c_attn": 7}}, IncompatibleError, "in common"),
+        ({"alpha_pattern": {r"\d+\.attn\.(c_attn|x)": "y"}}, CheckpointError, "not a number"),
+        ({"alpha_pattern": {"(": 7}}, CheckpointError, "not a pattern"),
+        ({"init_lora_weights": "pissa_niter_16"}, IncompatibleError, "weights of its base"),
+        ({"init_lora_weights": "olora"}, IncompatibleError, "weights of its base"),
     ],
 )
 def test_what_is_not_built_here_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import sys
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
 from maskwright.corpus.read import Reader, Reading
-from maskwright.errors import DataError
+from maskwright.errors import DataError, UsageError
 from maskwright.strict_json import MAX_DEPTH
 
 GOOD = '{"text": "good"}'
@@ -335,3 +336,56 @@ def test_missing_libraries_are_named(
     with pytest.raises(UsageError) as caught:
         documents(path)
     assert module in caught.value.what and "maskwright[data]" in caught.value.do
+
+
+def test_a_damaged_table_is_refused_also_where_bad_rows_are_skipped(tmp_path: Path) -> None:
+    """What cannot be read on is no bad row: the rest of the file would be gone without a word."""
+    rows = b"text,n\n" + b"".join(b"some words %d,%d\n" % (n, n) for n in range(20_000))
+    whole = gzip.compress(rows)
+    (tmp_path / "a.csv.gz").write_bytes(whole[: len(whole) * 3 // 4])
+    error = refusal(DataError, tmp_path / "a.csv.gz", on_bad="skip", max_bad_fraction=1)
+    assert "cut off" in error.what
+    (tmp_path / "a.csv.gz").write_bytes(whole)  # the control
+    assert len(list(Reader(tmp_path / "a.csv.gz"))) == 20_000
+
+
+def test_a_row_of_which_a_line_is_bad_is_dropped_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'text,n\n"one\n\xff two\nthree",x\nfour,y\n"five\nsix",z\n')
+    reader = Reader(path, Reading(on_bad="skip", max_bad_fraction=1))
+    assert [document.text for document in reader] == ["four", "five\nsix"]
+    assert reader.counts.rejected_by == {"not utf-8": 1, "a line of the row was left out": 1}
+    # A bad first line names the columns: the next must not be taken for it.
+    path.write_bytes(b"te\xffxt,n\nfirst row,1\nsecond,2\n")
+    error = refusal(DataError, path, on_bad="skip", max_bad_fraction=1)
+    assert "may name the columns" in error.what and "line 2" in error.found
+
+
+def test_documents_longer_than_the_limit_are_bad_rows_in_every_form(tmp_path: Path) -> None:
+    for name, text in (
+        ("a.jsonl", '{"text": "hello there"}\n{"text": "ok"}\n'),
+        ("a.csv", "text,n\nhello there,1\nok,2\n"),
+        ("a.txt", "hello there\nok\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        reading = Reading(
+            on_bad="skip", max_bad_fraction=1, max_document_characters=10, form="line"
+        )
+        reader = Reader(tmp_path / name, reading)
+        assert [document.text for document in reader] == ["ok"], name
+        assert reader.counts.rejected == 1
+
+
+def test_a_json_file_of_rows_has_its_faults_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"text": "hello",}\n{"text": "b"}\n')
+    error = refusal(DataError, path)
+    assert error.where.startswith(f"{path}, line 1") and "one value" not in error.what
+    for value in ('[{"text": "a"}]', '{\n "text": "a"\n}'):
+        path.write_text(value)
+        assert "one value" in refusal(DataError, path).what
+
+
+def test_an_empty_path_is_not_the_current_folder() -> None:
+    with pytest.raises(UsageError, match="empty path"):
+        Reader("")

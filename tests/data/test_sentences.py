@@ -41,13 +41,25 @@ def test_by_example(parts: list[str]) -> None:
     assert split("".join(parts)) == parts
 
 
+def test_sentences_without_spaces() -> None:
+    assert split("他来了。我走了！天气很好吗？是的。") == [
+        "他来了。",
+        "我走了！",
+        "天气很好吗？",
+        "是的。",
+    ]
+    assert split("「はい。」そうです。") == ["「はい。」", "そうです。"]
+    assert split("Yes. 好。 Then.") == ["Yes.", " 好。", " Then."]
+
+
 @given(st.text(alphabet="aB.!?\n \t\"')(。", max_size=200))
 def test_starts_ascend_and_cut_before_white_space(text: str) -> None:
     starts = sentence_starts(text)
     assert starts[0] == 0
     assert starts == sorted(set(starts))
     for start in starts[1:]:
-        assert text[start].isspace() and not text[start - 1].isspace()
+        assert text[start].isspace() or text[start - 1] in "。\"')"
+        assert not text[start - 1].isspace()
         assert text[start:].strip()
 
 

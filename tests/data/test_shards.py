@@ -15,6 +15,7 @@ from tests.faults.fs import Unhurried
 
 from maskwright.corpus.document import Document
 from maskwright.data import shards, tokenize
+from maskwright.data.sentences import sentence_starts
 from maskwright.data.tokenize import build_store
 
 
@@ -22,7 +23,10 @@ from maskwright.data.tokenize import build_store
 def test_parts_are_the_text(sizes: list[int], block: int) -> None:
     """Cut only at sentence starts, never above a block where a sentence allows it."""
     starts = np.cumsum([0, *sizes]).tolist()
-    text = "".join(chr(97 + n % 26) for n in range(starts[-1] + 5))
+    letters = [chr(97 + n % 26) for n in range(starts[-1] + 5)]
+    for start in starts[1:]:
+        letters[start] = " "
+    text = "".join(letters)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "BLOCK_CHARACTERS", block)
         found = list(shards.parts(text, starts))
@@ -31,6 +35,16 @@ def test_parts_are_the_text(sizes: list[int], block: int) -> None:
     marked = [b + m for b, (_, marks) in zip(begins, found, strict=False) for m in marks]
     assert marked == starts
     assert all(len(part) <= block or marks == [0] for part, marks in found)
+
+
+def test_no_cut_where_a_token_may_lie_across(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences of a text without spaces are marked, and parts end before white space."""
+    text = "他来了。我走了！" * 3 + "\n" + "他来了。我走了！" * 3
+    monkeypatch.setattr(shards, "BLOCK_CHARACTERS", 10)
+    starts = sentence_starts(text)
+    found = list(shards.parts(text, starts))
+    assert [part for part, _ in found] == [text[:24], text[24:]]
+    assert sum(len(marks) for _, marks in found) == len(starts) == 12
 
 
 def test_shards_end_where_the_text_says(monkeypatch: pytest.MonkeyPatch) -> None:

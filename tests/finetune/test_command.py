@@ -308,8 +308,9 @@ def test_an_answer_that_was_given_outlives_a_full_disk(
     assert out.read_text().count("kept ") == 40, "in the row's own label, too"
 
 
+@pytest.mark.parametrize("method", ["full", "lora"])
 def test_a_stop_while_the_result_is_written_is_gone_on_with(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     data, out = table(tmp_path / "data.csv", "classification", 80), tmp_path / "out"
 
@@ -319,13 +320,14 @@ def test_a_stop_while_the_result_is_written_is_gone_on_with(
     with monkeypatch.context() as patch:
         patch.setattr(result.page, "render", stopped)
         with pytest.raises(KeyboardInterrupt):
-            finetune_file(model, data, out, seeds=1, epochs=1, stream=io.StringIO())
+            finetune_file(model, data, out, seeds=1, epochs=1, method=method,
+                          stream=io.StringIO())  # fmt: skip
     assert (out / "model").is_dir() and not (out / "report.html").exists()
     said = io.StringIO()
-    finetune_file(model, data, out, seeds=1, epochs=1, stream=said)
+    finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=said)
     assert "finished before" in said.getvalue() and (out / "report.html").is_file()
     with pytest.raises(UsageError, match="there already"):
-        finetune_file(model, data, out, seeds=1, epochs=1, stream=said)
+        finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=said)
 
 
 def test_two_do_not_write_one_file(tuned: tuple[Path, str], tmp_path: Path) -> None:

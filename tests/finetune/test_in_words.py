@@ -155,6 +155,19 @@ def test_numbers_are_written(models: dict[str, Path], tmp_path: Path) -> None:
     assert figures["spearman"].value > 0.9 and figures["squared_error"].value < 0.05
 
 
+def test_what_stands_for_a_number_is_that_of_the_validation_part(
+    models: dict[str, Path], tmp_path: Path
+) -> None:
+    """Years, of which a model that has learned nothing yet writes none."""
+    data = animals(tmp_path / "data.jsonl", 120, cat=2000.5, dog=2009.5)
+    finetune_file(models["gpt2"], data, tmp_path / "out", task="regression", seeds=1, epochs=1,
+                  batch=16, rate=1e-6, prompt="{text}", stream=io.StringIO())  # fmt: skip
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    (seed,) = found["seeds"]
+    assert seed["unread"] == 1.0 and seed["squared_error"] < 30.0
+    assert found["table"]["rows"][0][3].startswith(f"{seed['squared_error']:.4f}")
+
+
 def test_numbers_that_a_tokenizer_cannot_write(models: dict[str, Path], tmp_path: Path) -> None:
     data = animals(tmp_path / "data.jsonl", 60, cat=1.25, dog=3.5)  # it has seen no digit
     with pytest.raises(IncompatibleError, match="cannot write the numbers"):

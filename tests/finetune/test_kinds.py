@@ -272,12 +272,17 @@ def test_never_to_answer_can_be_the_best() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(question_answering, "_found", lambda *_: found)
         empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
-        kind = Stub("question-answering").calibrate(
-            Encoded(asked, empty), lambda: np.zeros((0, 2), np.float32)
-        )
+        encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=0)))
+        kind = Stub("question-answering").calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
         assert json.loads(json.dumps(kind.settled)) == kind.settled
-        told = kind.answers(Encoded(asked, empty), np.zeros((0, 2), np.float32))
+        told = kind.answers(encoded, np.zeros((0, 2), np.float32))
     assert told == ["", ""]
+    # Where answers of the validation part are longer than is usual, so may be those that are told.
+    asked = [asked[1]] * 2
+    encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=36)))
+    kind = QuestionAnswering("question-answering")
+    longer = kind.calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
+    assert longer.longest_answer == 36 and kind.longest_answer == 30
     # The control: with nothing chosen, it answers.
     assert Stub("question-answering").threshold == np.inf
 

@@ -121,3 +121,9 @@ def test_rivals_of_a_step_are_not_parted(model: Path, tmp_path: Path) -> None:
         finetune_file(
             model, pairs, tmp_path / "no", task="matching", accumulate=2, stream=io.StringIO()
         )
+
+
+def test_no_batch_and_no_epoch() -> None:
+    for name in ("batch", "epochs"):
+        with pytest.raises(UsageError, match=f"--{name}"):
+            Recipe(model="m", data="d", **{name: 0})  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from maskwright import catalogue
 from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
+from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.kind import Frame, kind_of
 from maskwright.finetune.predict import load
@@ -282,3 +283,19 @@ def test_refusals(models: dict[str, Path], tmp_path: Path) -> None:
     run.pretrain(recipe(text_file(encoder), steps=2), encoder / "run", stream=io.StringIO())
     with pytest.raises(IncompatibleError, match="cannot write"):
         learn(encoder / "run")
+
+
+def test_a_translation_is_evaluated_in_the_direction_that_was_learned(
+    models: dict[str, Path], tmp_path: Path
+) -> None:
+    lines = [
+        json.dumps({"translation": {"en": f"the cat {word}", "de": f"a red {word}"}}) + "\n"
+        for word in PLAIN * 8
+    ]
+    (tmp_path / "data.jsonl").write_text("".join(lines), encoding="utf-8")
+    columns = {"source": ["translation.de"], "target": ["translation.en"]}
+    finetune_file(models["t5"], tmp_path / "data.jsonl", tmp_path / "out", columns=columns,
+                  seeds=1, epochs=1, stream=io.StringIO())  # fmt: skip
+    said = io.StringIO()
+    evaluate_file(tmp_path / "out", tmp_path / "data.jsonl", stream=said)
+    assert "'translation.de' as source (as in the training data)" in said.getvalue()

@@ -99,3 +99,12 @@ def test_refusals() -> None:
     with pytest.raises(IncompatibleError):
         beam_search(model_of(small(family("bert"), "BertForMaskedLM")), [[1]], 3, 2)
     assert beam_search(decoder(), [], 3, 2) == []
+
+
+def test_rows_that_the_tokenizer_lacks_are_never_written() -> None:
+    """A table may have some rows more than there are tokens."""
+    model = decoder(size=11)
+    written = beam_search(model, [[1], [2]], 6, 3, known=5)
+    assert max(max(ids) for ids in written) < 5
+    # The control: asked for all rows, it writes others.
+    assert max(max(ids) for ids in beam_search(model, [[1], [2]], 6, 3)) >= 5

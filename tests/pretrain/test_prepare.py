@@ -17,6 +17,7 @@ from maskwright.corpus.read import Reader
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError, IncompatibleError, OutputError, StoppedError
 from maskwright.lock import Lock
+from maskwright.manifest import hash_file
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.prepare import prepare
 from maskwright.pretrain.text import Text, resolve
@@ -123,6 +124,11 @@ def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
         bound = replace(chosen, corpus=replace(chosen.corpus, limit_bytes=limit))
         said = told(bound, tmp_path / f"run{limit}")
         assert any(line.startswith("note: the text goes on behind") for line in said) is cut
+        # The files are known by all of their bytes, also by those behind the limit.
+        origin = json.loads((tmp_path / f"run{limit}" / "data" / "train-origin.json").read_text())
+        assert origin["files"] == {str(path): hash_file(path)}
+        used = next(line for line in said if line.startswith("read:"))
+        assert ("400 documents" in used) is not cut
     # A bound on the embedded corpus is none on one's own files, unless it is asked for.
     assert with_text(find("tiny"), [str(path)]).corpus.limit_bytes is None
     asked = override(find("tiny"), [f"corpus.text={json.dumps([str(path)])}"])
@@ -340,3 +346,14 @@ def test_what_a_store_was_made_of_is_told_before_it_is_there(tmp_path: Path) -> 
     reader = Reader([tmp_path / "text.txt"])
     build_store(reader, tokenizer, store, read=lambda: seen.append(store.exists()))
     assert seen == [False] and store.exists()
+
+
+def test_tokens_that_have_changed_on_the_disk_are_refused(tmp_path: Path) -> None:
+    chosen = recipe(text_file(tmp_path))
+    told(chosen, tmp_path / "run")
+    tokens = tmp_path / "run" / "data" / "train" / "tokens.bin"
+    data = bytearray(tokens.read_bytes())
+    data[10] ^= 1
+    tokens.write_bytes(data)
+    with pytest.raises(DataError):
+        told(chosen, tmp_path / "run")

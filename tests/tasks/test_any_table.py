@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ from hypothesis import strategies as st
 
 from corpus.files_at_hand import write
 from maskwright.corpus.reading import Reading
-from maskwright.errors import MaskwrightError
+from maskwright.errors import DataError, MaskwrightError, UsageError
 from maskwright.tasks.build import build
 from maskwright.tasks.infer import KINDS, infer
+from maskwright.tasks.prepare import prepare
 from maskwright.tasks.splits import complete
 from maskwright.tasks.survey import survey
 from maskwright.tasks.table import Table, load
-from tasks.tables import table_of
+from tasks.tables import table_of, write_rows
 
 SKIP = Reading(on_bad="skip", max_bad_fraction=1.0, on_nul="strip")
 SCALARS = st.one_of(
@@ -102,3 +104,54 @@ def test_any_bytes(
             continue
         assert all(type(name) is str for row in table.first for name in row.values)
         understand(table, reading, None)
+
+
+def test_rows_of_unlike_shapes_are_refused_in_our_words(tmp_path: Path) -> None:
+    """Each of these ended in a traceback."""
+    context = "the ring of Saturn"
+    answers = {"text": ["Saturn"], "answer_start": 12}
+    for rows in (
+        [{"question": "q", "context": context, "answers": answers}] * 12,
+        [{"question": "q", "context": context, "answers": [answers, "x"]}] * 12,
+        [{"sentence1": f"a {n}", "sentence2": "b", "label": ["x", "y"]} for n in range(12)],
+    ):
+        path = write_rows(tmp_path / "rows.jsonl", rows)
+        kind = "similarity" if "label" in rows[0] else None
+        with pytest.raises(MaskwrightError):
+            prepare(path, kind=kind)
+
+
+def test_a_translation_that_the_first_row_lacks(tmp_path: Path) -> None:
+    rows = [{"id": n, "translation": {"en": f"word {n}", "de": f"Wort {n}"}} for n in range(30)]
+    path = write_rows(tmp_path / "rows.jsonl", [{"id": 99}, *rows])
+    made = prepare(path, reading=Reading(on_bad="skip", max_bad_fraction=0.5))
+    assert made.task.kind == "sequence-to-sequence" and len(made.dropped) == 1
+
+
+def test_names_of_classes_in_another_encoding(tmp_path: Path) -> None:
+    write_rows(tmp_path / "train.jsonl", [{"text": f"a {n}", "label": n % 2} for n in range(30)])
+    (tmp_path / "labels.json").write_bytes('["grün", "rot"]'.encode("latin-1"))
+    with pytest.raises(DataError, match="not UTF-8"):
+        prepare(tmp_path)
+    (tmp_path / "labels.json").write_bytes('\ufeff["grün", "rot"]'.encode())
+    made = prepare(tmp_path)
+    assert made.labels is not None and made.labels.names == ("grün", "rot")
+
+
+def test_what_only_running_text_is_read_by(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "r.jsonl", [{"text": f"a {n}", "label": n % 2} for n in range(30)])
+    with pytest.raises(UsageError, match="--column ROLE=NAME"):
+        prepare(path, reading=Reading(column="body"))
+
+
+def test_a_missing_label_is_the_same_number_however_it_is_written(tmp_path: Path) -> None:
+    rows = "".join(f"a {n},{('0.0', '1.0', '-1.0')[n % 3]}\n" for n in range(60))
+    (tmp_path / "a.csv").write_text("text,label\n" + rows)
+    made = prepare(tmp_path / "a.csv", no_label="-1")
+    assert made.labels is not None and made.labels.names == ("0", "1") and made.unlabelled == 20
+
+
+def test_a_name_twice_in_the_header_that_is_given(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("".join(f"a,b {n},{n % 2}\n" for n in range(30)))
+    with pytest.raises(UsageError, match="twice"):
+        prepare(tmp_path / "a.csv", header=("text", "text", "label"))

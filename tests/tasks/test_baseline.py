@@ -89,3 +89,12 @@ def test_rows_that_are_all_alike_are_answered_alike() -> None:
     features = np.eye(3)
     fitted = baseline._fitted(features, np.full(3, 2), 1.0, False)
     assert fitted.predict(features).tolist() == [2, 2, 2]
+
+
+def test_words_that_come_once_and_signs_alone() -> None:
+    """Names or codes: no word comes twice, and still there is something to compare with."""
+    for unit in ("name", "!"):
+        rows = [{"text": f"{unit}{n}" if unit == "name" else unit * (n + 1), "label": "ab"[n % 2]}
+                for n in range(400)]  # fmt: skip
+        majority, words = baseline.baselines(divided(rows))
+        assert len(words.predicted) == len(majority.predicted) > 0

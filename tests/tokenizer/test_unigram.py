@@ -148,7 +148,7 @@ def test_splits_are_drawn_with_their_probability() -> None:
         ways = [s for s in splits("abc") if all(p in scores for p in s)]
         weights = [math.exp(alpha * sum(scores[p] for p in s)) for s in ways]
         found = Counter(
-            tuple(sampled_split("abc", scores, alpha, list(row), -9.0)) for row in draws
+            tuple(sampled_split("abc", scores, alpha, list(row), -9.0, 3)) for row in draws
         )
         for way, weight in zip(ways, weights, strict=True):
             share = weight / sum(weights)

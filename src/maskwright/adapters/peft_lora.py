@@ -7,6 +7,7 @@ one A for all parts, each of which has its rows of B.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,9 +23,10 @@ from maskwright.adapters.peft_names import (
     published,
     require_some,
 )
-from maskwright.adapters.places import ends_in
 from maskwright.checkpoint.layout import Layout
 from maskwright.errors import CheckpointError, IncompatibleError
+
+OF_THE_BASE = ("pissa", "olora", "corda", "loftq")
 
 
 def tensors_of(form: Layout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -84,6 +86,15 @@ def read(
         IncompatibleError: a setting that is not built here.
     """
     _plain(config, {"use_dora": False, "use_rslora": False, "bias": "none"})
+    # These take something away from the base when they are attached.
+    if str(config.get("init_lora_weights")).partition("_")[0].lower() in OF_THE_BASE:
+        raise IncompatibleError(
+            "the adapter changes the weights of its base",
+            where=f"{CONFIG}: init_lora_weights",
+            found=config["init_lora_weights"],
+            wanted="true, false or gaussian",
+            do="save it as an ordinary LoRA first (peft can convert it)",
+        )
     values: dict[str, Tensor] = {}
     seen: set[str] = set()
     chosen: list[str] = []
@@ -129,11 +140,16 @@ def _parted(a: Tensor, b: Tensor, count: int) -> dict[int, tuple[Tensor, Tensor]
 
 
 def _alpha(config: Mapping[str, Any], module: str) -> float:
-    """The alpha of one module: the pattern's whose key its name ends in, else the usual one."""
+    """The alpha of one module: the first pattern's that is all of its name or its end, else the
+    usual one."""
     patterns = config.get("alpha_pattern") or {}
     if not isinstance(patterns, dict):
         raise CheckpointError("not a table", where=f"{CONFIG}: alpha_pattern", found=repr(patterns))
-    fitting = [value for key, value in patterns.items() if ends_in(module, key)]
+    try:  # as `peft` reads them
+        fitting = [v for key, v in patterns.items() if re.match(rf"(.*\.)?({key})$", module)]
+    except re.error as error:
+        raise CheckpointError("not a pattern of module names", where=f"{CONFIG}: alpha_pattern",
+                              found=error) from error  # fmt: skip
     return _number(fitting[0] if fitting else config.get("lora_alpha"), "lora_alpha")
 
 

@@ -142,6 +142,14 @@ def _zstd(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
                 try:
                     yield meter.add(frame.decompress(data))
                 except zstandard.ZstdError as error:
+                    if "too much memory" in str(error):
+                        raise DataError(
+                            "the zstd file wants a larger window than is read",
+                            where=meter.file,
+                            found=str(error),
+                            wanted="a window of at most 128 MiB",
+                            do="compress it again without --long, or with --long=27 at most",
+                        ) from error
                     raise meter.cut_off(member, f"the zstd data is damaged ({error})") from error
                 begun = True
                 data = frame.unused_data if frame.eof else b""

@@ -61,6 +61,8 @@ def find(paths: Paths) -> tuple[list[Source], list[str]]:
     given = listed(paths)
     if not given:
         raise UsageError("no files were given", wanted=f"files ending in {_suffixes()}")
+    if "" in given:
+        raise UsageError("empty path", found="''", wanted="a file or a folder")
     sources: list[Source] = []
     ignored: list[str] = []
     for path in map(Path, given):

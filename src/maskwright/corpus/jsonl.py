@@ -150,13 +150,12 @@ def _without_traps(text: str, ledger: Ledger) -> str:
 
 
 def _refuse_one_value(text: str, file: str) -> None:
-    """A `.json` file must begin with a whole object on its first line."""
-    first = text.lstrip().partition("\n")[0]
-    try:
-        whole = type(parse(first)) is dict
-    except DataError:
-        whole = False
-    if first and not whole:
+    """A `.json` file must not be an array, nor one object over several lines: not be `{` alone on
+    its first line, or a line that ends within it. Other faults are those of a row."""
+    first, _, rest = text.lstrip().partition("\n")
+    begun = first.rstrip()
+    over = begun.startswith("{") and begun.endswith(("{", ",", "[", ":")) and bool(rest.strip())
+    if begun.startswith("[") or over:
         raise DataError(
             "a .json file with one value in it is not read",
             where=file,

@@ -21,10 +21,11 @@ from maskwright.corpus.document import Document
 from maskwright.corpus.encoding import to_utf8
 from maskwright.corpus.files import Paths, RegularFile, Source, find
 from maskwright.corpus.ledger import Counts, Ledger
-from maskwright.corpus.lines import Block, blocks
+from maskwright.corpus.lines import OR_SKIP, Block, blocks
 from maskwright.corpus.reading import Form, Reading
 from maskwright.corpus.sniff import HEAD, check_head
-from maskwright.errors import UsageError
+from maskwright.errors import DataError, UsageError
+from maskwright.manifest import hash_file
 
 __all__ = ["Counts", "Form", "Reader", "Reading", "read"]
 
@@ -38,9 +39,11 @@ class Reader:
         paths: files and folders (searched in sorted order, hidden names passed over).
         reading: how to read them.
         rejects: where to list the rows dropped, one JSON object per line (with `on_bad="skip"`).
+        limit_bytes: only documents that begin within so many bytes of text.
 
     Attributes:
         counts: what the last iteration met; complete when it has ended.
+        cut: whether the last iteration stopped at `limit_bytes`.
 
     Raises:
         UsageError: at once, when a path is missing or is nothing that can be read.
@@ -51,8 +54,11 @@ class Reader:
         paths: Paths,
         reading: Reading = DEFAULT,
         rejects: Path | str | None = None,
+        limit_bytes: int | None = None,
     ) -> None:
         self.reading = reading
+        self.limit_bytes = limit_bytes
+        self.cut = False
         self.rejects = None if rejects is None else Path(rejects)
         self.sources, self._ignored = find(paths)
         self.counts = Counts()
@@ -65,11 +71,20 @@ class Reader:
             OutputError, StorageError, UsageError: a file cannot be opened, read or written.
         """
         counts = self.counts = Counts(ignored_files=list(self._ignored))
+        self.cut, read = False, 0
         with Ledger(self.reading, counts, self.rejects) as ledger:
             for source in self.sources:
                 for document in _documents(source, ledger):
+                    if self.limit_bytes is not None:
+                        self.cut = read >= self.limit_bytes
+                        read += len(document.text.encode())
+                    if self.cut:
+                        counts.hashes[source.shown] = hash_file(source.path)
+                        break
                     counts.documents += 1
                     yield document
+                if self.cut:
+                    break
             ledger.finish()
 
 
@@ -106,14 +121,32 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
         else:
             checked = text_blocks(opened, source, ledger)
             if source.kind == "text":
-                yield from text.documents(checked, source.shown, ledger)
+                found = text.documents(checked, source.shown, ledger)
             elif source.kind == "jsonl":
-                yield from jsonl.documents(checked, source, ledger)
+                found = jsonl.documents(checked, source, ledger)
             else:
-                yield from table.documents(checked, source, ledger)
+                found = table.documents(checked, source, ledger)
+            yield from _bounded(found, source.shown, ledger)
         counts.hashes[source.shown] = opened.finish()
     if counts.rows == before:
         counts.empty_files.append(source.shown)
+
+
+def _bounded(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterator[Document]:
+    """The documents, without those that are too long."""
+    limit = ledger.reading.max_document_characters
+    for document in documents:
+        if len(document.text) <= limit:
+            yield document
+            continue
+        error = DataError(
+            "the document is too long",
+            where=document.id,
+            found=f"{len(document.text):,} characters",
+            wanted=f"at most {limit:,} characters (max_document_characters)",
+            do=f"shorten it, raise the limit, {OR_SKIP}",
+        )
+        ledger.reject(error, file=file, line=int(document.id.rpartition(":")[2]))
 
 
 def text_blocks(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Block]:

@@ -51,10 +51,18 @@ def rows(
         DataError: a name twice in the header; a bad row, when the policy is strict.
     """
     file, counts = source.shown, ledger.counts
+    rejected = counts.rejected
     parsed = _parsed(_Feed(blocks, file, ledger.reading.max_document_characters), source, ledger)
     header, line = next(((r, n) for r, n in parsed if r), ([], 1))
     if not header:
         return
+    if counts.rejected > rejected:
+        raise DataError(
+            "the first row cannot be read, and it may name the columns",
+            where=at(file, 1),
+            found=f"the first row that can be read is in line {line}",
+            do="correct what stands above it",
+        )
     _refuse_twice(header, line, file)
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
@@ -70,6 +78,13 @@ def rows(
 def separator_of(source: Source, ledger: Ledger) -> str:
     """What separates the fields: as the reading says, else by the file's ending."""
     return ledger.reading.separator or SEPARATORS[source.suffix]
+
+
+class _RowTooLongError(Exception):
+    """A row that never ends, with the fault to tell; other faults on the way here are not its."""
+
+    def __init__(self, fault: DataError) -> None:
+        self.fault = fault
 
 
 class _Feed:
@@ -88,7 +103,7 @@ class _Feed:
     def __next__(self) -> io.StringIO:
         if self.size > self.limit:
             line = self.line_of(self.first)
-            raise DataError(
+            fault = DataError(
                 "the row is too long",
                 where=at(self.file, line),
                 found=f"more than {self.limit:,} characters, up to line {self.line_of(self.fed)}",
@@ -96,6 +111,7 @@ class _Feed:
                 do=f"close the quote that begins in line {line}, "
                 f"read with quoting=False, {OR_SKIP}",
             )
+            raise _RowTooLongError(fault)
         block = next(self.blocks)
         self.starts.append((self.fed, block.line))
         self.fed += block.text.count("\n") + (not block.text.endswith("\n"))
@@ -107,6 +123,14 @@ class _Feed:
         self.first, self.size = first, 0
         while len(self.starts) > 1 and self.starts[1][0] < first:
             self.starts.pop(0)
+
+    def left_out(self, first: int, last: int) -> int | None:
+        """The number in the file of a line that was left out between these lines fed; None where
+        they follow each other."""
+        for (before, line), (after, later) in itertools.pairwise(self.starts):
+            if first <= after < last and later != line + after - before:
+                return line + after - before
+        return None
 
     def line_of(self, fed: int) -> int:
         """The number in the file of the `fed`-th line fed."""
@@ -129,10 +153,10 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[tuple[list[
             row = next(reader)
         except StopIteration:
             return
-        except (csv.Error, DataError) as error:
+        except (csv.Error, _RowTooLongError) as error:
             line, last = feed.line_of(first), feed.line_of(before + reader.line_num)
-            if isinstance(error, DataError):
-                fault = error
+            if isinstance(error, _RowTooLongError):
+                fault = error.fault
                 reader, before = _reader(feed, source, ledger), feed.fed
             else:
                 fault = _broken(error, source.shown, line, last, limit)
@@ -140,7 +164,12 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[tuple[list[
             continue
         finally:
             csv.field_size_limit(others)
-        yield row, feed.line_of(first)
+        line, last = feed.line_of(first), feed.line_of(before + reader.line_num)
+        if (gap := feed.left_out(first, before + reader.line_num)) is not None:
+            fault = _mutilated(source.shown, line, last, gap)
+            ledger.reject(fault, file=source.shown, line=line)  # the bad line is counted already
+            continue
+        yield row, line
 
 
 def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
@@ -197,6 +226,16 @@ def _wrong_width(
         found=f"{len(row)} fields with the separator {separator!r}",
         wanted=f"{len(header)} fields, as in the header",
         do=f"correct the row (quote fields that hold the separator), {OR_SKIP}",
+    )
+
+
+def _mutilated(file: str, first: int, last: int, gap: int) -> DataError:
+    return DataError(
+        "a line of the row was left out",
+        where=at(file, first),
+        found=f"a row of lines {first} to {last}, of which line {gap} is bad",
+        wanted="all lines of a quoted field",
+        do=f"correct line {gap}, {OR_SKIP}",
     )
 
 

@@ -53,10 +53,11 @@ def shards(documents: Iterable[Document]) -> Iterator[Shard]:
 
 
 def parts(text: str, starts: list[int]) -> Iterator[Part]:
-    """`text` whole, or cut at sentence starts where it is longer than a block."""
+    """`text` whole, or cut at sentence starts where it is longer than a block. Only before white
+    space, where no token lies across the cut."""
     begin, marks = 0, [0]
     for start, following in itertools.pairwise([*starts, len(text)]):
-        if following - begin > BLOCK_CHARACTERS and start > begin:
+        if following - begin > BLOCK_CHARACTERS and start > begin and text[start].isspace():
             yield text[begin:start], marks
             begin, marks = start, [0]
         elif start > begin:

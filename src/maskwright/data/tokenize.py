@@ -12,6 +12,7 @@ tokenizer is used as it is.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,9 +34,18 @@ from maskwright.commit import (
 )
 from maskwright.corpus.document import Document
 from maskwright.data.sentences import sentence_starts
-from maskwright.data.shards import Part, Shard, blocks, in_order, join_hashes, parts, shards
+from maskwright.data.shards import (
+    BLOCK_CHARACTERS,
+    Part,
+    Shard,
+    blocks,
+    in_order,
+    join_hashes,
+    parts,
+    shards,
+)
 from maskwright.data.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
-from maskwright.errors import DataError, IncompatibleError
+from maskwright.errors import DataError, IncompatibleError, OutputError
 
 __all__ = ["build_store", "sentence_starts"]
 
@@ -94,9 +104,15 @@ def build_store(
     if standing is not None:
         found = join_hashes(shard.input for shard in shards(documents))
         builder.check_same("text", standing.manifest.about["input"], found)
+        if builder.work.is_dir():  # of a build that was stopped when all but this was done
+            with Lock(builder.work / "build.lock"):
+                remove_folder(builder.work, files)
         return standing
     # Only what is certainly the remains of a store may be replaced.
     remains = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
+    if os.path.lexists(out) and not remains:
+        raise OutputError("something else stands where the tokens would", where=out,
+                          do="choose another folder, or remove it first")  # fmt: skip
     with Lock(builder.work / "build.lock"):
         made = builder.make_shards(documents)
         expected = sum(path.stat().st_size for shard in made for path in shard.glob("*.bin"))
@@ -212,7 +228,8 @@ class _Builder:
     def _cut(self, shard: Shard, counts: list[int]) -> Iterator[Part]:
         """The parts of all documents; how many each has goes into `counts`."""
         for text in shard.texts:
-            found = list(parts(text, sentence_starts(text) if self.sentences else [0]))
+            asked = self.sentences or len(text) > BLOCK_CHARACTERS
+            found = list(parts(text, sentence_starts(text) if asked else [0]))
             counts.append(len(found))
             yield from found
 

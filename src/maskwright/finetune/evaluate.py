@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -64,10 +64,9 @@ def evaluate_file(
         DataError: a bad row, or a label that is none of the model's.
         IncompatibleError: the model was not fine-tuned for a task.
     """
-    if out is not None and (Path(out) / NAME).exists():
-        raise UsageError("figures are there already", where=Path(out) / NAME,
-                         do="choose another --out")  # fmt: skip
     if out is not None:
+        for name in (NAME, PAGE):
+            document.require_new(Path(out) / name)
         commit.probe_writable(Path(out))
     say, model = printer(stream), load(folder)
     whole = table.load(data, header=read.header, reading=read.reading, learned=False)
@@ -78,13 +77,13 @@ def evaluate_file(
                          wanted=near(chosen, names))  # fmt: skip
     asked_of = replace(whole, parts={ALL: whole.parts[chosen]})
     for told in model.targets.values():
-        missing = [name for name in told if name not in asked_of.columns]
+        missing = [name for name in told if not _stands(name, asked_of.columns)]
         if missing and len(missing) < len(told):
             raise DataError("a label's column is missing", where=data,
                             found=", ".join(asked_of.columns), wanted=", ".join(missing),
                             do="add it, or rename all of them to have them found anew")  # fmt: skip
     known = {role: list(names) for role, names in (model.columns | model.targets).items()
-             if set(names) <= set(asked_of.columns)}  # fmt: skip
+             if all(_stands(name, asked_of.columns) for name in names)}  # fmt: skip
     task = infer(asked_of, {**known, **(columns or {})}, model.kind.task)
     asked_for = set(columns or {})
     task.columns.why.update(dict.fromkeys(known.keys() - asked_for, "as in the training data"))
@@ -124,6 +123,11 @@ def evaluate_file(
         document.write(Path(out) / NAME, json.dumps(plain, indent=2) + "\n")
         say(f"report: {document.write(Path(out) / PAGE, shown_page)}")
     return figures
+
+
+def _stands(name: str, columns: Collection[str]) -> bool:
+    """Whether there is such a column, or one in which `translation.en` looks."""
+    return name in columns or name.partition(".")[0] in columns
 
 
 def _plain(estimate: Estimate) -> dict[str, float | None]:

@@ -69,7 +69,7 @@ class Kept:
             OutputError, StoppedError, StorageError: as of `commit`.
         """
         weights = {n: p.detach().cpu().contiguous()
-                   for n, p in tuned.model.named_parameters() if p.requires_grad}  # fmt: skip
+                   for n, p in tuned.network.named_parameters() if p.requires_grad}  # fmt: skip
         facts = {
             "figures": [value if math.isfinite(value) else None for value in tuned.figures],
             "losses": tuned.losses, "epoch": tuned.epoch, "seconds": tuned.seconds,

@@ -61,6 +61,10 @@ class Seed:
     answers: Answers
     moved: float = math.nan
 
+    def without_model(self) -> Seed:
+        """The same, its model given up."""
+        return replace(self, tuned=replace(self.tuned, model=None), adapter=None)
+
     @property
     def validation(self) -> float:
         return max(self.tuned.figures)
@@ -178,15 +182,15 @@ class Learner:
             steps = steps_of(settings, len(parts[TRAIN].examples))
             with watch(name or f"seed {settings.seed}", steps) as hook:
                 tuned = self._tuned(model, method, parts, settings, say, hook)
-            self.kind.after_training(tuned.model, parts[TRAIN])
+            self.kind.after_training(tuned.network, parts[TRAIN])
             if kept:
                 kept.keep(settings.seed, tuned)
-        read = reader(tuned.model, self.kind, self.frame, self.collation)
+        read = reader(tuned.network, self.kind, self.frame, self.collation)
         settled = self.kind.calibrate(parts[VALIDATION], lambda: read(parts[VALIDATION]))
-        last_read = reader(tuned.model, settled, self.frame, self.collation)
+        last_read = reader(tuned.network, settled, self.frame, self.collation)
         outputs = last_read(parts[last])
         answers = settled.answers(parts[last], outputs)
-        moved = _distance(begun, _body(tuned.model))
+        moved = _distance(begun, _body(tuned.network))
         return Seed(settings.seed, tuned, adapter, settled, outputs, answers, moved)
 
     def _tuned(
@@ -208,8 +212,8 @@ class Learner:
             number += 1
             outputs = kind.outputs(learner, encoded, collation)
             # As it will be asked: where there may be no answer, with the best threshold for one.
-            answers = kind.calibrate(encoded, lambda: outputs).answers(encoded, outputs)
-            value = kind.measured(encoded.rows, answers)[measure]
+            settled = kind.calibrate(encoded, lambda: outputs)
+            value = settled.measured(encoded.rows, settled.answers(encoded, outputs))[measure]
             shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
             say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
                 f"validation {measure} {shown}")  # fmt: skip

@@ -108,7 +108,8 @@ def measure_curve(
                 value = kind.measured(drawn.parts[last], answers)[curve.measure]
                 curve.put(way, count, seed, _defined(value))
                 curve.baselines += [way] if way not in curve.baselines else []
-            anew = Method(FULL, head_rate=methods[0].head_rate)
+            # Of drawn weights none has been learned before: all of them learn alike fast.
+            anew = Method(FULL, head_rate=methods[0].head_rate or 1.0)
             for method, scratch in [*((m, False) for m in methods), (anew, True)]:
                 way = SCRATCH if scratch else method.name
                 chosen = replace(settings(method), seed=seed)
@@ -191,10 +192,10 @@ def _trained(
     name = f"{way}, {len(data.parts[TRAIN]):,} labels, seed {settings.seed}"
     found = learner.learn(parts, method, settings, last, quiet, watch, scratch=scratch, name=name)
     again = kind.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-    read = reader(found.tuned.model, found.kind, learner.frame, learner.collation)
+    read = reader(found.tuned.network, found.kind, learner.frame, learner.collation)
     figures = {
-        "value": kind.measured(data.parts[last], found.answers),
-        "learned": kind.measured(again.rows, found.kind.answers(again, read(again))),
+        "value": found.kind.measured(data.parts[last], found.answers),
+        "learned": found.kind.measured(again.rows, found.kind.answers(again, read(again))),
     }
     told = {name: _defined(each[kind.measure]) for name, each in figures.items()}
     return {**told, "moved": found.moved}

@@ -95,6 +95,10 @@ class Recipe:
         if self.length is not None and self.length < 4:
             raise UsageError("no room for a text", where="--length", found=self.length,
                              wanted="4 or more")  # fmt: skip
+        for option, count in (("--batch", self.batch), ("--epochs", self.epochs)):
+            if count < 1:
+                raise UsageError("too small a number", where=option, found=count,
+                                 wanted="1 or more")  # fmt: skip
         if not 1 <= self.accumulate <= self.batch:
             raise UsageError("a step cannot be cut into so many portions", where="--accumulate",
                              found=self.accumulate, wanted=f"1 to {self.batch}")  # fmt: skip

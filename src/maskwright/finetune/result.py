@@ -48,6 +48,11 @@ PROBLEM_TYPES: dict[Problem, str] = {
 PIPELINES = ("text-classification", "token-classification")
 
 
+def best_of(found: Sequence[Seed]) -> Seed:
+    """The best seed by validation, of equals the first."""
+    return max(found, key=lambda one: (one.validation, -one.seed))
+
+
 @dataclass(frozen=True)
 class Result:
     """What the seeds of one fine-tuning came to.
@@ -71,8 +76,7 @@ class Result:
 
     @property
     def best(self) -> Seed:
-        """The best seed by validation, of equals the first."""
-        return max(self.found, key=lambda one: (one.validation, -one.seed))
+        return best_of(self.found)
 
     def write(self, say: Say) -> None:
         """Say what the seeds came to, and write the best of them with all that belongs to it."""
@@ -103,7 +107,7 @@ class Result:
             estimated = kind.estimated(truth, answers).values()
             rows.append([name, *(each.render() for each in estimated)])
         if len(self.found) > 1:
-            each = [kind.measured(truth, one.answers) for one in self.found]
+            each = [one.kind.measured(truth, one.answers) for one in self.found]
             spreads = (intervals.over_seeds([e[m] for e in each]) for m in kind.measures)
             rows.insert(1, [f"all {len(self.found)} seeds", *map(_spread, spreads)])
         return {
@@ -130,7 +134,7 @@ class Result:
             cut={part: encoded.cut for part, encoded in self.parts.items()},
             settings=facts,
             asked=self.asked,
-            figures=kind.measured(self.parts[self.asked].rows, best.answers),
+            figures=best.kind.measured(self.parts[self.asked].rows, best.answers),
             table=table,
             plain=learner.family is not None,
             loads=_loads(self.out, learner, attached),
@@ -143,7 +147,7 @@ class Result:
             decoder_start=learner.collation.decoder_start,
         )
         folder = self.out / MODEL
-        pretrained.save(best.tuned.model, learner.frame.tokenizer.padding(), folder, about)
+        pretrained.save(best.tuned.network, learner.frame.tokenizer.padding(), folder, about)
         for name, text in kind.files(learner.frame, learner.config.width).items():
             (folder / name).parent.mkdir(exist_ok=True)
             document.write(folder / name, text)
@@ -181,7 +185,7 @@ class Result:
                 {"seed": one.seed, "epoch": one.tuned.epoch,
                  "validation": [_finite(v) for v in one.tuned.figures],
                  "loss": one.tuned.losses, "seconds": one.tuned.seconds,
-                 **{m: _finite(v) for m, v in kind.measured(rows, one.answers).items()}}
+                 **{m: _finite(v) for m, v in one.kind.measured(rows, one.answers).items()}}
                 for one in self.found
             ],
             "table": table,

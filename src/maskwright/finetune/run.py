@@ -22,7 +22,7 @@ from maskwright.finetune.kind import Long, kind_of
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
-from maskwright.finetune.result import Result
+from maskwright.finetune.result import ADAPTER, Result, best_of
 from maskwright.finetune.tune import Settings, passes_of
 from maskwright.pretrain.checkpoints import MODEL
 from maskwright.pretrain.run import LOCK
@@ -103,11 +103,15 @@ def finetune(
             for seed in range(seeds):
                 chosen = replace(settings, seed=seed)
                 found.append(learner.learn(parts, method, chosen, last, say, watch, kept=kept))
+                best = best_of(found)
+                found = [one if one is best else one.without_model() for one in found]
         except KeyboardInterrupt:
-            say(f"stopped; finished seeds are kept ({len(found)}): the same command goes on")
+            say(f"stopped; finished seeds are kept ({len(found)}): the same command with "
+                f"--out {out} goes on")  # fmt: skip
             raise
-        if (out / MODEL).exists():  # of a try that was stopped while it wrote
-            commit.remove_folder(out / MODEL)
+        for half in (out / MODEL, out / ADAPTER):  # of a try that was stopped while it wrote
+            if half.exists():
+                commit.remove_folder(half)
         Result(out, learner, data, parts, last, method, found, facts, origin or {}).write(say)
         kept.finish()
     say(f"model: {out / MODEL}\nnext: maskwright predict {out} FILE")

@@ -79,18 +79,24 @@ class Tuned:
     """What came of it.
 
     Attributes:
-        model: in float32, in evaluation mode.
+        model: in float32, in evaluation mode; None where it was given up for a better one.
         figures: of the epochs that were run, one after the other; empty without a figure.
         losses: the mean training loss of each epoch.
         epoch: the one whose weights these are, from 1.
         seconds: training alone.
     """
 
-    model: Transformer
+    model: Transformer | None
     figures: list[float]
     losses: list[float]
     epoch: int
     seconds: float
+
+    @property
+    def network(self) -> Transformer:
+        """The model, where it is still there."""
+        assert self.model is not None
+        return self.model
 
 
 # What gives scores, not texts.

@@ -54,6 +54,7 @@ def beam_search(
     end: int | None = None,
     penalty: float = 1.0,
     cached: bool = True,
+    known: int | None = None,
 ) -> list[list[int]]:
     """At most `count` new ids for each prompt, the end token left out.
 
@@ -62,6 +63,7 @@ def beam_search(
         end: the id that ends a text.
         penalty: the exponent of the length; above 0 it favours longer texts, since log p < 0.
         cached: keep keys and values between steps; the same texts either way.
+        known: how many ids the tokenizer has; a table may have some rows more.
 
     Raises:
         ConfigError: no beam.  Others: as `decode.steps`.
@@ -72,7 +74,7 @@ def beam_search(
     was_training = model.training
     reader = Reader(model.eval(), trained_length(model.config), cached)
     try:
-        return _search(reader, prompts, count, beams, sources, end, penalty)
+        return _search(reader, prompts, count, beams, sources, end, penalty, known)
     finally:
         model.train(was_training)
 
@@ -85,6 +87,7 @@ def _search(
     sources: Sequence[Sequence[int]] | None,
     end: int | None,
     penalty: float,
+    known: int | None,
 ) -> list[list[int]]:
     searches = [_Search(beams, penalty) for _ in prompts]
     going = list(range(len(prompts)))  # prompts that are not done
@@ -96,7 +99,7 @@ def _search(
     for number in range(count):
         if not going:
             break
-        chances = reader.next_scores(texts, count - number).float().log_softmax(-1)
+        chances = reader.next_scores(texts, count - number)[:, :known].float().log_softmax(-1)
         best, parents, tokens = _best(totals, chances, 2 * beams)
         rows: list[int] = []
         new: list[list[int]] = []

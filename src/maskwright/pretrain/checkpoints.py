@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from maskwright import commit
 from maskwright.checkpoint import files, pretrained
 from maskwright.checkpoint.layout import About
-from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.errors import CheckpointError, IncompatibleError, StorageError
 from maskwright.nn.transformer import Transformer
 from maskwright.recipes.recipe import is_run
 from maskwright.strict_json import parse
@@ -52,7 +52,7 @@ class Restored:
     path: Path
     state: TrainState
     about: dict[str, Any]
-    skipped: list[CheckpointError]
+    skipped: list[CheckpointError | StorageError]
 
 
 class Checkpoints:

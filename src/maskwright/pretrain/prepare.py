@@ -133,7 +133,7 @@ def _store(
         build_store(documents, tokenizer, path, sentences=sentences, read=keep)
         for line in itertools.chain.from_iterable(t.told(held_out=held_out) for t in texts):
             say(line)
-    store = TokenStore.open(path, tokenizer_fingerprint=tokenizer.fingerprint)
+    store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
     say(f"{part}: {store.num_documents:,} documents, {store.num_tokens:,} tokens{_odd(store)}")
     if store.num_documents == 0:
         raise DataError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from maskwright.recipes.recipe import Corpus
 # The split is the same for every seed: what is held out must not depend on the run.
 SPLIT_SEED = 0
 FEW = 256  # documents, of which the share is counted in text and not left to the draws
+AT_ONCE = 4096  # numbers of documents that are drawn for together
 SEVERAL = 10  # documents, of which at least two are held out: pairs of sentences need them
 
 
@@ -58,7 +59,6 @@ class Text:
         self._folder, self._prefix = folder, prefix
         self._embedded: list[Document] | None = None
         self._reader: Reader | None = None
-        self._cut = False
         self._divided = ""
 
     def for_tokenizer(self) -> Iterator[Document]:
@@ -98,7 +98,7 @@ class Text:
             return
         yield f"read: {self._reader.counts.summary()}"
         yield from (f"note: {warning}" for warning in self._reader.counts.warnings)
-        if self._cut:
+        if self._reader.cut:
             yield f"note: the text goes on behind corpus.limit_bytes={self.corpus.limit_bytes}"
         if self._divided:
             yield f"note: {self._divided}"
@@ -110,18 +110,8 @@ class Text:
                 self._embedded = list(embedded.documents(limit_bytes=limit))
             return iter(self._embedded)
         rejects = self._folder / f"{self._prefix}{prefix}rejects.jsonl"
-        self._reader = Reader(paths, self.corpus, rejects=rejects)
-        return iter(self._reader) if limit is None else self._within(self._reader, limit)
-
-    def _within(self, documents: Iterable[Document], limit: int) -> Iterator[Document]:
-        """Those that begin within `limit` bytes of text."""
-        read = 0
-        for each in documents:
-            self._cut = read >= limit
-            if self._cut:
-                return
-            read += len(each.text.encode())
-            yield each
+        self._reader = Reader(paths, self.corpus, rejects=rejects, limit_bytes=limit)
+        return iter(self._reader)
 
     def _share(self, *, held_out: bool) -> Iterator[Document]:
         few = self._few
@@ -129,12 +119,10 @@ class Text:
             yield from (_halves(d, self.corpus.held_out)[held_out]
                         for d in self._documents(self.paths))  # fmt: skip
             return
-        for start, block in _blocks(self._documents(self.paths), 4096):
-            if few is None:
-                out = self._draws(start, len(block)) < self.corpus.held_out
-            else:
-                out = few[start : start + len(block)]
-            yield from (d for d, o in zip(block, out, strict=True) if bool(o) is held_out)
+        drawn = self._drawn() if few is None else iter(few.tolist())
+        for document, out in zip(self._documents(self.paths), drawn, strict=False):
+            if out is held_out:
+                yield document
 
     @cached_property
     def _few(self) -> NDArray[np.bool_] | None:
@@ -142,10 +130,10 @@ class Text:
         where the draws alone say it."""
         sizes: list[int] = []
         some_drawn = False
-        for start, block in _blocks(self._documents(self.paths), FEW):
-            sizes += [len(d.text.encode()) for d in block]
-            some_drawn |= bool((self._draws(start, len(block)) < self.corpus.held_out).any())
-            if start and some_drawn:
+        for document, drawn in zip(self._documents(self.paths), self._drawn(), strict=False):
+            sizes.append(len(document.text.encode()))
+            some_drawn |= drawn
+            if len(sizes) > FEW and some_drawn:
                 return None
         if not sizes:
             return None
@@ -154,6 +142,11 @@ class Text:
         some = "its end is" if len(sizes) == 1 else f"{count:,} {'is' if count == 1 else 'are'}"
         self._divided = f"of {len(sizes):,} document{'s' * (len(sizes) > 1)} {some} held out"
         return out
+
+    def _drawn(self) -> Iterator[bool]:
+        """For each number of a document, without end, whether it is held out."""
+        for start in itertools.count(0, AT_ONCE):
+            yield from (self._draws(start, AT_ONCE) < self.corpus.held_out).tolist()
 
     def _draws(self, start: int, count: int) -> NDArray[np.float64]:
         keys = randomness.key("split", SPLIT_SEED, np.arange(start, start + count))
@@ -225,6 +218,8 @@ def resolve(text: str) -> Path:
     Raises:
         ConfigError: the variable is not set.
     """
+    if not text:
+        raise ConfigError("an empty path", where="corpus.text", wanted="a file or a folder")
     if Path(text).exists():
         return Path(text)  # whatever signs are in its name
     path = os.path.expanduser(os.path.expandvars(text))
@@ -238,10 +233,3 @@ def resolve(text: str) -> Path:
             do="set it, or name the file with --text",
         )
     return Path(path)
-
-
-def _blocks(documents: Iterable[Document], size: int) -> Iterator[tuple[int, list[Document]]]:
-    iterator, start = iter(documents), 0
-    while block := list(itertools.islice(iterator, size)):
-        yield start, block
-        start += len(block)

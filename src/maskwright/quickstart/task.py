@@ -170,5 +170,5 @@ def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np
         _collation(tokenizer),
     )
     tuned = tune(objective, task.train, collation, replace(SETTINGS, seed=seed))
-    objective = Supervised(tuned.model, Options(), vocabulary(tokenizer)).eval()
+    objective = Supervised(tuned.network, Options(), vocabulary(tokenizer)).eval()
     return scores(objective, task.test, collation).argmax(axis=1)

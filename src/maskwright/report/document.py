@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from maskwright.errors import UsageError
 from maskwright.report.svg import escape
 from maskwright.storage import refusal
 
@@ -41,6 +42,16 @@ def document(name: str, kind: str, head: str, sections: Iterable[tuple[str, str]
         "<footer>This page is one file: it has no scripts and loads nothing.</footer>"
         "</main></body></html>\n"
     )
+
+
+def require_new(target: Path) -> None:
+    """Refuse to write over what is there.
+
+    Raises:
+        UsageError: naming it.
+    """
+    if os.path.lexists(target):
+        raise UsageError("the file is there already", where=target, do="choose another --out")
 
 
 def write(target: Path, text: str) -> Path:

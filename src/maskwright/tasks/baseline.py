@@ -7,6 +7,7 @@ two are by the angle between them. The strength of the regression is chosen on t
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -146,19 +147,24 @@ def _fitted(features: Any, truth: NDArray[Any], strength: float, numbers: bool) 
         return LogisticRegression(C=strength, max_iter=STEPS).fit(features, truth)
 
 
-def tf_idf(**options: Any) -> Any:
-    """An unfitted TF-IDF of words, however short; `options` of scikit-learn's."""
+def fitted(texts: Sequence[str], **options: Any) -> Any:
+    """A TF-IDF of the words of `texts`, however short; `options` of scikit-learn's. Of all words
+    where none comes as often as `min_df` says, and of signs where there is no word."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    return TfidfVectorizer(token_pattern=WORD, sublinear_tf=True, **options)
+    usual = {"token_pattern": WORD, "sublinear_tf": True, **options}
+    for change in ({}, {"min_df": 1}, {"min_df": 1, "token_pattern": r"\S"}):
+        with contextlib.suppress(ValueError):  # nothing is left
+            return TfidfVectorizer(**{**usual, **change}).fit(texts)
+    return TfidfVectorizer(vocabulary=["a"]).fit(texts)  # of blank texts alone
 
 
 class _Bag:
     """Texts as rows of word weights; learned from the training part only."""
 
     def __init__(self, train: Sequence[Example]) -> None:
-        self.weigh = tf_idf(ngram_range=(1, 2), min_df=2 if len(train) > 200 else 1)
-        self.weigh.fit([text for e in train for text in _texts(e)])
+        texts = [text for e in train for text in _texts(e)]
+        self.weigh = fitted(texts, ngram_range=(1, 2), min_df=2 if len(train) > 200 else 1)
 
     def features(self, rows: Sequence[Example]) -> Any:
         """(rows, features), sparse."""

@@ -89,10 +89,14 @@ def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
     if len(names) != 1:
         raise UsageError("the task has no column of labels", where="--read no_label",
                          found=task.kind, do="leave it out")  # fmt: skip
-    parts = {
-        part: [row for row in rows if str(value_of(row, names[0])).strip() != no_label]
-        for part, rows in table.parts.items()
-    }
+    number = whole(no_label)
+
+    def has_label(row: Row) -> bool:
+        value = value_of(row, names[0])
+        same = str(value).strip() == no_label or (number is not None and whole(value) == number)
+        return not same
+
+    parts = {part: [row for row in rows if has_label(row)] for part, rows in table.parts.items()}
     for part, rows in table.parts.items():
         if rows and not parts[part]:
             raise DataError("no row of the part has a label", where=part,

@@ -78,7 +78,8 @@ def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Colu
     names = dict.fromkeys(name for row in rows for name in row.values)
     found = {name: _described(name, [value_of(row, name) for row in rows]) for name in names}
     found |= {name: replace(found[name], in_cells=True) for name in lists}
-    inner = next((row.values["translation"] for row in rows if "translation" in names), None)
+    sides = (row.values["translation"] for row in rows if "translation" in row.values)
+    inner = next((each for each in sides if type(each) is dict), None)
     if type(inner) is dict:
         for name in (f"translation.{side}" for side in inner):
             found[name] = _described(name, [value_of(row, name) for row in rows])

@@ -223,14 +223,15 @@ def _separator(rows: Sequence[Row], name: str) -> str | None:
 def _check_possible(table: Table, found: Columns, kind: str, form: str) -> None:
     """Numbers may be read as classes and the reverse; names are no numbers."""
     column = found.column("label")
+    fits = next((k for k, v in KINDS.items() if v == (found.shape, form)), None)
     if KINDS[kind][1] in ("number", "vectors") and column.kind not in ("whole", "number"):
         raise DataError(
             f"{kind} needs numbers as labels",
             where=f"{table.first[0].file}, column {column.name!r}",
             found=f"{column.distinct:,} different values of the kind {column.kind}",
             wanted="numbers",
-            do=f"choose the task {next(k for k, v in KINDS.items() if v == (found.shape, form))}, "
-            "or the column with the numbers (--column label=…)",
+            do=(f"choose the task {fits}, or " if fits else "choose ")
+            + "the column with the numbers (--column label=…)",
         )
     if KINDS[kind][1] == "classes" and column.kind in ("texts", "wholes"):
         raise DataError(

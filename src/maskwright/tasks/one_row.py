@@ -183,7 +183,7 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
     starts: list[Any] = []
     if type(value) is dict:
         texts, starts = value.get("text", []), value.get("answer_start", [])
-    elif type(value) is list and value and type(value[0]) is dict:
+    elif type(value) is list and value and all(type(each) is dict for each in value):
         texts, starts = [v.get("text") for v in value], [v.get("answer_start") for v in value]
     else:
         texts = value if type(value) is list else [] if is_empty(value) else [value]
@@ -193,7 +193,7 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
         texts, starts = [texts], [starts]
     if type(texts) is not list or not all(type(t) is str for t in texts):
         raise _missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
-    if starts and len(starts) != len(texts):
+    if type(starts) is not list or (starts and len(starts) != len(texts)):
         raise _missing(row, name, "place of an answer", "as many answer_start as text")
     found = [whole(start) for start in starts] if starts else [None] * len(texts)
     return tuple(

@@ -40,7 +40,17 @@ def names_beside(
         if match is None or len(sources) == 1:
             files.append(source)
             continue
-        listed = parse(source.path.read_text("utf-8"), source.shown)
+        try:
+            text = source.path.read_text("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                "not UTF-8",
+                where=source.shown,
+                found=error.reason,
+                wanted="a list of names, in UTF-8",
+                do="save it anew",
+            ) from error
+        listed = parse(text, source.shown)
         if type(listed) is list and all(type(name) is str for name in listed):
             names[f"{match[1]}_label" if match[1] else "label"] = tuple(listed)
         else:

@@ -115,6 +115,14 @@ def load(
         UsageError: no path or both kinds; a missing path; files whose parts cannot be told.
         DataError: bad rows, an empty part, columns that differ between the parts.
     """
+    for name in ("column", "form"):
+        if getattr(reading, name) != getattr(DEFAULT, name):
+            raise UsageError(
+                "only running text is read so",
+                where=f"--read {name}",
+                found=getattr(reading, name),
+                do="say which columns of labelled files: --column ROLE=NAME",
+            )
     named = {TRAIN: train, VALIDATION: validation, TEST: test}
     given = {part: path for part, path in named.items() if path is not None}
     if (data is None) == (not given):
@@ -255,6 +263,9 @@ def _table(
                 found=f"{len(header)} names for {len(names)} columns: {', '.join(names)}",
                 wanted=f"{len(names)} names",
             )
+        if twice := [name for name in header if header.count(name) > 1]:
+            raise UsageError("a column name stands twice", where="--read header", found=twice[0],
+                             wanted="every name once")  # fmt: skip
         rows = itertools.chain([(names, line)], rows)
         names = list(header)
     else:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import get_args
 
 from maskwright.errors import ConfigError, near
+from maskwright.tokenizer.check import MOST_TOKENS
 from maskwright.tokenizer.kinds import Kind
 from maskwright.tokenizer.roles import STYLE_ENDS, WELL_KNOWN, Style, roles_by_table, style_tokens
 from maskwright.tokenizer.wordpiece import LEAST
 
 # The library counts pairs in 32 bits; text below this size cannot make them overflow.
 MOST_BYTES = 1 << 32
+MOST_SEED = 1 << 53
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +50,14 @@ class TokenizerChoice:
                     wanted=near(found, choices),
                 )
         _at_least("min_frequency", self.floor, 1)
+        for name, value, most in (
+            ("vocabulary", self.vocabulary, MOST_TOKENS),
+            ("min_frequency", self.floor, MOST_BYTES),
+            ("seed", abs(self.seed), MOST_SEED),
+        ):
+            if value > most:
+                raise ConfigError("too large a number", where=name, found=value,
+                                  wanted=f"at most {most}")  # fmt: skip
         _at_least("budget_bytes", self.budget_bytes, 1024)
         if self.budget_bytes > MOST_BYTES:
             raise ConfigError(

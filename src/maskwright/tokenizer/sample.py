@@ -102,11 +102,13 @@ class Sample:
         for number, document in enumerate(documents):
             text = text_of(document)
             self._documents += 1
+            begun = 0
             for piece in pieces(text, self._longest):
                 try:
                     self._add(piece.encode())
                 except UnicodeEncodeError as error:
-                    raise not_unicode(error, f"document {number}") from error
+                    raise not_unicode(error, f"document {number}", begun) from error
+                begun += len(piece)
 
     def _add(self, piece: bytes) -> None:
         self._seen += len(piece)
@@ -157,11 +159,12 @@ def pieces(text: str, longest: int) -> Iterator[str]:
         yield text[start:] if start else text
 
 
-def not_unicode(error: UnicodeEncodeError, where: str) -> DataError:
-    """The refusal of a text that has half of a surrogate pair in it."""
+def not_unicode(error: UnicodeEncodeError, where: str, begun: int = 0) -> DataError:
+    """The refusal of a text that has half of a surrogate pair in it; `begun` characters of it came
+    before those of the error."""
     return DataError(
         "the text is not valid Unicode: half of a surrogate pair",
-        where=f"{where}, character {error.start}",
+        where=f"{where}, character {begun + error.start}",
         found=repr(error.object[error.start]),
         wanted="text that can be written as UTF-8",
         do="read the file with its right encoding, or drop the character",

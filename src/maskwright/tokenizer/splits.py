@@ -38,14 +38,17 @@ def encode_sampled(
             "splits are drawn from a unigram vocabulary, with alpha from 0 on",
             found=f"{tokenizer.kind}, alpha {alpha}",
         )
-    scores, ids = tokenizer.scores, []
-    unknown = min(scores.values()) - BELOW_ALL
+    scores, ids = tokenizer.scores, list[int]()
+    unknown, longest = min(scores.values()) - BELOW_ALL, max(map(len, scores))
     for number, word in enumerate(tokenizer.words(text)):
         draws = uniforms(key("sample", seed, counter, number), len(word))
-        for piece in sampled_split(word, scores, alpha, draws.tolist(), unknown):
-            found = tokenizer.id(piece) if piece in scores else tokenizer.unknown
-            if found is not None:
+        before = True
+        for piece in sampled_split(word, scores, alpha, draws.tolist(), unknown, longest):
+            known = piece in scores
+            found = tokenizer.id(piece) if known else tokenizer.unknown
+            if found is not None and (known or before):  # one for unknown characters in a row
                 ids.append(found)
+            before = known
     return ids
 
 
@@ -55,6 +58,7 @@ def sampled_split(
     alpha: float,
     draws: Sequence[float],
     unknown: float,
+    longest: int,
 ) -> list[str]:
     """A split of `word` with probability proportional to its own to the power of `alpha`.
 
@@ -64,8 +68,8 @@ def sampled_split(
         alpha: see `encode_sampled`.
         draws: as many numbers in [0, 1) as the word has characters.
         unknown: log-probability of a character that is no piece.
+        longest: characters of the longest piece.
     """
-    longest = max(map(len, scores))
     arriving: list[list[tuple[int, float]]] = [[]]
     forward = [0.0]
     for end in range(1, len(word) + 1):

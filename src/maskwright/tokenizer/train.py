@@ -4,7 +4,7 @@
 
 BPE with `</w>`, WordPiece and Unigram are learned here from counted words; byte-level BPE by the
 `tokenizers` library. The same documents and the same choice give the same vocabulary, in any order
-of the documents.
+of the documents as long as they have no more distinct words than are counted at once.
 """
 
 from __future__ import annotations

@@ -49,9 +49,11 @@ def train_wordpiece(
         trainer.run(tokens, min_frequency)
         return trainer.learned
     floor = max(trainer.table.pairs.values(), default=LEAST)
-    while floor > LEAST and len(trainer.learned) < tokens:
+    while True:
         floor = max(LEAST, int(floor * FALL))
         trainer.run(tokens, floor)
+        if floor == LEAST or len(trainer.learned) >= tokens:
+            break
     return trainer.learned
 
 

@@ -17,7 +17,7 @@ from maskwright.report.say import printer
 from maskwright.report.svg import escape
 from maskwright.report.tables import Table
 from maskwright.understand import heads, senses, trees
-from maskwright.understand.page import write
+from maskwright.understand.page import require_new, write
 from maskwright.understand.states import Subject
 
 # Maps of single heads on a page, and their cells; tokens of a text that is drawn.
@@ -76,6 +76,7 @@ def attention(
     elif bank:
         texts = [" ".join(each.words) for each in bank[:TEXTS]]
     commit.probe_writable(out)
+    require_new(out)
     found = heads.look_at_heads(subject, texts)
     if short := len(texts) - found.texts:
         say(f"note: {short:,} texts of fewer than two tokens are left out")

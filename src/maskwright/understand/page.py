@@ -18,6 +18,18 @@ from maskwright.report.say import Say
 from maskwright.tasks.metrics import Estimate
 from maskwright.understand.states import Subject
 
+PAGE = "report.html"
+
+
+def require_new(out: Path) -> None:
+    """Refuse to write over the figures or the page of something else in `out`.
+
+    Raises:
+        UsageError: naming the file.
+    """
+    for name in (tables.NAME, PAGE):
+        document.require_new(out / name)
+
 
 def write(
     out: Path,
@@ -31,7 +43,7 @@ def write(
     """Write figures and page into `out`, and say where the page is."""
     document.write(out / tables.NAME, json.dumps(plain, indent=2) + "\n")
     page = document.document(checkpoints.called(subject.path), kind, head, sections)
-    target = document.write(out / "report.html", page)
+    target = document.write(out / PAGE, page)
     say(f"report: {target}")
     return target
 

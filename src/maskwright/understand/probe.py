@@ -15,6 +15,7 @@ from maskwright.tasks.prepare import prepare
 from maskwright.tasks.survey import left_out
 from maskwright.understand import layers, pooling, senses
 from maskwright.understand.layers_page import show_layers
+from maskwright.understand.page import require_new
 from maskwright.understand.pooling_page import show_pooling
 from maskwright.understand.senses_page import show_senses
 from maskwright.understand.states import Subject
@@ -68,12 +69,14 @@ def probe(
     data = None if data is None else Path(data)
     if data is None or word is not None:
         commit.probe_writable(out)
+        require_new(out)
         return show_senses(subject, out, word or senses.WORD, data, columns, say)
     items = ITEMS if items is None else items
     examples = prepare(data, columns=columns or None, kind=task, division=DIVISION, **vars(read))
     for line in (*examples.task.lines(), *left_out(examples)):
         say(line)
     commit.probe_writable(out)
+    require_new(out)
     if examples.task.kind in ("similarity", "embedding"):
         return show_pooling(subject, out, pooling.compare_pooling(subject, examples, items), say)
     return show_layers(subject, out, layers.probe_layers(subject, examples, items=items), say)

@@ -89,12 +89,13 @@ def generate_text(
             )
         start = [tokenizer.begin]
     end = build.vocabulary(tokenizer).end
+    rows = range(tokenizer.vocabulary_size, loaded.config.tokens.vocabulary)
     sampling = Sampling(
         temperature=temperature,
         top_k=top_k or None,
         top_p=top_p,
         seed=seed,
-        forbidden=tuple(i for i in tokenizer.special_ids if i != end),
+        forbidden=(*(i for i in tokenizer.special_ids if i != end), *rows),
     )
     whole = is_run(folder) and build.reads_whole(read(folder / RECIPE))
     (made,) = generate(

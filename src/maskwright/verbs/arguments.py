@@ -15,7 +15,7 @@ def add_text(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="files or folders: txt, md, jsonl, csv, tsv, parquet, also .gz and .zst",
+        help="files or folders: txt, md, jsonl, csv, tsv (also .gz and .zst), parquet",
     )
 
 
@@ -39,9 +39,9 @@ def add_read(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="how files are read: on_bad=skip, encoding=latin-1, separator=';', column=body; for "
-        "labelled files also header=text,label, fold_labels=true, no_label=-1, repair_tags=true; "
-        "may be repeated",
+        help="how files are read: on_bad=skip, encoding=latin-1, separator=';'; of text also "
+        "column=body; of labelled files also header=text,label, fold_labels=true, no_label=-1, "
+        "repair_tags=true; may be repeated",
     )
 
 

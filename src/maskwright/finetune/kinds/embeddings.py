@@ -122,8 +122,7 @@ class Embeddings(Kind):
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The cosine of the words, weighted by TF-IDF in the training part."""
-        weigh = baseline.tf_idf()
-        weigh.fit([each for row in data.parts[TRAIN] for each in _texts(row)])
+        weigh = baseline.fitted([each for row in data.parts[TRAIN] for each in _texts(row)])
         rows = data.parts[asked]
         first = weigh.transform([_texts(row)[0] for row in rows])
         if self.task == "embedding":

@@ -85,8 +85,9 @@ class MultipleChoice(Kind):
         """The place that is right most often, and the choice with most of the question's words."""
         rows = data.parts[asked]
         usual = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
-        weigh = baseline.tf_idf()
-        weigh.fit([part for row in data.parts[TRAIN] for part in (row.question, *row.choices)])
+        weigh = baseline.fitted(
+            [part for row in data.parts[TRAIN] for part in (row.question, *row.choices)]
+        )
         near = [
             (weigh.transform(row.choices) @ weigh.transform([row.question]).T).toarray()[:, 0]
             for row in rows

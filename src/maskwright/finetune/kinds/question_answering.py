@@ -3,7 +3,8 @@
     {"score": 0.81, "start": 34, "end": 40, "answer": "Saturn"}
 
 Long contexts become windows that overlap (`tasks/answers.py`); a window without the answer learns
-to point at its first place. Where some questions of the validation part have no answer, the score
+to point at its first place. An answer has 30 tokens at most, or as many as one of the validation
+part. Where some questions of the validation part have no answer, the score
 above which "no answer" is said is chosen there.
 """
 
@@ -63,6 +64,11 @@ class QuestionAnswering(Kind):
         value = self.settled.get("threshold")
         return np.inf if value is None else float(value)
 
+    @property
+    def longest_answer(self) -> int:
+        """How many tokens an answer may have."""
+        return int(self.settled.get("longest", LONGEST_ANSWER))
+
     # ------------------------------------------------------------------------ the way there
     def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         questions = [
@@ -110,7 +116,9 @@ class QuestionAnswering(Kind):
 
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
-        return [found.answer(self.threshold) for found in _found(encoded, outputs)]
+        return [
+            found.answer(self.threshold) for found in _found(encoded, outputs, self.longest_answer)
+        ]
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         found = squad_score.score(
@@ -123,9 +131,11 @@ class QuestionAnswering(Kind):
         return metrics.estimates_of_means(self.measures, _each(rows, answers))
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
+        longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)
+        made = self if longest == LONGEST_ANSWER else self.with_settled({"longest": longest})
         if all(row.answers for row in encoded.rows):
-            return self
-        found = _found(encoded, outputs())
+            return made
+        found = _found(encoded, outputs(), longest)
         said = _each(encoded.rows, [prediction.answer() for prediction in found])[:, 0]
         none = _each(encoded.rows, [""] * len(found))[:, 0]
         differences = np.array([prediction.difference for prediction in found])
@@ -133,14 +143,14 @@ class QuestionAnswering(Kind):
         # JSON has no infinity: no number is "always answer", the least number "never".
         least = float(np.finfo(np.float64).min)
         kept = None if threshold == np.inf else max(threshold, least)
-        return self.with_settled({"threshold": kept})
+        return made.with_settled({"threshold": kept})
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The sentence of the context that has most of the question's words."""
         return [("nearest sentence", [_nearest(row) for row in data.parts[asked]])]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        for found in _found(encoded, outputs):
+        for found in _found(encoded, outputs, self.longest_answer):
             answer = found.answer(self.threshold)
             best = found.candidates[0] if found.candidates else None
             if not answer or best is None:
@@ -172,7 +182,7 @@ class QuestionAnswering(Kind):
         return sorted(found, key=lambda mistake: mistake.weight)
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
-        for found in _found(encoded, outputs):
+        for found in _found(encoded, outputs, self.longest_answer):
             spans: list[dict[str, Any]] = [
                 {"score": round(each.probability, 6), "start": each.start,
                  "end": each.start + len(each.text), "answer": each.text}
@@ -200,7 +210,7 @@ def _asked(rows: AnswerRows) -> NDArray[np.bool_]:
     return asked
 
 
-def _found(encoded: Encoded, outputs: Scores) -> list[Prediction]:
+def _found(encoded: Encoded, outputs: Scores, longest: int) -> list[Prediction]:
     def scored() -> Iterator[answer_search.Scored]:
         at = 0
         for rows in _portions(encoded.way_back):
@@ -211,7 +221,7 @@ def _found(encoded: Encoded, outputs: Scores) -> list[Prediction]:
             at += count
             yield rows, both[0], both[1]
 
-    return answer_search.search(encoded.way_back, scored(), longest=LONGEST_ANSWER)
+    return answer_search.search(encoded.way_back, scored(), longest=longest)
 
 
 def _each(rows: Sequence[Any], answers: Answers) -> NDArray[np.float64]:

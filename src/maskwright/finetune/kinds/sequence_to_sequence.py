@@ -104,8 +104,8 @@ class SequenceToSequence(Writing):
         most like it (by TF-IDF)."""
         sources = [row.source for row in data.parts[asked]]
         known = data.parts[TRAIN]
-        weigh = baseline.tf_idf()
-        table = weigh.fit_transform([row.source for row in known])
+        weigh = baseline.fitted([row.source for row in known])
+        table = weigh.transform([row.source for row in known])
         near = [int((table @ row.T).toarray().argmax()) for row in weigh.transform(sources)]
         return [
             ("the text itself", sources),

@@ -125,6 +125,7 @@ class Writing(Kind):
                 beams,
                 sources=None if way.sources is None else [way.sources[n] for n in numbers],
                 end=way.end,
+                known=tokenizer.vocabulary_size,
                 cached=not (collation.alone and way.frame.continues),  # a prompt may be in front
             )
             found[numbers] = [tokenizer.decode(ids).strip() for ids in made]
