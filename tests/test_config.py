@@ -12,7 +12,7 @@ from maskwright import config
 from maskwright.errors import ConfigError
 from maskwright.nn.config import Learned, Sinusoidal
 from maskwright.recipes import shakespeare_gpt, tiny
-from maskwright.recipes.recipe import Recipe, find, override
+from maskwright.recipes.recipe import CharacterRanges, Recipe, find, override
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,3 +218,15 @@ def test_an_unknown_recipe_has_near_names() -> None:
 
     with pytest.raises(UsageError, match="'tiny'"):
         find("tinny")
+
+
+def test_values_that_are_no_numbers_of_a_machine() -> None:
+    digits = "7" * 5000
+    assert config.parse_value(digits) == digits
+
+
+@pytest.mark.parametrize("train", [(0, 3000), (-5, 10), (30, 10)])
+def test_ranges_of_characters_are_apart_and_in_order(train: tuple[int, int]) -> None:
+    with pytest.raises(ConfigError, match="train"):
+        CharacterRanges(train=train, held_out=(1000, 2500), tokenizer=(0, 3000))
+    CharacterRanges(train=(0, 1000), held_out=(1000, 2500), tokenizer=(0, 3000))

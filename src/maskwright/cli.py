@@ -9,6 +9,7 @@ shows it) and its class is the exit code.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import re
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from maskwright import __version__
-from maskwright.errors import MaskwrightError, UsageError, near
+from maskwright.errors import MaskwrightError, UsageError, near, shorten
 
 VERBS = (
     "quickstart", "tokenizer", "pretrain", "adapt", "resume", "compare", "evaluate", "finetune",
@@ -91,7 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader went away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as of a program that SIGPIPE ends
-    except Exception:
+    except Exception as error:
+        if not debug and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            # Wherever it was met first: a text stands where a path is read.
+            told = UsageError("no such file or folder", where=shorten(str(error.filename)),
+                              found="a name longer than the system has", wanted="a path")  # fmt: skip
+            print(told.render(), file=sys.stderr)
+            return told.exit_code
         traceback.print_exc()
         print("error E-BUG: this is a fault of Maskwright, not yours", file=sys.stderr)
         return 70

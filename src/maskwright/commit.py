@@ -33,6 +33,7 @@ from maskwright.manifest import (
     check_name,
     extra_files,
     newest,
+    numbered,
     read_manifest,
     verify,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "commit",
     "extra_files",
     "newest",
+    "numbered",
     "probe_writable",
     "read_manifest",
     "refusal",

@@ -261,7 +261,7 @@ def parse_value(text: str) -> Any:
     """The value in `--set a.b=value`: JSON where it is JSON, else the text itself."""
     try:
         value = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, or none that can be held
         return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
     return value
 

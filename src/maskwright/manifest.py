@@ -111,6 +111,14 @@ def verify(
     return made
 
 
+def numbered(parent: Path, prefix: str = "step-") -> list[Path]:
+    """The folders `parent/prefix<number>` in the order of their numbers; nobody else's."""
+    pattern = re.compile(re.escape(prefix) + r"([0-9]+)")
+    names = os.listdir(parent) if os.path.isdir(parent) else []
+    found = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    return [path for _, name in sorted(found) if (path := Path(parent) / name).is_dir()]
+
+
 def newest(
     parent: Path, *, prefix: str = "step-", manifest: str = MANIFEST
 ) -> tuple[Path, Manifest, list[CheckpointError | StorageError]]:
@@ -122,13 +130,10 @@ def newest(
     Raises:
         CheckpointError: none is there, or none verifies; each is listed with its reason.
     """
-    pattern = re.compile(re.escape(prefix) + r"([0-9]+)")
-    names = os.listdir(parent) if os.path.isdir(parent) else []
-    numbered = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
     skipped: list[CheckpointError | StorageError] = []
-    for _, name in sorted(numbered, reverse=True):
+    for path in reversed(numbered(parent, prefix)):
         try:
-            return Path(parent) / name, verify(Path(parent) / name, manifest=manifest), skipped
+            return path, verify(path, manifest=manifest), skipped
         except (CheckpointError, StorageError) as reason:  # damaged, or on a disk that fails
             skipped.append(reason)
     reasons = "; ".join(f"{reason.where}: {reason.what}" for reason in skipped)

@@ -140,3 +140,13 @@ def test_the_real_pairs_and_their_lengths(real_data: Path) -> None:
     silent, shorter = (judge(found, baselines(tokenizer, None)[n]) for n in ("constant", "length"))
     assert silent.mean == 0.5
     assert 0.3 < shorter.mean < 0.7 and shorter.mean != 0.5
+
+
+def test_two_files_of_one_paradigm_are_refused(tmp_path: Path) -> None:
+    """One would take the other's place in the mean."""
+    row = json.dumps({"sentence_good": "a cat", "sentence_bad": "cat a"}) + "\n"
+    (tmp_path / "a.jsonl").write_text(row)
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.write(row * 3)
+    with pytest.raises(DataError, match="two files of one paradigm"):
+        minimal_pairs.read(tmp_path)

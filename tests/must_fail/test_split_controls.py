@@ -27,11 +27,10 @@ def by_fresh_draws(texts: Sequence[str], classes: Any, count: int, seed: int = 0
     return random.Random(1000 * seed + count).sample(range(len(texts)), count)
 
 
-@pytest.mark.parametrize("division", [test_splits.TENTHS, test_splits.FIXED])
-def test_a_division_by_place_is_seen(monkeypatch: pytest.MonkeyPatch, division: Any) -> None:
+def test_a_division_by_place_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splits, "divide", by_shuffling)
     with pytest.raises(AssertionError):
-        test_splits.test_a_division_does_not_depend_on_the_order_of_rows(division)
+        test_splits.test_a_division_does_not_depend_on_the_order_of_rows()
     with pytest.raises(AssertionError):
         test_splits.test_rows_added_do_not_move_the_others()
     with pytest.raises(AssertionError):

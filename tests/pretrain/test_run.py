@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,10 +25,11 @@ from maskwright.errors import (
     UsageError,
 )
 from maskwright.pretrain import build, checkpoints, journal, run
-from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.recipes.recipe import FamilyModel, Recipe, override
 from maskwright.train import machine
 from maskwright.use import ask
 from maskwright.use.evaluate_text import evaluate_folder
+from maskwright.use.show import show
 from tinyrun import essence, forked, recipe, text_file, wait
 
 
@@ -292,3 +294,43 @@ def test_F40_weights_that_are_no_numbers_are_not_saved(made: tuple[Recipe, Path]
     state["tokens.weight"][0, 0] = float("nan")
     with pytest.raises(CheckpointError, match=r"tokens\.weight"):
         pretrained.save_files(loaded.model, loaded.tokenizer, state=state)
+
+
+def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
+    """A copy that a user made does not count among those that are kept, and is never removed."""
+    chosen = recipe(text_file(tmp_path), steps=4)
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    folder = tmp_path / "run" / "checkpoints"
+    (newest,) = [path for path in folder.iterdir() if path.name == "step-00000004"]
+    for name in ("step-best", "step-00000004-keep"):
+        shutil.copytree(newest, folder / name)
+    further = override(chosen, ["training.budget.steps=12", "checkpoints.keep=1"])
+    run.pretrain(further, tmp_path / "other", stream=io.StringIO())
+    for name in ("step-best", "step-00000004-keep"):
+        shutil.copytree(newest, tmp_path / "other" / "checkpoints" / name)
+    kept = checkpoints.Checkpoints(tmp_path / "other", keep=1, about={})
+    kept.retain()
+    assert sorted(p.name for p in (tmp_path / "other" / "checkpoints").iterdir()) == [
+        "step-00000004-keep", "step-00000012", "step-best",
+    ]  # fmt: skip
+    assert checkpoints.newest(tmp_path / "other").name == "step-00000012"
+
+
+@pytest.mark.parametrize(
+    "setting", ["model.settings.classifier_dropout=null", "objective.options.final_rate=null"]
+)
+def test_a_setting_of_nothing_can_be_resumed(tmp_path: Path, setting: str) -> None:
+    """A null is left out of the recipe's file, so it must not count in what is compared."""
+    chosen = override(recipe(text_file(tmp_path), steps=4), [setting])
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    run.resume(tmp_path / "run", stream=io.StringIO())
+
+
+def test_lines_that_are_none_of_a_run_are_passed_over(tmp_path: Path) -> None:
+    chosen = recipe(text_file(tmp_path), steps=4)
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"step":3}\n')
+    assert "step 4" in show(str(tmp_path / "run"), [])
+    (tmp_path / "run" / "run.json").write_text("{}")
+    assert "checkpoints: " in show(str(tmp_path / "run"), [])

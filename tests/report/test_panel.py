@@ -155,3 +155,24 @@ def test_a_terminal_gets_the_panel_and_its_cursor_back(monkeypatch: pytest.Monke
     assert "[bold]file[/bold] [MASK]" in text  # text, not markup
     assert "\x1b[2J" not in text  # the sample's own escape sequence
     assert "\u202e" not in text
+
+
+def test_a_skipped_first_step_is_no_loss_of_nothing() -> None:
+    stream = io.StringIO()
+    panel = Panel(RUN, stream, seconds=0.0)
+    panel.start()
+    panel.skipped({"step": 1, "tokens": 64, "in_a_row": 1})
+    panel.step(train(2, 7.5))
+    panel.close()
+    assert "loss 7.50 (at the uniform line" in stream.getvalue()
+    assert "loss 0.00" not in stream.getvalue()
+
+
+def test_minutes_that_were_trained_before_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    panel = Panel({**RUN, "budget": {"minutes": 10.0}, "steps": None}, io.StringIO(), seconds=0.0)
+    panel.start(seconds=540.0)
+    now[0] += 30.0
+    assert panel._share() == pytest.approx(0.95)
+    panel.close()

@@ -29,3 +29,8 @@ def test_a_seed_is_that_of_pytorch() -> None:
     assert torch.equal(ours, torch.rand(5))
     machine.seed(torch.device("cpu"), 8)
     assert not torch.equal(ours, torch.rand(5))
+
+
+def test_a_device_without_a_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"training\.device"):
+        machine.choose(device="cpu:x")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from maskwright.cli import main
 from maskwright.errors import IncompatibleError
 from maskwright.generate.fill import fill
 from maskwright.objectives import masked
@@ -135,3 +136,10 @@ def test_it_is_noted_where_a_run_learned_by_other_questions(
     made = replace(find("bert-mini"), objective=ObjectiveChoice(name="masked", options=options))
     asked = masked.build(bert(), masked.Options(), VOCABULARY)
     assert (evaluate_text._other_question(made, asked) == "") is same
+
+
+def test_a_text_in_the_place_of_a_path(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "the cat sat on the [MASK] " * 30
+    for command in (["fill-mask", text, "runs/mine"], ["show", text], ["resume", text]):
+        assert main(command) == 64
+        assert "E-BUG" not in capsys.readouterr().err

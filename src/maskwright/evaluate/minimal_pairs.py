@@ -101,7 +101,12 @@ def read(path: Path | str) -> list[Paradigm]:
     if other := [file for file in files if file.is_file() and ".jsonl" not in file.suffixes]:
         raise UsageError("not minimal pairs", where=other[0], found="a file of another kind",
                          wanted=f"a .jsonl file with {' and '.join(FIELDS)}")  # fmt: skip
-    return [_paradigm(file) for file in files]
+    found = [_paradigm(file) for file in files]
+    names = [each.name for each in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DataError("two files of one paradigm", where=path, found=twice[0],
+                        wanted="a file for each", do="take one of them away")  # fmt: skip
+    return found
 
 
 def _paradigm(file: Path) -> Paradigm:

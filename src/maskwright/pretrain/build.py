@@ -6,6 +6,7 @@ The only place where the names in a recipe become things.
 from __future__ import annotations
 
 import bisect
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -145,8 +146,16 @@ def resolved(recipe: Recipe) -> Recipe:
         IncompatibleError: the objective does not learn from such rows.
         UsageError, CheckpointError and others: there is no model where the recipe says.
     """
-    # As it will be read from its file: a 3 that stands for 3.0 would be another recipe there.
-    recipe = config.from_plain(Recipe, config.to_plain(recipe))
+    # As it will be read from its file: a 3 that stands for 3.0 would be another recipe there, and
+    # of a free table what is None is left out.
+    text = config.to_toml(recipe)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError("a name that cannot be written into the recipe", where="recipe",
+                          found=ascii(text[max(0, error.start - 40) : error.end + 10]),
+                          wanted="paths in UTF-8", do="rename the file") from error  # fmt: skip
+    recipe = config.from_plain(Recipe, tomllib.loads(text))
     _require_rows(recipe)
     _require_options(recipe)
     recipe = start.pinned(recipe)

@@ -115,9 +115,9 @@ class Checkpoints:
 
     def retain(self) -> None:
         """Remove all but the newest `keep`, after the newest has been read back and verified."""
-        steps = sorted(p for p in self.folder.glob("step-*") if p.is_dir())
+        steps = commit.numbered(self.folder)
         whole = [p for p in steps if _whole(p)]
-        old = [p for p in steps if p < whole[-1] and p not in whole[-self.keep :]]
+        old = [p for p in steps[: steps.index(whole[-1])] if p not in whole[-self.keep :]]
         if not old:
             return
         commit.verify(whole[-1])
@@ -211,7 +211,7 @@ def called(path: Path) -> str:
 
 def has_checkpoint(out: Path) -> bool:
     """Whether the run in `out` has come to a checkpoint, valid or not."""
-    return any((out / "checkpoints").glob("step-*"))
+    return bool(commit.numbered(out / "checkpoints"))
 
 
 def model_folder(folder: Path) -> Path:
@@ -230,7 +230,7 @@ def model_folder(folder: Path) -> Path:
                 do=f"ask it with maskwright predict, or name {folder / MODEL} to go without",
             )  # fmt: skip
         return folder / MODEL
-    begun = any((folder / "checkpoints").glob("step-*")) or (folder / pretrained.CONFIG).exists()
+    begun = has_checkpoint(folder) or (folder / pretrained.CONFIG).exists()
     if is_run(folder) and not begun:
         raise CheckpointError(
             "the run has no checkpoint yet", where=folder,

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright.errors import StorageError
+from maskwright.storage import refusal
 
 METRICS = "metrics.jsonl"
 TIMINGS = "timings.jsonl"
@@ -49,9 +49,7 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise StorageError(
-                "the journal cannot be written", where=self.folder, found=error
-            ) from error
+            raise refusal(error, self.folder) from error
 
     def close(self) -> None:
         if self._files:
@@ -67,9 +65,7 @@ class Journal:
                 self._files[name] = path.open("a", encoding="utf-8")
             self._files[name].write(json.dumps(record, separators=(",", ":")) + "\n")
         except OSError as error:
-            raise StorageError(
-                "the journal cannot be written", where=self.folder / name, found=error
-            ) from error
+            raise refusal(error, self.folder / name) from error
 
 
 def cut(folder: Path, step: int) -> int:
@@ -104,7 +100,8 @@ def read(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     with path.open("rb") as lines:
-        return [json.loads(line) for line in lines if _step(line) is not None]
+        found = [json.loads(line) for line in lines if _step(line) is not None]
+    return found if name != METRICS else [r for r in found if isinstance(r.get("kind"), str)]
 
 
 def _step(line: bytes) -> int | None:
@@ -113,4 +110,4 @@ def _step(line: bytes) -> int | None:
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
-        return None
+        return None  # torn, or no line of ours

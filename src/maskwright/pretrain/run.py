@@ -217,7 +217,7 @@ def _train(sitting: Sitting) -> None:
     hooks: list[loop.Hook] = []
     if panel is not None and log is not None:
         hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
-        panel.start()
+        panel.start(sitting.state.seconds)
     process_memory.forget_peak(sitting.machine.device)
     plan = loop.Plan(
         seed=training.seed,

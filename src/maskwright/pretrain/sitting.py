@@ -169,6 +169,7 @@ def _described(
         "steps": recipe.training.budget.steps,
         "budget": config.to_plain(recipe.training.budget),
         "objective": recipe.objective.name,
+        "writes": list(objective.product.config.stacks) == ["decoder"],
         "corpus": prepared.provenance,
         "references": lines.to_json(),
         "machine": machine_,

@@ -8,6 +8,7 @@ any other.
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 
 from maskwright.data.loader import Loader
+from maskwright.errors import UsageError
 from maskwright.pretrain import build, run
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared
@@ -43,6 +45,8 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
         minutes: how long it may take on this machine, everything included.
     """
     begun = time.monotonic()
+    if not 0.0 < minutes < math.inf:
+        raise UsageError("no time to use", where="--minutes", found=minutes, wanted="above 0")
     print(f"maskwright quickstart: about {minutes:g} minutes; everything goes to {out}\n")
 
     def settle(recipe: Recipe, prepared: Prepared) -> Recipe:

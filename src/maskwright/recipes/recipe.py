@@ -50,6 +50,18 @@ class CharacterRanges:
     held_out: tuple[int, int]
     tokenizer: tuple[int, int]
 
+    def __post_init__(self) -> None:
+        for name in ("train", "held_out", "tokenizer"):
+            start, stop = getattr(self, name)
+            if not 0 <= start < stop:
+                raise ConfigError("not a range of characters", where=name, found=[start, stop],
+                                  wanted="0 <= start < stop")  # fmt: skip
+        begun, ended = self.held_out
+        if self.train[0] < ended and begun < self.train[1]:
+            raise ConfigError("what is held out would be trained on", where="train",
+                              found=list(self.train), wanted=f"nothing of {[begun, ended]}",
+                              do="choose ranges apart")  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(Reading):

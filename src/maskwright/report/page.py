@@ -14,6 +14,7 @@ from pathlib import Path
 from maskwright.report import markup, tables
 from maskwright.report.curves import draw
 from maskwright.report.document import document, write
+from maskwright.report.progress import budget
 from maskwright.report.run_charts import main_chart, small_charts
 from maskwright.report.run_folder import Record, RunFolder, read
 from maskwright.report.svg import escape
@@ -150,9 +151,12 @@ def _held_out_loss(folder: RunFolder) -> float:
 
 
 def _share(folder: RunFolder) -> float:
-    steps = number(folder.run, "steps")
-    done = number(folder.train[-1], "step") if folder.train else 0.0
-    return done / steps if steps > 0 and math.isfinite(done) else 0.0
+    unit, total = budget(folder.run)
+    last = folder.train[-1] if folder.train else {}
+    done = _seconds(folder) / 60 if unit == "minutes" else number(last, unit.removesuffix("s"))
+    if unit == "tokens":
+        done = number(last, "tokens")
+    return min(1.0, done / total) if unit and math.isfinite(done) else 0.0
 
 
 # ------------------------------------------------------------------------------------ the sections
@@ -252,7 +256,8 @@ def _next_steps(folder: RunFolder) -> str:
     """Commands that work from where the run was started."""
     where = shlex.quote(str(folder.path))
     objective = folder.run.get("objective")
-    causal, two_stacks = objective in ("causal", "prefix-lm"), objective in TWO_STACKS
+    causal = folder.run.get("writes", objective in ("causal", "prefix-lm"))
+    two_stacks = objective in TWO_STACKS
     judges = objective in JUDGES
     steps = []
     if folder.checkpoints and (objective == "denoising" or not two_stacks) and not judges:

@@ -8,6 +8,7 @@ closed pipe), the panel falls silent and the run goes on.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -55,9 +56,9 @@ class Panel:
         self.live: Live | None = None
         self._terminal = is_terminal(self.stream)
         self._every = seconds if seconds is not None else (0.5 if self._terminal else 10.0)
-        self._begun = self._due = 0.0
+        self._begun = self._before = self._due = 0.0
         self._last: Record = {}
-        self._loss = 0.0
+        self._loss = math.nan
         self._history = History(cells=36)
         self._pace = Pace()
         self._evaluation: Record = {}
@@ -68,9 +69,10 @@ class Panel:
         self._silent = False
 
     # ---------------------------------------------------------------------- what the run calls
-    def start(self) -> None:
-        """Say what is about to be trained, and begin to measure time."""
-        self._begun = time.monotonic()
+    def start(self, seconds: float = 0.0) -> None:
+        """Say what is about to be trained, and begin to measure time; `seconds` of training came
+        before."""
+        self._begun, self._before = time.monotonic(), seconds
         self._due = self._begun + self._every
         if self._terminal:
             from rich.console import Console
@@ -86,8 +88,8 @@ class Panel:
     def step(self, record: Record) -> None:
         """One step is done; `record` is its line of `metrics.jsonl`."""
         loss = token_loss(record)
-        first, self._last = not self._last, record
-        self._loss = loss if first or self._loss != self._loss else 0.9 * self._loss + 0.1 * loss
+        first, self._last = math.isnan(self._loss), record
+        self._loss = loss if first else 0.9 * self._loss + 0.1 * loss
         if first:
             self._mark(time.monotonic())
         self._history.add(loss)
@@ -194,7 +196,8 @@ class Panel:
         """How much of the run is over, 0 to 1; 0 where it has no known end."""
         unit, total = budget(self.run)
         if unit == "minutes":
-            done = ((time.monotonic() if now is None else now) - self._begun) / 60
+            here = (time.monotonic() if now is None else now) - self._begun
+            done = (self._before + here) / 60
         else:
             done = number(self._last, unit.removesuffix("s") if unit == "steps" else unit)
         return min(1.0, max(0.0, done / total)) if unit and done == done else 0.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from maskwright.commit import numbered
 from maskwright.errors import DataError, UsageError
 from maskwright.report import tables
 
@@ -66,7 +67,7 @@ def read(folder: Path) -> RunFolder:
         timings=timings,
         tables=tables.read(folder),
         recipe=recipe_file.read_text("utf-8", "replace") if recipe_file.is_file() else "",
-        checkpoints=tuple(sorted(p.name for p in folder.glob("checkpoints/step-*") if p.is_dir())),
+        checkpoints=tuple(p.name for p in numbered(folder / "checkpoints")),
         unreadable=lost + lost_timings,
     )
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
 from maskwright.errors import ConfigError
+
+LONGEST_WAIT = 30  # days
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ def join() -> Processes:
         if torch.cuda.is_available():  # by the device of what is sent, which a run may choose
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
             backend = "cpu:gloo,cuda:nccl"
-        dist.init_process_group(backend)
+        # The first prepares the text and evaluates while the others wait, however long it takes.
+        dist.init_process_group(backend, timeout=timedelta(days=LONGEST_WAIT))
     return Processes(dist.get_rank(), dist.get_world_size())
 
 

@@ -44,6 +44,11 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
             found=device,
             wanted="cpu, cuda, or one of several as cuda:1",
         )
+    try:
+        torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError("no such device", where="training.device", found=device,
+                          wanted="cpu, cuda, or one of several as cuda:1") from error  # fmt: skip
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
             "there is no CUDA device here",

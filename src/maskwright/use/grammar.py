@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from maskwright import commit
 from maskwright.errors import DataError
 from maskwright.evaluate import minimal_pairs, text_likelihood
 from maskwright.evaluate.likelihood import token_counts
@@ -78,6 +79,7 @@ def evaluate_pairs(
     """
     model, data, out = Path(model), Path(data), Path(out)
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
+    commit.probe_writable(out)
     loaded, tokenizer = open_model(model)
     recipe = read(model / RECIPE) if is_run(model) else None
     if how is None:
@@ -92,7 +94,6 @@ def evaluate_pairs(
     named = f"Minimal pairs, {data.resolve().name}{WHICH[part]}, scored {how}"
     table = as_table(result, beside, named)
     say(tables.for_terminal(table))
-    out.mkdir(parents=True, exist_ok=True)
     means = {name: each.mean for name, each in beside.items()}
     path = save(out, result, paradigms, how, part, means, start.sha256(model_folder(model)))
     say(f"figures: {path}")

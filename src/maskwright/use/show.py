@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path
 
 from maskwright import catalogue, config
 from maskwright.checkpoint import layout
 from maskwright.checkpoint.guarded import read_json
 from maskwright.checkpoint.shapes import num_parameters
+from maskwright.commit import numbered
 from maskwright.errors import UsageError, near
 from maskwright.families.family import Family, family
 from maskwright.nn.config import TransformerConfig
 from maskwright.pretrain import journal, run
 from maskwright.pretrain.sitting import RUN
 from maskwright.recipes.recipe import find, override
+from maskwright.report import run_folder
+from maskwright.report.wording import number
 
 
 def show(thing: str, settings: list[str]) -> str:
@@ -41,8 +44,10 @@ def show(thing: str, settings: list[str]) -> str:
 def _show_run(path: Path) -> str:
     lines = [f"run {path}"]
     if (path / RUN).is_file():
-        about = json.loads((path / RUN).read_text(encoding="utf-8"))
-        lines.append(f"  {about['recipe']}: {about['note']}, {about['parameters']:,} parameters")
+        about = run_folder.read(path).run
+        size = number(about, "parameters")
+        told = f", {size:,.0f} parameters" if math.isfinite(size) else ""
+        lines.append(f"  {about.get('recipe')}: {about.get('note')}{told}")
     steps = [r for r in journal.read(path) if r["kind"] == "train"]
     evaluations = [r for r in journal.read(path) if r["kind"] == "evaluation"]
     if steps:
@@ -56,7 +61,7 @@ def _show_run(path: Path) -> str:
             f"  held out after step {last['step']:,}: loss {last['loss']:.4f}, perplexity "
             f"{last['perplexity']:.2f}, top-1 {last['top1']:.3f}, top-5 {last['top5']:.3f}"
         )
-    saved = sorted(p.name for p in (path / "checkpoints").glob("step-*"))
+    saved = [p.name for p in numbered(path / "checkpoints")]
     lines.append(f"  checkpoints: {', '.join(saved) or 'none'}")
     lines.append(f"  go on: maskwright resume {path}")
     return "\n".join(lines)
