@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not debug and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             # Wherever it was met first: a text stands where a path is read.
             told = UsageError("no such file or folder", where=shorten(str(error.filename)),
-                              found="a name longer than the system has", wanted="a path")  # fmt: skip
+                              found="a name longer than names may be", wanted="a path")  # fmt: skip
             print(told.render(), file=sys.stderr)
             return told.exit_code
         traceback.print_exc()

@@ -210,6 +210,8 @@ def _collect(
         for seed in range(seeds):
             folder = run_folder(out, e.recipe.name, seed)
             made = _figures(e, folder, seed)
+            if BITS in measures and e.codes_text:
+                made.final["bits_per_byte"] = _bits(e, folder)
             if MASKED in measures and e.fills:
                 made.final["masked_loss"] = _masked_loss(e, folder, length)
             if data is not None and paradigms is not None:
@@ -263,6 +265,20 @@ def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
     peak = max((t.get("peak_memory", 0) for t in times), default=0)
     spent = (state.tokens, state.tokens * each, state.seconds, peak)
     return comparison.Run(seed, *spent, final, curve)
+
+
+def _bits(entrant: Entrant, folder: Path) -> float:
+    """Bits per byte of all the held-out text: of a part of it, rows of other lengths or of another
+    tokenizer would ask other documents."""
+    loaded, tokenizer = open_model(folder)
+    objective = build.objective(entrant.recipe, loaded.model, tokenizer)
+    checkpoints.take_others(objective, checkpoints.model_folder(folder))
+    store = entrant.prepared.held_out
+    source = build.held_out_rows(entrant.recipe, store)
+    each = float(store.document_bytes.sum()) / max(1, store.num_tokens)
+    found = likelihood.evaluate(objective, source, rows=len(source), bytes_per_token=each)
+    assert found.bits_per_byte is not None
+    return found.bits_per_byte
 
 
 def _masked_loss(entrant: Entrant, folder: Path, length: int) -> float:
