@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,37 +16,13 @@ from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.kind import Encoded, Frame, kind_of
 from maskwright.finetune.kinds import classes_in_words, numbers_in_words
 from maskwright.finetune.predict import load
-from maskwright.pretrain import checkpoints, run
-from maskwright.recipes import gpt2_mini, t5_mini
-from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.pretrain import checkpoints
 from maskwright.tasks.examples import Pair, Single
 from maskwright.tasks.framing import Labels
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tinyrun import WORDS, recipe, text_file
+from tinyrun import WORDS
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
-SMALL: dict[str, tuple[Recipe, dict[str, Any]]] = {
-    "t5": (t5_mini.recipe(), {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1}),
-    "gpt2": (gpt2_mini.recipe(), {"n_embd": 32, "n_layer": 1, "n_positions": 64}),
-}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
-    for name, (base, smaller) in SMALL.items():
-        folder = tmp_path_factory.mktemp(name)
-        assert isinstance(base.model, FamilyModel)
-        made = replace(
-            recipe(text_file(folder), steps=2),
-            name=name,
-            tokenizer=replace(base.tokenizer, vocabulary=400),
-            model=replace(base.model, settings={**base.model.settings, **smaller}),
-            objective=base.objective,
-        )
-        run.pretrain(made, folder / "run", stream=io.StringIO())
-        found[name] = folder / "run"
-    return found
 
 
 def animals(path: Path, count: int, **labels: Any) -> Path:

@@ -22,8 +22,6 @@ from maskwright.finetune.kind import Frame, kind_of
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file
 from maskwright.pretrain import build, checkpoints, run
-from maskwright.recipes import bart_mini, gpt2_mini, t5_mini
-from maskwright.recipes.recipe import FamilyModel, Recipe
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.columns import Columns
 from maskwright.tasks.examples import Rewrite
@@ -33,34 +31,6 @@ from tinyrun import WORDS, recipe, text_file
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
 SAYS = {"cat": "a red hat", "dog": "the old tree"}
-SMALL: dict[str, tuple[Recipe, dict[str, Any]]] = {
-    "t5": (t5_mini.recipe(), {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1}),
-    "bart": (
-        bart_mini.recipe(),
-        {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "encoder_layers": 1,
-         "decoder_layers": 1, "max_position_embeddings": 64},
-    ),
-    "gpt2": (gpt2_mini.recipe(), {"n_embd": 32, "n_layer": 1, "n_positions": 64}),
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
-    for name, (base, smaller) in SMALL.items():
-        folder = tmp_path_factory.mktemp(name)
-        plain = recipe(text_file(folder), steps=2)
-        assert isinstance(base.model, FamilyModel)
-        made = replace(
-            plain,
-            name=name,
-            tokenizer=replace(base.tokenizer, vocabulary=400),
-            model=replace(base.model, settings={**base.model.settings, **smaller}),
-            objective=base.objective,
-        )
-        run.pretrain(made, folder / "run", stream=io.StringIO())
-        found[name] = folder / "run"
-    return found
 
 
 def table(path: Path, count: int = 300, names: tuple[str, str] = ("document", "summary")) -> Path:
