@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from maskwright.errors import shorten
+from maskwright.memory import resident
 from maskwright.report.frame import Row, frame
-from maskwright.report.progress import History, Pace, budget, memory
+from maskwright.report.progress import History, Pace, budget
 from maskwright.report.wording import (
     count,
     duration,
@@ -270,9 +271,9 @@ class Panel:
         seen = number(self._last, "tokens")
         if seen == seen:
             parts.append(f"{count(seen)} tokens seen")
-        resident = memory()
-        if resident:
-            parts.append(f"{size(resident)} memory")
+        held = resident()
+        if held:
+            parts.append(f"{size(held)} memory")
         return " · ".join(parts) or "–"
 
 

@@ -7,7 +7,6 @@ set when something is shown.
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -96,12 +95,3 @@ def budget(run: Record) -> tuple[str, float]:
             return unit, value
     steps = number(run, "steps")
     return ("steps", steps) if steps > 0 else ("", 0.0)
-
-
-def memory() -> float:
-    """Bytes of memory this process holds now; 0 where the system does not say."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * float(os.sysconf("SC_PAGE_SIZE"))
-    except (OSError, ValueError, IndexError):
-        return 0.0

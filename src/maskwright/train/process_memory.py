@@ -23,6 +23,8 @@ import sys
 
 import torch
 
+from maskwright.memory import resident
+
 _HEAP, _HUGE, _MADV_HUGEPAGE = 1 << 30, 2 << 20, 14
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 SETTLED, EVERY = 8, 8  # steps
@@ -62,15 +64,6 @@ def give_back() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
-
-
-def resident() -> int:
-    """Bytes of memory that this process has now; 0 where the system does not say."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 class Watch:
