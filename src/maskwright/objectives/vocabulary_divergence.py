@@ -80,13 +80,14 @@ def _chunks(
         each[chunk] = theirs.sub_(own).mul_(shares).sum(0)
         if not any(wanted[:3]):
             continue
-        difference = own.exp_().sub_(shares).to(weight.dtype)
+        difference = own.exp_().sub_(shares)
+        if by_bias is not None:
+            by_bias += difference.sum(1)
+        difference = difference.to(weight.dtype)
         if by_hidden is not None:
             by_hidden[chunk] = torch.mm(difference.t(), weight)
         if by_weight is not None:
             by_weight += torch.mm(difference, hidden[chunk])
-        if by_bias is not None:
-            by_bias += difference.sum(1, dtype=wide)
     gradients = (by_hidden, by_weight, by_bias)
     return each, tuple(None if g is None else g.to(weight.dtype) for g in gradients)
 

@@ -43,12 +43,10 @@ from maskwright.nn.linear import spare_rows
 BUFFER_BYTES = 96 << 20
 # Exponentials and sums between these need no maximum taken off; well inside bfloat16's range.
 _SAFE = (1e-25, 1e30)
-# Rows of the vocabulary whose exponentials are added up in one go; see `_sums`.
+# Rows of the vocabulary whose exponentials are added up in one go; see `_group_sums`.
 _GROUP = 64
 # Targets per unit of width from which on the table is turned round (docs/log.md).
 _MANY = 3
-# Rows of the vocabulary whose exponentials are added up before one of them is drawn.
-_BLOCK = 128
 # Vocabularies smaller than this, and than the hidden states are wide, are scored whole.
 _FEW = 256
 
@@ -321,32 +319,38 @@ def _shifted(
 
 
 def _sums(exponentials: Tensor, wide: torch.dtype) -> Tensor:
-    """Sums over the vocabulary, wide. A narrow type is added up by groups first, which its kernel
-    does several times faster; the groups' rounding is averaged away."""
-    size = exponentials.shape[0]
-    if exponentials.dtype == wide or size < _GROUP:
-        return exponentials.sum(0, dtype=wide)
+    """Sums over the vocabulary, wide; the rounding of a narrow type's groups is averaged away."""
+    if exponentials.dtype == wide:
+        return exponentials.sum(0)
+    return _group_sums(exponentials).sum(0, dtype=wide)
+
+
+def _group_sums(exponentials: Tensor) -> Tensor:
+    """(ceil(V / 64), n) sums of every 64 rows of (V, n), in their own type: asked for a wider one,
+    the kernel would copy all of them first, and take twenty times as long."""
+    size, count = exponentials.shape
     even = size - size % _GROUP
-    groups = exponentials[:even].view(-1, _GROUP, exponentials.shape[1]).sum(1)
-    return groups.sum(0, dtype=wide) + exponentials[even:].sum(0, dtype=wide)
+    groups = exponentials[:even].view(-1, _GROUP, count).sum(1)
+    if even == size:
+        return groups
+    return torch.cat([groups, exponentials[even:].sum(0, keepdim=True)])
 
 
 def _draw(exponentials: Tensor, uniforms: Tensor, wide: torch.dtype) -> Tensor:
-    """(n,) ids, each drawn by its column of exponentials (V, n): first a block of the vocabulary,
-    then an id in it, so that all the exponentials are passed over only once."""
+    """(n,) ids, each drawn by its column of exponentials (V, n): first a group of the vocabulary,
+    then an id in it, so that all the exponentials are passed over only once. What the uniform
+    number leaves within the group is measured on the group's own sum, unrounded."""
     size, count = exponentials.shape
     if not count:
         return torch.zeros(0, dtype=torch.int64, device=exponentials.device)
-    even = size - size % _BLOCK
-    sums = exponentials[:even].view(-1, _BLOCK, exponentials.shape[1]).sum(1, dtype=wide)
-    rest = exponentials[even:].sum(0, keepdim=True, dtype=wide)
-    sums = torch.cat([sums, rest]) if even < size else sums
-    edges = sums.cumsum(0)  # blocks, n
+    sums = _group_sums(exponentials).to(wide)
+    edges = sums.cumsum(0)  # groups, n
     level = uniforms * edges[-1]
-    block = (edges <= level).sum(0).clamp(max=len(edges) - 1)[None]
-    level = level - (edges.gather(0, block) - sums.gather(0, block))[0]
-    rows = block * _BLOCK + torch.arange(_BLOCK, device=rest.device)[:, None]
+    group = (edges <= level).sum(0).clamp(max=len(edges) - 1)[None]
+    own = sums.gather(0, group)
+    share = (level - (edges.gather(0, group) - own))[0] / own[0]
+    rows = group * _GROUP + torch.arange(_GROUP, device=sums.device)[:, None]
     inside = exponentials.gather(0, rows.clamp(max=size - 1)).to(wide)
     inside = inside.masked_fill(rows >= size, 0.0).cumsum(0)
-    place = (inside <= level).sum(0)
-    return (block[0] * _BLOCK + place).clamp(max=size - 1)
+    place = (inside <= share * inside[-1]).sum(0).clamp(max=_GROUP - 1)
+    return (group[0] * _GROUP + place).clamp(max=size - 1)
