@@ -81,6 +81,6 @@ def test_a_microbatch_that_does_not_fit_is_refused(
     # Room for half of it: twice as many microbatches do.
     half = refused(needed + least // 2 + 1)
     times = 2 * made.training.microbatches
-    assert half.do == f"--set training.microbatches={times} computes the same with less"
+    assert half.do == f"--set training.microbatches={times} does the same work with less"
     monkeypatch.setattr(sitting, "free_bytes", lambda: needed + least + 1)
     run.pretrain(made, tmp_path / "run", stream=io.StringIO())

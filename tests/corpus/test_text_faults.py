@@ -132,6 +132,15 @@ def test_F52_utf8_mark_is_removed_and_reported(tmp_path: Path, name: str) -> Non
     assert reader.counts.warnings == ["1 byte order marks removed"]
 
 
+def test_marks_of_files_that_were_put_together_are_removed(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, "a.txt", b"\r\n\r\n".join([codecs.BOM_UTF8 + b"one"] * 3) + b"\xef\xbb\xbf"
+    )
+    reader = Reader(path)
+    assert [d.text for d in reader] == ["one", "one", "one\ufeff"]  # within a line it is text
+    assert reader.counts.byte_order_marks == 3
+
+
 @pytest.mark.parametrize("name", CONTENT)
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 def test_F52_other_marks_name_the_encoding(tmp_path: Path, name: str, encoding: str) -> None:

@@ -15,10 +15,10 @@ RANDOM = np.random.default_rng(0)
 
 def test_the_normal_interval_by_hand() -> None:
     one, two = np.array([0.0, 1.0, 1.0, 1.0]), np.array([0.5, 0.5])
-    low, high = intervals.normal([one, two])
+    found = intervals.normal([one, two])
     error = math.sqrt(one.var(ddof=1) / 4) / 2
     assert intervals.mean([one, two]) == pytest.approx(0.625)
-    assert (low, high) == pytest.approx((0.625 - 1.959964 * error, 0.625 + 1.959964 * error))
+    assert found == pytest.approx((0.625 - 1.959964 * error, 0.625 + 1.959964 * error))
 
 
 def test_the_bootstrap_agrees_with_the_normal_interval_where_items_are_many() -> None:
@@ -31,18 +31,31 @@ def test_the_bootstrap_of_equal_items_has_no_width() -> None:
     assert intervals.bootstrap([np.full(50, 0.5)]) == (0.5, 0.5)
 
 
+def test_the_spread_of_a_single_item_is_not_known() -> None:
+    lonely = [np.array([1.0]), np.array([0.0, 1.0, 1.0])]
+    assert intervals.normal(lonely) is None and intervals.bootstrap(lonely) is None
+
+
+def test_resamples_are_the_same_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    strata = [(RANDOM.random(40) < 0.5).astype(float)]
+    whole = intervals.bootstrap(strata)
+    monkeypatch.setattr(intervals, "AT_ONCE", 100)
+    assert intervals.bootstrap(strata) == whole
+
+
 def test_about_one_interval_in_twenty_misses() -> None:
     """Coverage over 400 draws: between 91 and 98 of a hundred."""
     hits = {"normal": 0, "bootstrap": 0}
     for _ in range(400):
         items = [(RANDOM.random(80) < 0.7).astype(float)]
         for name in hits:
-            low, high = (
+            found = (
                 intervals.normal(items)
                 if name == "normal"
                 else intervals.bootstrap(items, resamples=200)
             )
-            hits[name] += low <= 0.7 <= high
+            assert found is not None
+            hits[name] += found[0] <= 0.7 <= found[1]
     assert all(0.91 < hit / 400 < 0.985 for hit in hits.values()), hits
 
 

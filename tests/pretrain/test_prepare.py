@@ -20,7 +20,7 @@ from maskwright.lock import Lock
 from maskwright.manifest import hash_file
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.prepare import prepare
-from maskwright.pretrain.text import Text, resolve
+from maskwright.pretrain.text import Text, _hash, resolve
 from maskwright.recipes.recipe import Corpus, Recipe, find, override, with_text
 from maskwright.report.say import quiet
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -73,6 +73,24 @@ def test_of_few_documents_a_share_of_the_text_is_held_out(tmp_path: Path) -> Non
     _, held_out = parts(Corpus(text=(str(path),), held_out=0.05), tmp_path)
     share = sum(map(len, held_out)) / sum(map(len, texts))
     assert 0.05 <= share < 0.08 and max(map(len, held_out)) < 3000
+
+
+def test_copies_of_a_document_lie_on_one_side(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    corpus = Corpus(text=(str(path),), held_out=0.1)
+    for distinct, copies in ((500, 10), (30, 3)):  # by the share alone, and of few texts
+        path.write_text("\n\n".join(f"document {n % distinct}" for n in range(distinct * copies)))
+        train, held_out = parts(corpus, tmp_path)
+        assert set(train).isdisjoint(held_out) and len(train) + len(held_out) == distinct * copies
+        assert 0.06 < len(held_out) / (distinct * copies) < 0.14
+    # Text that is added moves no other; of copies of one text all ends are held out.
+    path.write_text("\n\n".join(["a new one", *(f"document {n}" for n in range(500))]))
+    assert set(parts(corpus, tmp_path)[1]) - {"a new one"} == {
+        f"document {n}" for n in range(500) if _hash(f"document {n}") < 0.1
+    }
+    path.write_text("\n\n".join([SENTENCE] * 300))
+    train, held_out = parts(corpus, tmp_path)
+    assert len(train) == len(held_out) == 300 and f"{train[0]} {held_out[0]}" == SENTENCE
 
 
 def test_a_file_is_read_once_by_whatever_name(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -309,11 +311,89 @@ def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
     for name in ("step-best", "step-00000004-keep"):
         shutil.copytree(newest, tmp_path / "other" / "checkpoints" / name)
     kept = checkpoints.Checkpoints(tmp_path / "other", keep=1, about={})
-    kept.retain()
+    kept.retain(kept.path(12))
     assert sorted(p.name for p in (tmp_path / "other" / "checkpoints").iterdir()) == [
         "step-00000004-keep", "step-00000012", "step-best",
     ]  # fmt: skip
     assert checkpoints.newest(tmp_path / "other").name == "step-00000012"
+
+
+def test_a_damaged_checkpoint_that_was_passed_over_is_in_nobodys_way(tmp_path: Path) -> None:
+    chosen = override(recipe(text_file(tmp_path), steps=6), ["checkpoints.every=3"])
+    out = tmp_path / "run"
+    run.pretrain(chosen, out, stream=io.StringIO())
+    wanted = essence(out)
+    weights = out / "checkpoints" / "step-00000006" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x55")
+    said = io.StringIO()
+    saving = override(chosen, ["checkpoints.every=1", "checkpoints.keep=2"])
+    run.resume(out, stream=said, settings=saving)  # saves at 4 and 5 before it comes to 6
+    assert "passed over a damaged checkpoint" in said.getvalue()
+    names = sorted(path.name for path in (out / "checkpoints").iterdir())
+    assert names == ["step-00000005", "step-00000006"]
+    assert essence(out)["weights"] == wanted["weights"]
+
+
+def test_a_run_goes_on_in_more_microbatches(tmp_path: Path) -> None:
+    """Else a run that is out of memory on another machine could not go on."""
+    chosen = recipe(text_file(tmp_path), steps=4)
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    said = io.StringIO()
+    further = override(chosen, ["training.microbatches=4"])
+    run.resume(tmp_path / "run", stream=said, settings=further)
+    assert "training.microbatches was 2 and is 4: the run continues, not" in said.getvalue()
+    error = run._out_of_memory(override(chosen, ["training.microbatches=4"]), MemoryError())
+    assert error.do == "--set training.microbatches=8 does the same work with less"
+    error = run._out_of_memory(override(chosen, ["training.microbatches=8"]), MemoryError())
+    assert "smaller model" in str(error.do)
+
+
+def test_a_run_may_be_made_in_a_thread(tmp_path: Path) -> None:
+    """As in a server, where only the main thread may ask for signals."""
+    chosen = recipe(text_file(tmp_path), steps=2)
+    thread = threading.Thread(
+        target=run.pretrain, args=(chosen, tmp_path / "run"), kwargs={"stream": io.StringIO()}
+    )
+    thread.start()
+    thread.join()
+    assert checkpoints.newest(tmp_path / "run").name == "step-00000002"
+
+
+def test_F07_lines_wait_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the flush before a checkpoint tells of it, and nothing is lost once there is room."""
+    monkeypatch.setattr(journal, "WAITING", 100)
+    full, write = [False], io.FileIO.write
+
+    class File(io.FileIO):
+        def write(self, data: bytes) -> int:  # type: ignore[override]
+            if full[0] and len(data) > 10:
+                return write(self, data[:10])
+            if full[0]:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(self, data)
+
+    monkeypatch.setattr(Path, "open", lambda path, mode, buffering: File(path, "a"))
+    records = [{"kind": "train", "step": n, "loss": 0.5} for n in range(20)]
+    with journal.Journal(tmp_path) as log:
+        for n, record in enumerate(records):
+            full[0] = 5 <= n < 15
+            log.write(record)
+            if n == 10:
+                with pytest.raises(StoppedError, match="full"):
+                    log.flush()
+    monkeypatch.undo()
+    assert journal.read(tmp_path) == records
+
+
+def test_what_waits_hides_no_other_error(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(KeyError), journal.Journal(tmp_path) as log:
+        log.write({"step": 1})
+        raise KeyError
+    with pytest.raises(StoppedError), journal.Journal(tmp_path) as log:
+        log.write({"step": 1})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from maskwright.errors import ConfigError
+from maskwright.errors import ConfigError, ResourceError
 from maskwright.train import machine
 
 
@@ -29,6 +29,17 @@ def test_a_seed_is_that_of_pytorch() -> None:
     assert torch.equal(ours, torch.rand(5))
     machine.seed(torch.device("cpu"), 8)
     assert not torch.equal(ours, torch.rand(5))
+
+
+def test_one_of_several_gpus_is_the_one_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    machine.choose("float32", "cuda:1")
+    assert chosen == [torch.device("cuda:1")]
+    with pytest.raises(ResourceError, match="no such CUDA device"):
+        machine.choose("float32", "cuda:2")
 
 
 def test_a_device_without_a_number_is_refused() -> None:

@@ -104,3 +104,5 @@ def test_a_budget_is_exactly_one_of_three() -> None:
         Budget()
     with pytest.raises(ConfigError):
         Budget(steps=1, tokens=1)
+    with pytest.raises(ConfigError):  # or the run would never end
+        Budget(minutes=math.nan)

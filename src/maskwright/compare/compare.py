@@ -313,11 +313,12 @@ def _by_items(judged: dict[str, list[Result]]) -> list[str]:
     }  # fmt: skip
     notes, names = [], list(means)
     for name in names[1:]:
-        gap, (low, high) = minimal_pairs.difference(means[name], means[names[0]])
-        notes.append(
-            f"Minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} "
-            f"(95 % {low:.4f} to {high:.4f})."
-        )
+        gap, interval = minimal_pairs.difference(means[name], means[names[0]])
+        if interval is not None:
+            notes.append(
+                f"Minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} "
+                f"(95 % {interval[0]:.4f} to {interval[1]:.4f})."
+            )
     return notes
 
 

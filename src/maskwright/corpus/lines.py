@@ -9,6 +9,7 @@ a block that fails is looked at line by line, so a good file costs no Python per
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ STRIPPED = b"\0" + CONTROLS
 NOT_STRIPPED = bytes(set(range(256)) - set(STRIPPED))
 STRIPPED_TABLE = dict.fromkeys(STRIPPED)
 MARK = "\ufffd".encode()
+ORDER_MARKS = re.compile("^\ufeff", re.MULTILINE)
 OR_SKIP = "or read with on_bad='skip' (drops and counts)"
 
 
@@ -144,6 +146,9 @@ def _decode(data: bytes, ledger: Ledger) -> str | None:
         for code in sorted(set(controls)):
             _count(counts, code, controls.count(code))
         text = data.translate(None, STRIPPED).decode()
+    if "\ufeff" in text:  # files that were put together have one at the start of each
+        text, marks = ORDER_MARKS.subn("", text)
+        counts.byte_order_marks += marks
     return text.replace("\r\n", "\n") if "\r" in text else text
 
 

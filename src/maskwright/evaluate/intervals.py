@@ -23,6 +23,7 @@ from maskwright.randomness import integers, key
 LEVEL = 0.95
 SEED = 20_260_000
 RESAMPLES = 1000
+AT_ONCE = 1 << 22  # items that are drawn in one go
 Interval = tuple[float, float]
 Strata = Sequence[NDArray[np.float64]]
 
@@ -32,19 +33,27 @@ def mean(strata: Strata) -> float:
     return float(np.mean([values.mean() for values in strata]))
 
 
-def normal(strata: Strata, level: float = LEVEL) -> Interval:
-    """Mean ± z standard errors, from the spread within the strata."""
-    errors = [values.var(ddof=1) / len(values) if len(values) > 1 else 0.0 for values in strata]
+def normal(strata: Strata, level: float = LEVEL) -> Interval | None:
+    """Mean ± z standard errors, from the spread within the strata; None where one of them has a
+    single item, whose spread is not known."""
+    if min(map(len, strata)) < 2:
+        return None
+    errors = [values.var(ddof=1) / len(values) for values in strata]
     half = statistics.NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(sum(errors)) / len(strata)
     return mean(strata) - half, mean(strata) + half
 
 
-def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) -> Interval:
-    """The percentiles of the mean over keyed resamples of the items within each stratum."""
+def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) -> Interval | None:
+    """The percentiles of the mean over keyed resamples of the items within each stratum; None as in
+    `normal`."""
+    if min(map(len, strata)) < 2:
+        return None
     total = np.zeros(resamples)
     for number, values in enumerate(strata):
         keys = key("bootstrap", SEED, number, np.arange(resamples))
-        total += values[integers(keys, len(values), len(values))].mean(axis=1)
+        for some in np.array_split(np.arange(resamples), -(-resamples * len(values) // AT_ONCE)):
+            drawn = integers(keys[some], len(values), len(values))
+            total[some] += values[drawn].mean(axis=1)
     low, high = np.quantile(total / len(strata), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

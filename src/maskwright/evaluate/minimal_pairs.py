@@ -60,13 +60,14 @@ class Result:
         return intervals.mean(self._strata)
 
     @cached_property
-    def bootstrap(self) -> Interval:
-        """95 % interval of the mean, items resampled within paradigms."""
+    def bootstrap(self) -> Interval | None:
+        """95 % interval of the mean, items resampled within paradigms; None where one has a single
+        pair."""
         return intervals.bootstrap(self._strata)
 
     @property
-    def normal(self) -> Interval:
-        """95 % interval of the mean by the normal distribution."""
+    def normal(self) -> Interval | None:
+        """95 % interval of the mean by the normal distribution; None as for `bootstrap`."""
         return intervals.normal(self._strata)
 
     def interval(self, name: str) -> Interval:
@@ -169,8 +170,9 @@ def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.
     return np.where(tie, 0.5, good > bad).astype(np.float64)
 
 
-def difference(ours: Result, theirs: Result) -> tuple[float, Interval]:
-    """Our mean minus theirs, and its 95 % bootstrap interval, paired over items.
+def difference(ours: Result, theirs: Result) -> tuple[float, Interval | None]:
+    """Our mean minus theirs, and its 95 % bootstrap interval, paired over items; None for that
+    where a paradigm has a single pair.
 
     Raises:
         DataError: the results are of other pairs.

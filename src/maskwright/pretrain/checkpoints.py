@@ -100,27 +100,31 @@ class Checkpoints:
         def write(staging: commit.Staging) -> None:
             for name, data in content.items():
                 staging.write_bytes(name, data() if callable(data) else data)
-            staging.write_bytes(MOMENTS, files.chunks(optimizer.state()))
+            staging.write_bytes(MOMENTS, files.chunks(moments))
             if others:
                 staging.write_bytes(OTHERS, files.chunks(others))
             if average is not None:
                 staging.write_bytes(MASTERS, files.chunks(masters))
             staging.write_json(STATE, {**state.to_json(), "optimizer_steps": optimizer.steps})
 
-        size = optimizer.parameters.masters.numel() * (12 if average is None else 16)
+        moments = optimizer.state()
+        size = sum(t.nbytes for t in [*masters.values(), *moments.values()])
+        size += 0 if average is None else sum(t.nbytes for t in weights.values())
         about = {**self.about, "step": state.step}
         commit.commit(target, write, about=about, expected_bytes=size, replace=True)
-        self.retain()
+        self.retain(target)
         return target
 
-    def retain(self) -> None:
-        """Remove all but the newest `keep`, after the newest has been read back and verified."""
+    def retain(self, newest: Path) -> None:
+        """Remove all before `newest` but the last `keep`, it among them, after it has been read
+        back and verified. Those of later steps are damaged ones that a resumed run passed over."""
         steps = commit.numbered(self.folder)
+        steps = steps[: steps.index(newest) + 1]
         whole = [p for p in steps if _whole(p)]
-        old = [p for p in steps[: steps.index(whole[-1])] if p not in whole[-self.keep :]]
+        old = [p for p in steps[:-1] if p not in whole[-self.keep :]]
         if not old:
             return
-        commit.verify(whole[-1])
+        commit.verify(newest)
         for folder in old:
             commit.remove_folder(folder)
 
@@ -132,7 +136,7 @@ class Checkpoints:
             CheckpointError: none is valid; each is listed with its reason.
         """
         path, manifest, skipped = commit.newest(self.folder)
-        loaded = pretrained.load(path, dtype=torch.float32)
+        loaded = pretrained.load(path)
         weights = {OWN + n: p.detach() for n, p in loaded.model.named_parameters()}
         if (path / OTHERS).exists():
             weights |= _tensors(path / OTHERS)

@@ -3,7 +3,7 @@
 `metrics.jsonl` holds only what a repeated run would write again, byte for byte: losses, rates,
 evaluations, samples. `timings.jsonl` holds the rest: seconds, tokens per second, memory. A
 checkpoint never gets ahead of the journal (it is flushed first), and resuming cuts the journal back
-to the checkpoint.
+to the checkpoint. Where the disk is full, lines wait in memory for the next flush.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, TextIO
+from types import TracebackType
+from typing import Any, BinaryIO
 
-from maskwright.storage import refusal
+from maskwright.errors import MaskwrightError
+from maskwright.storage import DISK, FULL, in_our_words
 
 METRICS = "metrics.jsonl"
 TIMINGS = "timings.jsonl"
+# Bytes of lines that wait before they are written.
+WAITING = 8192
 
 
 class Journal:
@@ -24,7 +28,24 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files: dict[str, TextIO] = {}
+        self._files: dict[str, BinaryIO] = {}
+        self._waiting: dict[str, bytearray] = {}
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Write what waits; that this fails is told where nothing else has failed."""
+        try:
+            self.flush()
+        except MaskwrightError:
+            if error is None:
+                raise
+        finally:
+            for file in self._files.values():
+                file.close()
 
     def write(self, record: dict[str, Any]) -> None:
         """One line of `metrics.jsonl`; it must hold nothing that depends on time or place."""
@@ -43,29 +64,34 @@ class Journal:
         )
 
     def flush(self) -> None:
-        """Everything written so far is on disk when this returns."""
-        try:
-            for file in self._files.values():
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise refusal(error, self.folder) from error
+        """Everything written so far is on disk when this returns.
 
-    def close(self) -> None:
-        if self._files:
-            self.flush()
-        for file in self._files.values():
-            file.close()
-        self._files = {}
+        Raises:
+            StoppedError: the disk is full.  OutputError, StorageError: it cannot be written.
+        """
+        with in_our_words(self.folder):
+            for name in self._waiting:
+                self._write(name)
+                os.fsync(self._files[name].fileno())
 
     def _append(self, name: str, record: dict[str, Any]) -> None:
-        try:
-            if name not in self._files:
-                path = self.folder / name
-                self._files[name] = path.open("a", encoding="utf-8")
-            self._files[name].write(json.dumps(record, separators=(",", ":")) + "\n")
-        except OSError as error:
-            raise refusal(error, self.folder / name) from error
+        waiting = self._waiting.setdefault(name, bytearray())
+        waiting += (json.dumps(record, separators=(",", ":")) + "\n").encode()
+        if len(waiting) < WAITING:
+            return
+        with in_our_words(self.folder / name):
+            try:
+                self._write(name)
+            except OSError as error:
+                if error.errno not in FULL:  # whoever saves next tells, and waits
+                    raise
+
+    def _write(self, name: str) -> None:
+        if name not in self._files:
+            self._files[name] = (self.folder / name).open("ab", buffering=0)
+        waiting = self._waiting[name]
+        while waiting:
+            del waiting[: self._files[name].write(bytes(waiting))]
 
 
 def cut(folder: Path, step: int) -> int:
@@ -78,19 +104,19 @@ def cut(folder: Path, step: int) -> int:
         path = folder / name
         if not path.is_file():
             continue
-        kept = []
-        with path.open("rb") as lines:
-            for line in lines:
-                if _step(line) is None or _step(line) > step:  # type: ignore[operator]
-                    removed += 1
-                else:
-                    kept.append(line)
+        lines = path.read_bytes().splitlines(keepends=True)
+        kept = [line for line in lines if (at := _step(line)) is not None and at <= step]
+        if len(kept) == len(lines):
+            continue
+        removed += len(lines) - len(kept)
         temporary = path.with_name(f".tmp-{name}")
-        with temporary.open("wb") as file:
-            file.writelines(kept)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with in_our_words(path):
+            with temporary.open("wb") as file:
+                file.writelines(kept)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            DISK.fsync_folder(folder)
     return removed
 
 

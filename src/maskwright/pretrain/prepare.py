@@ -97,7 +97,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     made = Prepared(tokenizer, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
-            **Text(recipe.corpus, folder).provenance(),
+            **(texts[0] if len(texts) == 1 else Text(recipe.corpus, folder)).provenance(),
             **mixture,
             "read": {part: _origin(folder, part) for part in (*names, HELD_OUT)},
             "train": made.train_fingerprint,

@@ -173,16 +173,17 @@ def _run(
             for parent in (out, out / "checkpoints"):
                 commit.sweep(parent)
         say = printer(stream) if processes.first else quiet
+        prepared = None
         if processes.first:
             if processes.world == 1:
                 _say_crowded(recipe, chosen, say)
             try:
-                prepare(recipe, out, say)
+                prepared = prepare(recipe, out, say)
             except KeyboardInterrupt:
                 say(f"stopped before the first step; go on with: maskwright resume {out}")
                 raise
         processes.wait()
-        prepared = prepare(recipe, out, quiet)
+        prepared = prepared or prepare(recipe, out, quiet)
         flag = held.enter_context(listening())
         sitting = begin(recipe, out, prepared, chosen, processes, say, stream)
         sitting.stop = flag
@@ -217,7 +218,6 @@ def _train(sitting: Sitting) -> None:
     hooks: list[loop.Hook] = []
     if panel is not None and log is not None:
         hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
-        panel.start(sitting.state.seconds)
     process_memory.forget_peak(sitting.machine.device)
     plan = loop.Plan(
         seed=training.seed,
@@ -232,22 +232,28 @@ def _train(sitting: Sitting) -> None:
         for phase, rows in zip(recipe.phases, sitting.train_rows, strict=True)
     ]
     batches = Microbatches(sitting.objective, phases, plan, sitting.state, training.ramp)
-    try:
-        loop.train(
-            sitting.objective,
-            batches,
-            sitting.optimizer,
-            plan,
-            sitting.state,
-            processes=sitting.processes,
-            hooks=hooks,
-            stop=sitting.stop,
-            average=sitting.average,
-        )
-    except torch.OutOfMemoryError as error:
-        raise _out_of_memory(recipe, error) from error
-    except DivergedError as error:
-        if log is not None:
+    with contextlib.ExitStack() as held:
+        if panel is not None and log is not None:
+            held.enter_context(log)
+            held.callback(panel.close)
+            panel.start(sitting.state.seconds)
+        try:
+            loop.train(
+                sitting.objective,
+                batches,
+                sitting.optimizer,
+                plan,
+                sitting.state,
+                processes=sitting.processes,
+                hooks=hooks,
+                stop=sitting.stop,
+                average=sitting.average,
+            )
+        except torch.OutOfMemoryError as error:
+            raise _out_of_memory(recipe, error) from error
+        except DivergedError as error:
+            if log is None:
+                raise
             log.flush()
             told = crash.write(sitting, batches, error)
             saved = "; the last checkpoint is intact" if has_checkpoint(sitting.out) else ""
@@ -257,19 +263,16 @@ def _train(sitting: Sitting) -> None:
                 "training.optimizer.learning_rate or a longer training.schedule.warmup, or "
                 f"{again} with --set training.on_nonfinite=skip"
             ) from None
-        raise
-    finally:
-        if panel is not None:
-            panel.close()
-        if log is not None:
-            log.close()
 
 
 def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
     t = recipe.training
+    more = next((n for n in recipe.divisors if n > t.microbatches), None)
     return ResourceError(
         "out of memory",
         where="training.microbatches",
         found=f"{t.batch // t.microbatches} rows of {recipe.rows.length} tokens at once",
-        do=f"--set training.microbatches={t.microbatches * 2} computes the same with less",
+        do=f"--set training.microbatches={more} does the same work with less"
+        if more
+        else "choose a smaller model or shorter rows",
     )

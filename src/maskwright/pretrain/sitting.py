@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -105,7 +104,10 @@ def begin(
         "recipe": recipe.fingerprint,
         "tokenizer": prepared.tokenizer.fingerprint,
         "data": prepared.train_fingerprint,
-        "machine": machine.describe(chosen),
+        "machine": {
+            **machine.describe(chosen),
+            "training.microbatches": recipe.training.microbatches,  # dropout is keyed by them
+        },
     }
     begins = objective.start if isinstance(objective, EncoderDecoder) else None
     model = About(family=family, decoder_start=begins)
@@ -249,15 +251,14 @@ def _check_memory(point: TransformerConfig, chosen: Machine, recipe: Recipe) -> 
     kept = kept_bytes(point, step, chosen.compute.itemsize)
     if needed + kept / training.microbatches <= there:
         return
-    most = math.gcd(*(phase.batch for phase in recipe.phases))
-    fitting = [n for n in range(1, most + 1) if most % n == 0 and needed + kept / n <= there]
+    fitting = [n for n in recipe.divisors if needed + kept / n <= there]
     raise ResourceError(
         "a microbatch does not fit into memory beside the model",
         where="training.microbatches",
         found=f"{step // training.microbatches:,} tokens at once need "
         f"{kept // training.microbatches:,} bytes at the least, the model {needed:,}",
         wanted=f"at most the {there:,} bytes that are free",
-        do=f"--set training.microbatches={fitting[0]} computes the same with less"
+        do=f"--set training.microbatches={fitting[0]} does the same work with less"
         if fitting
         else "choose a smaller model or shorter rows",
     )

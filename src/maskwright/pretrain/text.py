@@ -1,12 +1,13 @@
 """The recipe's text, readable as often as needed: what is trained on, and what is held out of it.
 
-A document is held out by a keyed draw on its number, never by chance. Of few documents those with
-the least draws are, until they are the share of the text, and of a single document its end.
+A document is held out by a hash of its text, never by chance: documents that are added move no
+other, and copies of one lie on one side. Of few texts those with the least hashes are, until they
+are the share of the whole, and of a single text its end.
 """
 
 from __future__ import annotations
 
-import itertools
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,10 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from maskwright import randomness
 from maskwright.corpus import embedded
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import find
@@ -26,11 +23,8 @@ from maskwright.corpus.read import Reader
 from maskwright.errors import ConfigError, DataError
 from maskwright.recipes.recipe import Corpus
 
-# The split is the same for every seed: what is held out must not depend on the run.
-SPLIT_SEED = 0
-FEW = 256  # documents, of which the share is counted in text and not left to the draws
-AT_ONCE = 4096  # numbers of documents that are drawn for together
-SEVERAL = 10  # documents, of which at least two are held out: pairs of sentences need them
+FEW = 256  # documents, of which the share is counted in text and not left to the hashes
+SEVERAL = 10  # texts, of which at least two are held out: pairs of sentences need them
 
 
 def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
@@ -114,43 +108,35 @@ class Text:
         return iter(self._reader)
 
     def _share(self, *, held_out: bool) -> Iterator[Document]:
-        few = self._few
-        if few is not None and len(few) == 1:
-            yield from (_halves(d, self.corpus.held_out)[held_out]
-                        for d in self._documents(self.paths))  # fmt: skip
-            return
-        drawn = self._drawn() if few is None else iter(few.tolist())
-        for document, out in zip(self._documents(self.paths), drawn, strict=False):
-            if out is held_out:
+        chosen, share = self._chosen, self.corpus.held_out
+        for document in self._documents(self.paths):
+            if chosen is not None and not chosen:
+                yield _halves(document, share)[held_out]
+                continue
+            number = _hash(document.text)
+            if (number < share if chosen is None else number in chosen) is held_out:
                 yield document
 
     @cached_property
-    def _few(self) -> NDArray[np.bool_] | None:
-        """Which are held out of few documents, or of those of which the draws hold out none; None
-        where the draws alone say it."""
-        sizes: list[int] = []
-        some_drawn = False
-        for document, drawn in zip(self._documents(self.paths), self._drawn(), strict=False):
-            sizes.append(len(document.text.encode()))
-            some_drawn |= drawn
-            if len(sizes) > FEW and some_drawn:
+    def _chosen(self) -> set[float] | None:
+        """The hashes of what is held out of few texts, or of those of which the share holds out
+        none or all; none at all where there is a single text. None where the share alone says it.
+        """
+        sizes: dict[float, int] = {}  # bytes of each text with all its copies
+        count, sides = 0, set()
+        for count, document in enumerate(self._documents(self.paths), start=1):
+            number = _hash(document.text)
+            sizes[number] = sizes.get(number, 0) + len(document.text.encode())
+            sides.add(number < self.corpus.held_out)
+            if count > FEW and len(sides) == 2:
                 return None
         if not sizes:
             return None
-        out = _least(self._draws(0, len(sizes)), np.array(sizes), self.corpus.held_out)
-        count = int(out.sum())
-        some = "its end is" if len(sizes) == 1 else f"{count:,} {'is' if count == 1 else 'are'}"
-        self._divided = f"of {len(sizes):,} document{'s' * (len(sizes) > 1)} {some} held out"
-        return out
-
-    def _drawn(self) -> Iterator[bool]:
-        """For each number of a document, without end, whether it is held out."""
-        for start in itertools.count(0, AT_ONCE):
-            yield from (self._draws(start, AT_ONCE) < self.corpus.held_out).tolist()
-
-    def _draws(self, start: int, count: int) -> NDArray[np.float64]:
-        keys = randomness.key("split", SPLIT_SEED, np.arange(start, start + count))
-        return randomness.uniforms(keys, 1)[:, 0]
+        chosen = _least(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
+        some = f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
+        of = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
+        self._divided = f"of {of}{'s' * (len(sizes) > 1)} {some} held out"
+        return chosen
 
     def _characters(self, limits: tuple[int, int]) -> Iterator[Document]:
         text = "\n".join(d.text for d in self._documents(self.paths))
@@ -167,16 +153,22 @@ class Text:
         )
 
 
-def _least(draws: NDArray[np.float64], sizes: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
-    """Those with the least draws that are together a `share` of the text; never all, and none that
+def _hash(text: str) -> float:
+    """A number in [0, 1) without meaning, the same for the same text everywhere."""
+    digest = hashlib.blake2b(text.encode(), digest_size=8, key=b"held out").digest()
+    return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
+
+
+def _least(sizes: dict[float, int], share: float) -> set[float]:
+    """Those with the least hashes that are together a `share` of the text; never all, and none that
     is most of it by itself if there is another."""
-    out = np.zeros(len(sizes), bool)
-    least = 2 if len(sizes) >= SEVERAL else 1
-    order = sorted(np.argsort(draws).tolist(), key=lambda n: 2 * sizes[n] > sizes.sum())
-    for number in order[: max(1, len(sizes) - 1)]:
-        if out.sum() >= least and sizes[out].sum() >= share * sizes.sum():
+    out: set[float] = set()
+    whole, taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= SEVERAL else 1
+    for number in sorted(sizes, key=lambda n: (2 * sizes[n] > whole, n))[:-1]:
+        if len(out) >= least and taken >= share * whole:
             break
-        out[number] = True
+        out.add(number)
+        taken += sizes[number]
     return out
 
 

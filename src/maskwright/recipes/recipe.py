@@ -33,6 +33,7 @@ FOLDERS = ("model.folder", "tokenizer.folder")
 # Settings that may differ when a run is resumed: they do not change what is computed.
 FREE = (
     "training.log_seconds",
+    "training.microbatches",
     "training.threads",
     "training.on_nonfinite",
     "evaluation",
@@ -310,6 +311,12 @@ class Recipe:
         """All phases of the run; the last has the recipe's own length and batch."""
         last = Phase(until=1.0, length=self.rows.length, batch=self.training.batch)
         return (*self.training.phases, last)
+
+    @property
+    def divisors(self) -> list[int]:
+        """All the numbers of microbatches that every batch can be cut into."""
+        rows = math.gcd(*(phase.batch for phase in self.phases))
+        return [n for n in range(1, rows + 1) if rows % n == 0]
 
     @property
     def fingerprint(self) -> str:

@@ -44,7 +44,7 @@ class Processes:
                 where="training.microbatches",
                 found=microbatches,
                 wanted=f"a multiple of the {self.world} processes",
-                do=f"--set training.microbatches={self.world} computes the same for the same batch",
+                do=f"--set training.microbatches={self.world}, where it divides the batch",
             )
         return range(self.rank, microbatches, self.world)
 

@@ -45,7 +45,7 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
             wanted="cpu, cuda, or one of several as cuda:1",
         )
     try:
-        torch.device(device)
+        place = torch.device(device)
     except RuntimeError as error:
         raise ConfigError("no such device", where="training.device", found=device,
                           wanted="cpu, cuda, or one of several as cuda:1") from error  # fmt: skip
@@ -57,6 +57,11 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
             wanted="cpu",
             do="--set training.device=cpu",
         )
+    if place.index is not None and place.type == "cuda":
+        if place.index >= (there := torch.cuda.device_count()):
+            raise ResourceError("there is no such CUDA device here", where="training.device",
+                                found=device, wanted=f"cuda:0 to cuda:{there - 1}")  # fmt: skip
+        torch.cuda.set_device(place)  # whose generator is seeded, and what its units are
     if precision != "auto":
         return Machine(torch.device(device), getattr(torch, precision), "asked for")
     units = matrix_units(device)

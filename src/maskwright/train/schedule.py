@@ -119,7 +119,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         given = [n for n in ("steps", "tokens", "minutes") if getattr(self, n) is not None]
-        if len(given) != 1 or getattr(self, given[0]) < 0:
+        if len(given) != 1 or not 0 <= getattr(self, given[0]) < math.inf:
             raise ConfigError(
                 "a run lasts for steps, tokens or minutes, exactly one of them",
                 where="training.budget",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -32,8 +33,14 @@ class SignalFlag(StopFlag):
 
 @contextmanager
 def listening() -> Iterator[SignalFlag]:
-    """Signals raise the flag while the block runs; the handlers of before come back after it."""
+    """Signals raise the flag while the block runs; the handlers of before come back after it.
+
+    Only the main thread may ask for signals; in any other one nothing raises the flag.
+    """
     flag = SignalFlag()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
 
     def handle(number: int, frame: FrameType | None) -> None:
         if flag.raised:

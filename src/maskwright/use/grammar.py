@@ -199,5 +199,5 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None
                         found=error, do="remove the file") from error  # fmt: skip
 
 
-def _said(interval: tuple[float, float]) -> str:
-    return f"{interval[0] * 100:.1f} to {interval[1] * 100:.1f}"
+def _said(interval: tuple[float, float] | None) -> str:
+    return "–" if interval is None else f"{interval[0] * 100:.1f} to {interval[1] * 100:.1f}"
