@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import tokenizers
 
 from maskwright.tokenizer import backend
+from maskwright.tokenizer import train as training
 from maskwright.tokenizer.check import LONGEST_TOKEN
 from maskwright.tokenizer.choice import TokenizerChoice
 from maskwright.tokenizer.pipeline import LONGEST_WORD
+from maskwright.tokenizer.runs import cut_runs
 from maskwright.tokenizer.train import train
+from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 
 CLASSES = {
@@ -102,6 +105,63 @@ def test_F66_a_long_run_makes_no_token_that_a_file_may_not_have() -> None:
     tokenizer = train(texts, TokenizerChoice(kind="byte-bpe", vocabulary=700))
     assert 500 < max(map(len, tokenizer.vocabulary)) <= LONGEST_TOKEN
     assert tokenizer.decode(tokenizer.encode("=" * 20_000)) == "=" * 20_000
+
+
+# ------------------------------------------------------------------------------ learning
+LONG = {
+    "letters": "ACGT" * 50_000,
+    "blanks": " " * 200_000,
+    "blanks of all sorts": " \t\n\u3000" * 50_000,
+    "a control character that is a blank to Python alone": "\x1c!" * 100_000,
+    "letters after a blank": "so " + "a" * 5_000 + " " + "b" * 5_000,
+    "one run in ordinary text": "a " * 350 + "漢" * 1_025 + " a" * 350,
+}
+
+
+class Recorder:
+    """The library's object, which keeps what it is given to learn from."""
+
+    def __init__(self, built: tokenizers.Tokenizer) -> None:
+        self.built, self.pre_tokenizer, self.to_str = built, built.pre_tokenizer, built.to_str
+        self.given: list[str] = []
+
+    def train_from_iterator(self, texts: Iterator[str], trainer: Any) -> None:
+        self.given = list(texts)
+        self.built.train_from_iterator(iter(self.given[:1]), trainer)
+
+
+def longest_word(texts: list[str], pre_tokenizer: Any) -> int:
+    words = [end - begin for t in texts for _, (begin, end) in pre_tokenizer.pre_tokenize_str(t)]
+    return max(words, default=0)
+
+
+@pytest.mark.parametrize("single_digits", [False, True])
+@pytest.mark.parametrize("name", LONG)
+def test_F66_the_library_is_given_no_long_run_to_learn_from(
+    name: str, single_digits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the square of a run's length: half a minute for 200,000 letters."""
+    choice = TokenizerChoice(kind="byte-bpe", vocabulary=270, single_digits=single_digits)
+    recorder = Recorder(training._library("byte-bpe", choice))
+    monkeypatch.setattr(training, "_library", lambda kind, choice: recorder)
+    train([LONG[name]], choice)
+    assert longest_word([LONG[name]], recorder.pre_tokenizer) > LONGEST_TOKEN  # the control
+    assert longest_word(recorder.given, recorder.pre_tokenizer) <= LONGEST_TOKEN
+    assert "".join(recorder.given) == LONG[name]
+    assert len(recorder.given) <= 1 + len(LONG[name]) // (LONGEST_TOKEN - 1)
+
+
+def test_F66_text_without_long_runs_is_learned_from_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choice = TokenizerChoice(kind="byte-bpe", vocabulary=700)
+    pre_tokenizer = training._library("byte-bpe", choice).pre_tokenizer
+    lines = ["漢字" * 250 + "。" + "a1" * 500, " ".join(["word" * 200] * 3), "=" * 1000]
+    texts = [*prose(50), *(t for t in odd_texts(300) if len(t) < 1000), *lines]
+    assert list(cut_runs(texts, pre_tokenizer)) == texts
+    cut = train(texts, choice).fingerprint
+    monkeypatch.setattr(training, "cut_runs", lambda texts, pre_tokenizer: iter(texts))
+    assert train(texts, choice).fingerprint == cut
 
 
 # ------------------------------------------------------------------------------ seconds

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from zlib import crc32
 
 import pytest
 import tokenizers
@@ -106,6 +108,13 @@ def stream(count: int) -> Iterator[str]:
         yield f"text number {number} " + "of some length " * (number % 7)
 
 
+SAMPLES = [
+    (2048, 1851, 0xB841563D),
+    (20_000, 16432, 0x5D28A0B5),
+    (100_000, 92311, 0x945F1646),
+]
+
+
 def test_a_sample_keeps_to_its_budget_and_says_so() -> None:
     with Sample(20_000, seed=0) as sample:
         sample.add_all(stream(3000))
@@ -138,6 +147,56 @@ def test_a_sample_is_fair() -> None:
                 chances[int(text) < 750] += 1
     total = chances.total()
     assert abs(chances[True] / total - 0.5) < 4 * 0.5 / total**0.5
+
+
+@pytest.mark.parametrize(("budget", "used", "crc"), SAMPLES)
+def test_a_sample_of_distinct_texts_stays_what_it_was(budget: int, used: int, crc: int) -> None:
+    """Recorded before copies were cut; vocabularies that were learned once are learned again."""
+    with Sample(budget, seed=0) as sample:
+        sample.add_all(stream(3000))
+        assert sample.size.bytes_used == used
+        assert crc32("".join(sample).encode()) == crc
+
+
+@every_kind
+def test_copies_of_one_text_are_cut_to_the_budget(kind: str) -> None:
+    """They fall into one shelf; emptied whole, it left no text to learn from."""
+    text = "one text of some words, and again. " * 3 + "The end"
+    tokenizer = train([text] * 200, choice(kind, budget_bytes=4096))
+    assert len(text) == 112 and tokenizer.learned_from is not None
+    assert tokenizer.learned_from.bytes_used == 4096 // 112 * 112
+    assert tokenizer.encode("again")
+
+
+def test_a_sample_of_copies_does_not_depend_on_the_order() -> None:
+    rng = random.Random(0)
+    sorts = Counter[int]()
+    near = [f"{n} " + "x" * rng.choice([0, 40, 120]) for n in range(300)]
+    near.sort(key=lambda text: Sample(1024)._hash(text.encode()))  # neighbours share a shelf
+    for first in range(0, 296):
+        texts = near[first : first + rng.randint(1, 4)] + rng.sample(near, rng.randint(0, 2))
+        texts = [text for text in texts for _ in range(rng.choice([1, 3, 50, 100]))]
+        texts.sort(key=near.index)
+        samples = []
+        for order in (texts, texts[::-1], rng.sample(texts, len(texts))):
+            with Sample(1024) as sample:
+                sample.add_all(order)
+                samples.append(sorted(sample))
+                assert sample.size.bytes_used == sum(map(len, samples[-1]))
+        assert samples[0] == samples[1] == samples[2]
+        assert 0 < sum(map(len, samples[0])) <= 1024
+        sorts[len(set(samples[0])) if sum(map(len, texts)) > 1024 else 0] += 1
+    assert sorts[0] and sorts[1] and sorts[2]  # all kept, copies of one text, and of two
+
+
+def test_a_shelf_of_copies_takes_little_room() -> None:
+    """However many copies come, what is held stays within twice the budget."""
+    with Sample(1024) as sample:
+        most = 0
+        for _ in range(5_000):
+            sample._add(b"copy" * 10)
+            most = max(most, sum(file.seek(0, 2) for file in sample._shelves.values()))
+        assert 1024 < most <= 2 * 1024 * 44 / 40
 
 
 def test_everything_is_used_below_the_budget() -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
-from maskwright.errors import UsageError
+from maskwright.errors import TokenizerError, UsageError
 from maskwright.randomness import key, uniforms
-from maskwright.tokenizer.lattice import Lattice
+from maskwright.tokenizer import lattice as lattices
+from maskwright.tokenizer.lattice import LIFT, LONGEST_WORD, Lattice
 from maskwright.tokenizer.splits import encode_sampled, sampled_split
+from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.unigram import digamma, fit, train_unigram
 from tokenizer.toy_tokenizers import prose, trained
 
@@ -140,6 +144,42 @@ def test_digamma() -> None:
     assert digamma(np.array([1.0]))[0] == pytest.approx(-0.5772156649015329, abs=1e-10)
 
 
+# ------------------------------------------------------------------------------ large counts
+def gigabytes(total: int) -> dict[str, int]:
+    """About `total` words of prose, and two times a word of 24 letters of its own."""
+    words = Counter("▁" + word for text in prose() for word in text.split())
+    rare = "".join(chr(0x250 + n) for n in range(LONGEST_WORD))
+    return {word: count * (total // words.total()) for word, count in words.items()} | {rare: 2}
+
+
+def test_a_rare_word_in_gigabytes_of_text_leaves_every_score_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = gigabytes(10**9)
+    pieces = train_unigram(words, tokens=300)
+    assert len(pieces) == 300 and -40 < min(pieces.values()) < max(pieces.values()) < 0
+    assert set("".join(words)) <= set(pieces)
+    monkeypatch.setattr(lattices, "LIFT", 0)  # the control: the word's probability is 0
+    with pytest.raises(TokenizerError, match=r"too far apart(.|\n)*counts from 2 to 9\.\d+e\+07"):
+        train_unigram(words, tokens=300)
+
+
+def test_counts_that_no_number_can_hold_are_refused() -> None:
+    with pytest.raises(TokenizerError, match="too far apart"):
+        train_unigram(gigabytes(10**40), tokens=300)
+
+
+def test_lifted_products_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit, so that no vocabulary changes; a power of two rounds nothing."""
+    lattice = Lattice({word: count for word, count in gigabytes(10**5).items() if count > 2}, 2000)
+    scores = np.log(lattice.seed_counts / lattice.seed_counts.sum())
+    lifted, likelihood = lattice.expected(scores)
+    monkeypatch.setattr(lattices, "LIFT", 0)
+    plain, plain_likelihood = lattice.expected(scores)
+    assert LIFT > 0 and np.array_equal(lifted, plain)
+    assert likelihood == pytest.approx(plain_likelihood, rel=1e-12)
+
+
 # ------------------------------------------------------------------------------ sampling
 def test_splits_are_drawn_with_their_probability() -> None:
     scores = {"a": -1.0, "b": -1.5, "c": -2.0, "ab": -2.0, "bc": -2.5, "abc": -3.0}
@@ -165,6 +205,36 @@ def test_sampled_ids_spell_the_text_and_repeat() -> None:
         assert tokenizer.decode(ids) == tokenizer.decode(tokenizer.encode(text))
     sharp = encode_sampled(tokenizer, text, alpha=1e4, seed=1, counter=0)
     assert sharp == tokenizer.encode(text)
+
+
+class Rows(list):
+    """The rows of a vocabulary, which count how often they are gone through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_text_is_split_without_going_through_the_vocabulary() -> None:
+    tokenizer = Tokenizer.from_files(trained("unigram").files())
+    model = tokenizer._plain["model"]
+    rows = model["vocab"] = Rows(model["vocab"])
+    drawn = [encode_sampled(tokenizer, "lo!", alpha=0.5, seed=0, counter=n) for n in range(20)]
+    assert len({tuple(ids) for ids in drawn}) > 1 and rows.walks == 1
+
+
+def test_scores_that_are_kept_can_not_be_changed_and_are_pickled_along() -> None:
+    tokenizer = Tokenizer.from_files(trained("unigram").files())
+    sampled = encode_sampled(tokenizer, "Kalomi sat.", alpha=0.5, seed=0, counter=0)
+    with pytest.raises(TypeError):
+        tokenizer.scores["lo"] = 0.0  # type: ignore[index]
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again.scores == tokenizer.scores
+    assert encode_sampled(again, "Kalomi sat.", alpha=0.5, seed=0, counter=0) == sampled
+    assert again.fingerprint == tokenizer.fingerprint
+    assert trained("bpe").scores is None and trained("bpe").score_limits is None
 
 
 def test_only_a_unigram_vocabulary_can_be_sampled() -> None:

@@ -170,7 +170,7 @@ def _run(
         held.callback(distribute.leave)
         if processes.first:
             held.enter_context(commit.Lock(out / LOCK))
-            for parent in (out, out / "checkpoints"):
+            for parent in (out, out / "data", out / "checkpoints"):
                 commit.sweep(parent)
         say = printer(stream) if processes.first else quiet
         prepared = None

@@ -19,7 +19,11 @@ import numpy as np
 
 Array = np.ndarray
 LONGEST_PIECE = 16  # characters
-LONGEST_WORD = 24  # characters; products of probabilities stay within a float64
+LONGEST_WORD = 24  # characters
+# Every character lifts a product of probabilities by 2^LIFT. A letter that is rare among a billion
+# pieces has a score of -31, and 24 of them make 2^-1074, where a float64 ends. Lifted, the products
+# of a word lie between 2^-768 and 2^768 for scores down to -44; a power of two rounds nothing.
+LIFT = 32
 
 
 class Lattice:
@@ -39,7 +43,7 @@ class Lattice:
         """
         rows = sorted(words, key=lambda word: (-len(word), word))
         self.counts = np.array([words[row] for row in rows], np.float64)
-        sizes = np.array([len(row) for row in rows])
+        self._sizes = sizes = np.array([len(row) for row in rows])
         self.longest = int(sizes[0])
         self.reach = [int(np.searchsorted(-sizes, -j, "right")) for j in range(self.longest + 1)]
         self.characters = sorted(set("".join(rows)))
@@ -145,10 +149,12 @@ class Lattice:
     def expected(self, scores: Array) -> tuple[Array, float]:
         """How often each piece is expected under `scores` (log-probabilities): forward-backward.
 
+        All paths to a character are lifted alike (`LIFT`), so their shares in a word stay the same.
+
         Returns:
             (expected counts, log-likelihood of the text).
         """
-        chance = np.append(np.exp(scores), 0.0)
+        chance = np.append(np.ldexp(np.exp(scores), LIFT * self.lengths), 0.0)
         alpha = [np.ones(self.reach[0])]
         for j in range(1, self.longest + 1):
             total = np.zeros(self.reach[j])
@@ -174,7 +180,7 @@ class Lattice:
                 used = np.flatnonzero(share)
                 found += np.bincount(piece[used], share[used], self.size + 1)
             beta[j] = total
-        return found[:-1], float(self.counts @ np.log(whole))
+        return found[:-1], float(self.counts @ (np.log(whole) - LIFT * np.log(2) * self._sizes))
 
     def _next(self, j: int) -> int:
         return self.reach[j + 1] if j < self.longest else 0

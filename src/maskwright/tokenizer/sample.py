@@ -3,8 +3,9 @@
 Libraries that train on whatever they are given run out of memory on large corpora. Here a document
 falls into a shelf by the hash of its text and a seed; shelf k holds the documents whose hash lies
 between 2^-(k+1)/4 and 2^-k/4 of the range. When the kept text passes the budget, the lowest shelf
-is emptied, which keeps 84 % of the rest, and nothing more is laid there. One pass, no knowledge of
-the total, and the same documents in any order give the same sample.
+is emptied, which keeps 84 % of the rest, and nothing more is laid there. The last shelf that holds
+anything is never emptied: copies of one text all lie on one shelf, so it is cut to what fits. One
+pass, no knowledge of the total, and the same documents in any order give the same sample.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from zlib import crc32
 
 from maskwright.errors import DataError, UsageError
 
+HASHES = 1 << 64
 SHELVES = 160  # four to a halving: enough for 2^40 times the budget
 IN_MEMORY = 1 << 20  # bytes of one shelf before it moves to a temporary file
 LONGEST_PIECE = 1 << 20  # characters; a longer document is sampled in pieces
@@ -78,6 +80,7 @@ class Sample:
         self._shelves: dict[int, IO[bytes]] = {}
         self._sizes: Counter[int] = Counter()
         self._lowest = 0
+        self._cut = HASHES  # where the lowest shelf is cut: what has a larger hash is left out
         self._kept = self._seen = self._documents = 0
 
     def __enter__(self) -> Sample:
@@ -109,13 +112,14 @@ class Sample:
                 except UnicodeEncodeError as error:
                     raise not_unicode(error, f"document {number}", begun) from error
                 begun += len(piece)
+        if self._kept > self._budget:
+            self._cut_last()
 
     def _add(self, piece: bytes) -> None:
         self._seen += len(piece)
-        digest = hashlib.blake2b(piece, digest_size=8, key=self._salt).digest()
-        share = (int.from_bytes(digest, "little") + 1) / 2**64
-        shelf = min(int(-4 * math.log2(share)), SHELVES - 1)
-        if shelf < self._lowest:
+        place = self._hash(piece)
+        shelf = min(int(-4 * math.log2((place + 1) / HASHES)), SHELVES - 1)
+        if shelf < self._lowest or place > self._cut:
             return
         file = self._shelves.get(shelf)
         if file is None:
@@ -124,12 +128,43 @@ class Sample:
         file.write(len(piece).to_bytes(4, "little") + piece)
         self._sizes[shelf] += len(piece)
         self._kept += len(piece)
-        while self._kept > self._budget and self._lowest < SHELVES - 1:
+        while self._over() and self._lowest < max(self._sizes):
             dropped = self._shelves.pop(self._lowest, None)
             if dropped is not None:
                 dropped.close()
             self._kept -= self._sizes.pop(self._lowest, 0)
             self._lowest += 1
+            self._cut = HASHES
+        if self._kept > 2 * self._budget:
+            self._cut_last()
+
+    def _over(self) -> bool:
+        """Whether more came than the budget, though less is left where a shelf was cut."""
+        return self._kept > self._budget or self._cut < HASHES
+
+    def _hash(self, piece: bytes) -> int:
+        digest = hashlib.blake2b(piece, digest_size=8, key=self._salt).digest()
+        return int.from_bytes(digest, "little")
+
+    def _cut_last(self) -> None:
+        """Cut the only shelf that holds anything to the budget, by hash, not by order of arrival.
+
+        It holds few distinct texts: of many, one would have come to a higher shelf.
+        """
+        file = self._shelves[self._lowest]
+        counts = Counter(_read(file))
+        file.seek(0)
+        file.truncate()
+        self._kept = 0
+        for piece in sorted(counts, key=self._hash):
+            fitting = min(counts[piece], (self._budget - self._kept) // len(piece))
+            for _ in range(fitting):
+                file.write(len(piece).to_bytes(4, "little") + piece)
+            self._kept += fitting * len(piece)
+            if fitting < counts[piece]:
+                self._cut = self._hash(piece)
+                break
+        self._sizes[self._lowest] = self._kept
 
     @property
     def size(self) -> SampleSize:
@@ -139,11 +174,16 @@ class Sample:
     def __iter__(self) -> Iterator[str]:
         """The kept texts, shelf by shelf."""
         for shelf in sorted(self._shelves):
-            file = self._shelves[shelf]
-            file.seek(0)
-            while head := file.read(4):
-                yield file.read(int.from_bytes(head, "little")).decode()
-            file.seek(0, 2)
+            for piece in _read(self._shelves[shelf]):
+                yield piece.decode()
+
+
+def _read(file: IO[bytes]) -> Iterator[bytes]:
+    """The pieces of one shelf, in the order of their arrival."""
+    file.seek(0)
+    while head := file.read(4):
+        yield file.read(int.from_bytes(head, "little"))
+    file.seek(0, 2)
 
 
 def pieces(text: str, longest: int) -> Iterator[str]:

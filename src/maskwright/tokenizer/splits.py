@@ -33,13 +33,13 @@ def encode_sampled(
     Raises:
         UsageError: another kind, or a negative `alpha`.
     """
-    if tokenizer.scores is None or alpha < 0:
+    scores, limits = tokenizer.scores, tokenizer.score_limits
+    if scores is None or limits is None or alpha < 0:
         raise UsageError(
             "splits are drawn from a unigram vocabulary, with alpha from 0 on",
             found=f"{tokenizer.kind}, alpha {alpha}",
         )
-    scores, ids = tokenizer.scores, list[int]()
-    unknown, longest = min(scores.values()) - BELOW_ALL, max(map(len, scores))
+    unknown, longest, ids = limits[0] - BELOW_ALL, limits[1], list[int]()
     for number, word in enumerate(tokenizer.words(text)):
         draws = uniforms(key("sample", seed, counter, number), len(word))
         before = True

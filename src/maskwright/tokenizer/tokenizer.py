@@ -10,9 +10,11 @@ transformers' `AutoTokenizer` reads it to the same ids (`split_special_tokens=Tr
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -178,12 +180,22 @@ class Tokenizer:
             return [word for word, _ in cut.pre_tokenize_str(text)] if cut else [text][: len(text)]
 
     @property
-    def scores(self) -> dict[str, float] | None:
+    def scores(self) -> Mapping[str, float] | None:
         """Piece -> log-probability of a unigram vocabulary, without special tokens; else None."""
-        if self.kind != "unigram":
-            return None
+        # A view, since all readers share one table; made anew, since a view cannot be pickled.
+        return MappingProxyType(self._scores) if self.kind == "unigram" else None
+
+    @functools.cached_property
+    def _scores(self) -> dict[str, float]:
         rows = enumerate(self._plain["model"]["vocab"])
         return {piece: score for i, (piece, score) in rows if i not in self.special_ids}
+
+    @functools.cached_property
+    def score_limits(self) -> tuple[float, int] | None:
+        """(lowest score, characters of the longest piece) of a unigram vocabulary; else None."""
+        if self.kind != "unigram":
+            return None
+        return min(self._scores.values()), max(map(len, self._scores))
 
     def _require_known(self, texts: Sequence[str]) -> None:
         if self._alphabet is None:

@@ -26,6 +26,7 @@ from maskwright.tokenizer.choice import TokenizerChoice
 from maskwright.tokenizer.frame import framing
 from maskwright.tokenizer.kinds import Kind
 from maskwright.tokenizer.roles import roles_by_table
+from maskwright.tokenizer.runs import cut_runs
 from maskwright.tokenizer.sample import HasText, Sample, WordCounts
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.unigram import train_unigram
@@ -272,7 +273,7 @@ def _learn_bytes(sample: Iterable[str], choice: TokenizerChoice) -> dict[str, An
         show_progress=False,
     )
     with guard("the byte-level vocabulary could not be learned"):
-        built.train_from_iterator(iter(sample), trainer)
+        built.train_from_iterator(cut_runs(sample, built.pre_tokenizer), trainer)
     model = json.loads(built.to_str())["model"]
     pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
     merges = [tuple(pair) for pair in model["merges"]]

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from maskwright.errors import TokenizerError
 from maskwright.tokenizer.lattice import LONGEST_WORD, Array, Lattice
 from maskwright.tokenizer.sample import hash_of
 
@@ -78,12 +79,24 @@ def fit(lattice: Lattice, scores: Array) -> Array:
 
     The scores are digamma(expected) - digamma(total) (variational Bayes with a flat prior), which
     makes rare pieces rarer and so the vocabulary sparser.
+
+    Raises:
+        TokenizerError: the counts are so large that a rare word's probability is no number.
     """
-    expected, _ = lattice.expected(scores)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # refused below
+        expected, _ = lattice.expected(scores)
     kept = np.flatnonzero((expected >= RARE) | (lattice.lengths == 1))
     lattice.keep(kept)
     counts = np.maximum(expected[kept], 0.1)
-    return digamma(counts) - digamma(np.array([counts.sum()]))
+    fitted = digamma(counts) - digamma(np.array([counts.sum()]))
+    if not np.isfinite(fitted).all():
+        raise TokenizerError(
+            "the counts of the words are too far apart to fit a unigram vocabulary",
+            found=f"counts from {lattice.counts.min():g} to {lattice.counts.max():g}",
+            wanted="a probability for every word that a float64 can hold",
+            do="count less text, or leave out the rarest words",
+        )
+    return fitted
 
 
 def prune(lattice: Lattice, scores: Array, size: int) -> Array:
