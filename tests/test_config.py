@@ -147,6 +147,8 @@ def test_overrides_reach_any_depth_and_name_near_fields() -> None:
     assert recipe.training.batch == 16
     assert recipe.training.optimizer.learning_rate == 1e-3
     assert recipe.training.budget.minutes == 2.0 and recipe.training.budget.steps is None
+    with pytest.raises(ConfigError, match="exactly one"):
+        override(recipe, ["training.budget.steps=5", "training.budget.minutes=1"])
     with pytest.raises(ConfigError, match=r"training\.batsh(.|\n)*batch"):
         override(recipe, ["training.batsh=3"])
     for short in ("hidden_size", "training.hidden_size", "hidden.hidden_size"):

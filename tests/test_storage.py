@@ -13,6 +13,7 @@ from tests.faults.fs import Failing, Watched
 from maskwright.commit import (
     probe_writable,
     remove_folder,
+    require_own,
     sweep,
     verify,
 )
@@ -41,6 +42,19 @@ def test_F20_links_are_never_followed(tmp_path: Path) -> None:
     remove_folder(tmp_path / "link")
     assert (canary / "precious").read_text() == "here"
     assert os.listdir(tmp_path) == ["canary"]
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    require_own(tmp_path / "none", "begun")
+    for name in (".tmp-x", "run.lock", "rejects.jsonl"):
+        (tmp_path / name).write_text("")
+    require_own(tmp_path, "begun", beside=("rejects.jsonl",))
+    (tmp_path / "mine.txt").write_text("")
+    with pytest.raises(OutputError, match="holds something") as refused:
+        require_own(tmp_path, "begun", beside=("rejects.jsonl",))
+    assert refused.value.found == "mine.txt"
+    (tmp_path / "begun").write_text("")
+    require_own(tmp_path, "begun")
 
 
 def test_F03_a_folder_loses_its_name_first(folder: Path) -> None:

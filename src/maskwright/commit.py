@@ -48,6 +48,7 @@ from maskwright.storage import (
     put_back,
     refusal,
     remove_folder,
+    require_own,
     sweep,
 )
 
@@ -68,6 +69,7 @@ __all__ = [
     "read_manifest",
     "refusal",
     "remove_folder",
+    "require_own",
     "sweep",
     "verify",
 ]

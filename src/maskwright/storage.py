@@ -13,7 +13,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from maskwright.errors import (
@@ -38,6 +38,7 @@ FORBIDDEN = {
     errno.EEXIST,
 }
 TOO_MANY = {errno.EMFILE, errno.ENFILE}
+FEW_NAMES = 5  # that are told of a folder
 
 
 class FileSystem:
@@ -224,6 +225,32 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
             with contextlib.suppress(OSError):  # the first error is the one to tell
                 files.remove(leftover)
         raise
+
+
+def require_own(folder: Path, *begun: str, beside: Collection[str] = ()) -> None:
+    """Refuse a folder that holds something, and nothing of what a work of ours begins with.
+
+    Args:
+        begun: names of which one at least is there where the work goes on.
+        beside: names that may be there before it has begun.
+
+    Raises:
+        OutputError: naming some of what is there.
+    """
+    if not folder.is_dir() or any((folder / name).exists() for name in begun):
+        return
+    names = sorted(
+        name for name in os.listdir(folder)
+        if not name.startswith((TEMPORARY, DOOMED)) and ".lock" not in name and name not in beside
+    )  # fmt: skip
+    if names:
+        raise OutputError("the output folder holds something already", where=folder,
+                          found=listed(names), do="choose another --out")  # fmt: skip
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few of a folder's `names`, to be told."""
+    return ", ".join(names[:FEW_NAMES]) + ", …" * (len(names) > FEW_NAMES) or "nothing"
 
 
 @contextlib.contextmanager

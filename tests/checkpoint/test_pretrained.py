@@ -170,6 +170,41 @@ def test_F29_a_copy_of_a_tied_tensor_must_be_equal(tmp_path: Path) -> None:
         pretrained.load(tmp_path / "m")
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "kept"),
+    [
+        ("GPT2LMHeadModel", "transformer.wte.weight", ["lm_head.weight"]),
+        ("BertForMaskedLM", "bert.embeddings.word_embeddings.weight",
+         ["cls.predictions.decoder.weight"]),
+        ("BertForMaskedLM", "cls.predictions.bias", ["cls.predictions.decoder.bias"]),
+        ("BartModel", "shared.weight", ["encoder.embed_tokens.weight"]),
+        ("T5ForConditionalGeneration", "shared.weight",
+         ["decoder.embed_tokens.weight", "lm_head.weight"]),
+    ],
+)  # fmt: skip
+def test_F29_a_tied_tensor_may_stand_under_another_of_its_names(
+    tmp_path: Path, kind: str, name: str, kept: list[str]
+) -> None:
+    model = saved(tmp_path / "m", kind)
+
+    def renamed(tensors: Tensors) -> None:
+        tensors.update(dict.fromkeys(kept, tensors.pop(name)))
+
+    loaded = pretrained.load(rewritten(tmp_path / "m", renamed))
+    assert same(loaded.model, model) and loaded.unused == ()
+    for other in kept[1:]:
+        rewritten(tmp_path / "m", lambda tensors: tensors[other].add_(1))  # noqa: B023
+        with pytest.raises(CheckpointError, match="tied in config"):
+            pretrained.load(tmp_path / "m")
+
+
+def test_F29_an_untied_table_is_not_read_from_the_other(tmp_path: Path) -> None:
+    saved(tmp_path / "m", "GPT2LMHeadModel", tie_word_embeddings=False)
+    rewritten(tmp_path / "m", lambda tensors: tensors.__delitem__("transformer.wte.weight"))
+    with pytest.raises(CheckpointError, match=r"missing \['transformer.wte.weight'\]"):
+        pretrained.load(tmp_path / "m")
+
+
 @pytest.mark.parametrize("kind", ["BertForMaskedLM", "GPT2LMHeadModel"])
 def test_untied_tables_stay_apart(tmp_path: Path, kind: str) -> None:
     model = saved(tmp_path / "m", kind, tie_word_embeddings=False)
@@ -222,8 +257,32 @@ def test_F28_tensors_of_another_architecture_are_reported(tmp_path: Path) -> Non
     assert torch.equal(body.model.tokens.weight, whole.tokens.weight) and body.config.pooler
     with pytest.raises(CheckpointError, match=r"missing \['classifier.bias'"):
         pretrained.load(tmp_path / "m", architecture="BertForTokenClassification")
-    with pytest.raises(ConfigError, match="BertForMaskedLM"):
-        pretrained.load(tmp_path / "m", architecture="BertForMaskedLMs")
+
+
+@pytest.mark.parametrize("read", [pretrained.load, pretrained.described])
+def test_an_architecture_that_is_not_there_is_refused_alike(
+    tmp_path: Path, read: Callable[..., object]
+) -> None:
+    saved(tmp_path / "m", "BertForMaskedLM")
+    with pytest.raises(IncompatibleError, match="did you mean 'BertForMaskedLM'") as refused:
+        read(tmp_path / "m", architecture="BertForMaskedLMs")
+    assert refused.value.found == "BertForMaskedLMs asked for, model type bert"
+    assert refused.value.where == str(tmp_path / "m" / "config.json")
+    pretrained.save(model_of(twin(causal=False)), None, tmp_path / "ours")
+    with pytest.raises(IncompatibleError, match="none to choose from"):
+        read(tmp_path / "ours", architecture="BertModel")
+
+
+@pytest.mark.parametrize("read", [pretrained.load, pretrained.described])
+def test_an_architecture_asked_for_stands_in_for_an_unknown_one(
+    tmp_path: Path, read: Callable[..., object]
+) -> None:
+    saved(tmp_path / "m", "BertForMaskedLM")
+    hf = config_json(tmp_path / "m") | {"architectures": ["BertForEverything"]}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
+    with pytest.raises(ConfigError, match="BertForEverything"):
+        read(tmp_path / "m")
+    read(tmp_path / "m", architecture="BertForMaskedLM")
 
 
 def test_two_tensors_for_one_weight(tmp_path: Path) -> None:
@@ -362,16 +421,20 @@ def test_F26_a_later_format_is_refused(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------ dtypes, shards
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_dtypes_are_kept_or_chosen(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_weights_are_float32_unless_another_type_is_asked_for(
+    tmp_path: Path, dtype: torch.dtype
+) -> None:
     model = model_of(small(GPT2, "GPT2LMHeadModel")).to(dtype)
     pretrained.save(model, None, tmp_path / "m")
     name = str(dtype).removeprefix("torch.")
     hf = config_json(tmp_path / "m")
     assert (hf["dtype"], hf["torch_dtype"]) == (name, name)
-    assert same(pretrained.load(tmp_path / "m").model, model)
-    wide = pretrained.load(tmp_path / "m", dtype=torch.float32).model
+    wide = pretrained.load(tmp_path / "m").model
     assert {parameter.dtype for parameter in wide.parameters()} == {torch.float32}
     assert torch.equal(wide.tokens.weight.to(dtype), model.tokens.weight)
+    assert same(pretrained.load(tmp_path / "m", dtype=None).model, model)
+    narrow = pretrained.load(tmp_path / "m", dtype=torch.bfloat16).model
+    assert {parameter.dtype for parameter in narrow.parameters()} == {torch.bfloat16}
 
 
 def test_many_shards_load_as_one(tmp_path: Path) -> None:
@@ -381,7 +444,53 @@ def test_many_shards_load_as_one(tmp_path: Path) -> None:
     assert same(pretrained.load(tmp_path / "m").model, model)
 
 
+def test_shards_whose_index_lists_tied_names(tmp_path: Path) -> None:
+    """google/flan-t5-xl: the index has names of the token table that the files dropped."""
+    model = model_of(small(family("t5"), "T5ForConditionalGeneration"))
+    pretrained.save(model, None, tmp_path / "m", About(largest_shard=20_000))
+    index = json.loads((tmp_path / "m" / files.INDEX).read_text())
+    first = next(iter(index["weight_map"].values()))
+    for name in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"):
+        index["weight_map"][name] = first
+    (tmp_path / "m" / files.INDEX).write_text(json.dumps(index))
+    assert same(pretrained.load(tmp_path / "m").model, model)
+
+
+def test_a_tensor_that_only_the_index_has_is_missing(tmp_path: Path) -> None:
+    pretrained.save(model_of(small(BERT)), None, tmp_path / "m", About(largest_shard=20_000))
+    (tmp_path / "m" / "MANIFEST.json").unlink()
+    name, opened = "pooler.dense.bias", files.open_folder(tmp_path / "m")
+    path = opened.entries[name].file
+    there = {n: opened.read(n) for n, e in opened.entries.items() if e.file == path and n != name}
+    path.write_bytes(b"".join(files.chunks(there)))
+    with pytest.raises(CheckpointError, match=r"missing \['pooler.dense.bias'\]"):
+        pretrained.load(tmp_path / "m")
+
+
 # ------------------------------------------------------------------------------ labels
+@pytest.mark.parametrize("names", [[0, 1, 2], [-1.5, 0, "x"], [False, True, "x"]])
+def test_labels_that_are_numbers_are_read_as_texts(tmp_path: Path, names: list[object]) -> None:
+    model = saved(tmp_path / "m", "BertForSequenceClassification")
+    named = {str(number): name for number, name in enumerate(names)}
+    hf = config_json(tmp_path / "m") | {"id2label": named}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
+    loaded = pretrained.load(tmp_path / "m")
+    assert same(loaded.model, model) and loaded.about.labels == tuple(map(str, names))
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertForQuestionAnswering"])
+def test_labels_that_nobody_classifies_by_are_not_read(tmp_path: Path, kind: str) -> None:
+    odd = {"1": "a", "2": "b"}
+    for name in (kind, "BertForTokenClassification"):
+        saved(tmp_path / name, name)
+        hf = config_json(tmp_path / name) | {"id2label": odd}
+        (tmp_path / name / "config.json").write_text(json.dumps(hf))
+    loaded = pretrained.load(tmp_path / kind)
+    assert loaded.about.labels == () and loaded.extra["id2label"] == odd
+    with pytest.raises(ConfigError, match="id2label"):
+        pretrained.load(tmp_path / "BertForTokenClassification")
+
+
 def test_labels_without_numbers_are_refused(tmp_path: Path) -> None:
     model = model_of(small(BERT, "BertForSequenceClassification"))
     pretrained.save(model, None, tmp_path / "m", About(labels=("no", "yes", "perhaps")))

@@ -13,7 +13,7 @@ import torch
 from checkpoint.small import SMALL, model_of, small
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import CheckpointError, ConfigError
-from maskwright.families.family import family
+from maskwright.families.family import Family, family
 from maskwright.nn.config import TransformerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train
@@ -21,6 +21,7 @@ from maskwright.use.ask import generate_text
 
 Tensors = dict[str, torch.Tensor]
 MODERN, T5, BART = family("modernbert"), family("t5"), family("bart")
+BERT, GPT2, ELECTRA = family("bert"), family("gpt2"), family("electra")
 GATED = {"feed_forward_proj": "gated-gelu"}
 
 
@@ -90,6 +91,87 @@ def test_what_the_two_would_read_differently_is_refused(key: str, value: Any) ->
         MODERN.point({**SMALL["modernbert"], **kind, key: value})
 
 
+# ------------------------------------------------------------------------------ null
+@pytest.mark.parametrize(
+    ("member", "key"),
+    [
+        (BERT, "position_embedding_type"),
+        (BERT, "is_decoder"),
+        (BERT, "hidden_act"),
+        (GPT2, "add_cross_attention"),
+        (T5, "is_gated_act"),
+        (T5, "is_encoder_decoder"),
+        (BART, "normalize_before"),
+        (MODERN, "rope_scaling"),
+        (MODERN, "sparse_prediction"),
+    ],
+)
+def test_null_is_as_if_the_key_were_not_there(member: Family, key: str) -> None:
+    assert small(member, **{key: None}) == small(member)
+
+
+def test_null_for_the_theta_of_the_nearby_layers_is_that_of_the_others() -> None:
+    """What the older generation computes; the newer cannot build such a model. A file without the
+    key has the default."""
+    old = {k: v for k, v in SMALL["modernbert"].items() if k not in (*NEW, "local_rope_theta")}
+    read = MODERN.read(MODERN.point({**old, "local_rope_theta": None}))
+    assert (read["global_rope_theta"], read["local_rope_theta"]) == (500.0, 500.0)
+    assert MODERN.read(MODERN.point(old))["local_rope_theta"] == 10_000.0, "the control"
+    # Beside the newer spelling, both must mean the same.
+    both = {**SMALL["modernbert"], "local_rope_theta": None}
+    with pytest.raises(ConfigError, match=r"rope_parameters\.sliding_attention\.rope_theta"):
+        MODERN.point(both)
+    turns = {"rope_type": "default", "rope_theta": 500.0}
+    alike = {"full_attention": turns, "sliding_attention": turns}
+    assert MODERN.read(MODERN.point({**both, "rope_parameters": alike}))["rope_parameters"] == alike
+
+
+@pytest.mark.parametrize("width", [2, 3, 7, 128])
+def test_a_window_comes_back(width: int) -> None:
+    config = small(MODERN, local_attention=width)
+    assert MODERN.read(config)["local_attention"] == width // 2 * 2 and MODERN.belongs(config)
+
+
+# ------------------------------------------------------------------------------ of no concern
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("BartForConditionalGeneration", "encoder_layerdrop", 0.1),
+        ("BartForConditionalGeneration", "decoder_layerdrop", 0.1),
+        ("ModernBertForMaskedLM", "sparse_prediction", True),
+    ],
+)
+def test_what_matters_in_training_alone_is_kept_aside(
+    tmp_path: Path, kind: str, key: str, value: Any
+) -> None:
+    member = next(m for m in (BART, MODERN) if kind in m.architectures)
+    folder = changed(saved(tmp_path / "m", small(member, kind)), **{key: value})
+    loaded = pretrained.load(folder)
+    assert loaded.config == small(member, kind) and loaded.extra[key] == value
+    # A recipe that asks for it is told that nothing here does it.
+    with pytest.raises(ConfigError, match="no such setting"):
+        member.require_known([key], {**SMALL[member.name], key: value}, "model.settings")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("summary_type", "mean"),
+        ("summary_use_proj", False),
+        ("summary_use_proj", None),
+        ("summary_activation", "tanh"),
+        ("summary_activation", None),
+    ],
+)
+def test_a_summary_concerns_only_who_has_one(key: str, value: Any) -> None:
+    for kind in ELECTRA.architectures:
+        if kind == "ElectraForMultipleChoice":
+            with pytest.raises(ConfigError, match=key):
+                small(ELECTRA, kind, **{key: value})
+        else:
+            assert small(ELECTRA, kind, **{key: value}) == small(ELECTRA, kind)
+
+
 # ------------------------------------------------------------------------------ tied or scaled
 def t5(**keys: Any) -> TransformerConfig:
     return small(T5, "T5ForConditionalGeneration", **keys)
@@ -141,6 +223,17 @@ def test_gelu_of_the_first_gpt_is_the_tanh_form() -> None:
 
 
 # ------------------------------------------------------------------------------ old exports
+@pytest.mark.parametrize(("member", "name"), [(T5, "T5WithLMHeadModel"), (BART, "BartForMaskedLM")])
+def test_a_class_may_have_the_name_it_had_once(tmp_path: Path, member: Family, name: str) -> None:
+    """As google-t5/t5-3b says of itself."""
+    today = next(kind for kind in member.architectures if kind.endswith("ConditionalGeneration"))
+    folder = changed(saved(tmp_path / "m", small(member, today)), architectures=[name])
+    loaded = pretrained.load(folder)
+    assert loaded.config == small(member, today)
+    pretrained.save(loaded.model, None, tmp_path / "again")
+    assert config_json(tmp_path / "again")["architectures"] == [today]
+
+
 def test_names_that_old_exports_carry(tmp_path: Path) -> None:
     """Copies of the token table, and a table of distances that nothing reads."""
     folder = saved(tmp_path / "m", t5())

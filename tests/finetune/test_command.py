@@ -95,6 +95,18 @@ def test_what_is_said_and_written(tuned: tuple[Path, str]) -> None:
     assert json.loads((out / "task.json").read_text())["labels"] == ["meow", "woof"]
 
 
+@pytest.mark.parametrize("curve", [(), (20,)])
+def test_a_folder_of_somebody_elses_is_left_alone(
+    model: Path, tmp_path: Path, curve: tuple[int, ...]
+) -> None:
+    data = table(tmp_path / "data.csv", "classification", 60)
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(OutputError, match="holds something already"):
+        finetune_file(model, data, tmp_path, **BRIEFLY, curve=curve, stream=io.StringIO())
+    assert (tmp_path / "adapter").is_dir() and (tmp_path / "report.html").read_text() == "mine"
+
+
 def test_the_model_card(tuned: tuple[Path, str]) -> None:
     text = (tuned[0] / "model" / "README.md").read_text(encoding="utf-8")
     _, front, body = text.split("---\n", 2)
@@ -707,7 +719,10 @@ def test_a_stop_keeps_the_finished_seeds(
     model: Path, stopped: tuple[Path, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, out, said = stopped
-    assert "finished seeds are kept (1)" in said and (out / "unfinished" / "seed-0").is_dir()
+    assert (
+        "1 of 3 seeds had finished and are kept" in said
+        and (out / "unfinished" / "seed-0").is_dir()
+    )
     again = Path(shutil.copytree(out, tmp_path / "again"))
     seeds, whole = [], learner.tune
 

@@ -19,6 +19,7 @@ from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import write_predictions
 from maskwright.tasks.how_read import how_read
 from maskwright.tasks.prepare import prepare
+from tinyrun import WORDS
 
 
 def rows_of(path: Path, rows: list[list[str]], head: tuple[str, ...] = ("text", "label")) -> Path:
@@ -252,3 +253,44 @@ def test_what_did_not_fit_is_told_when_predicting(
     short = rows_of(tmp_path / "short.csv", [["the dog ran"]], ("text",))
     write_predictions(tuned[0], short, tmp_path / "silent.csv", say=said.append)
     assert len(said) == 1
+
+
+def test_texts_of_another_script_are_noted_wherever_they_are_read(
+    tuned: tuple[Path, str],  # noqa: F811
+    model: Path,
+    tmp_path: Path,
+) -> None:
+    texts = [[f"الطقس جميل {WORDS[n % 7]} {n}", ("meow", "woof")[n % 2]] for n in range(40)]
+    data, said = rows_of(tmp_path / "new.csv", texts, ("text", "label")), io.StringIO()
+    evaluate_file(tuned[0], data, stream=said)
+    assert "unknown to the model's tokenizer" in said.getvalue()
+    told: list[str] = []
+    write_predictions(tuned[0], data, tmp_path / "told.csv", say=told.append)
+    assert len(told) == 1 and "byte-bpe" in told[0]
+    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, stream=(said := io.StringIO()))
+    assert "\ntrain: " in said.getvalue() and "cannot tell them apart" in said.getvalue()
+    kept = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert all("unknown" in cut for cut in kept["cut"].values())
+
+
+def test_rows_that_are_passed_over_are_listed_in_the_folder(
+    tuned: tuple[Path, str],  # noqa: F811
+    model: Path,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "data").mkdir()
+    rows = [[f"{WORDS[n % 7]} {WORDS[n % 5]} {n}", ("meow", "woof")[n % 2]] for n in range(30)]
+    for part in ("train", "test"):
+        rows_of(tmp_path / "data" / f"{part}.csv", [*rows, ["no label", ""]])
+    skip, said = how_read(["on_bad=skip", "max_bad_fraction=0.5"]), io.StringIO()
+    finetune_file(model, tmp_path / "data", tmp_path / "out", seeds=1, epochs=1, read=skip,
+                  stream=said)  # fmt: skip
+    listed = tmp_path / "out" / "rejects.jsonl"
+    files = [json.loads(line)["file"] for line in listed.read_text().splitlines()]
+    assert [Path(file).name for file in files] == ["train.csv", "test.csv"]
+    assert f"rows left out are listed in {listed}" in said.getvalue()
+    evaluate_file(tuned[0], tmp_path / "data", out=tmp_path / "figures", read=skip,
+                  stream=(said := io.StringIO()))  # fmt: skip
+    (kept,) = (tmp_path / "figures" / "rejects.jsonl").read_text().splitlines()
+    assert json.loads(kept)["file"].endswith("test.csv")
+    assert f"listed in {tmp_path / 'figures'}" in said.getvalue()

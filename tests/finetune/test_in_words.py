@@ -61,7 +61,7 @@ def test_classes_are_written(models: dict[str, Path], tmp_path: Path, name: str)
     assert [each["label"] for each in answers] == ["red hat"] * 2 + ["tree"] * 2
     assert {each["generated_text"] for each in answers} == {"red hat", "tree"}
     figures = evaluate_file(tmp_path / "out", data, stream=io.StringIO())
-    assert figures["accuracy"].value > 0.9 and figures["unread"].value == 0.0
+    assert figures["accuracy"].value > 0.9 and figures["unread"].value < 0.05
     # The names of the classes are the task's, not those of a head that is not there.
     assert "id2label" not in (made / "config.json").read_text()
     assert "animal: {text}" in (made / "README.md").read_text()
@@ -120,7 +120,7 @@ class OneWord:
 # ------------------------------------------------------------------------------ numbers
 def test_numbers_are_written(models: dict[str, Path], tmp_path: Path) -> None:
     data = animals(tmp_path / "data.jsonl", 300, cat=1.25, dog=3.5)
-    finetune_file(models["gpt2"], data, tmp_path / "out", task="regression", seeds=1, epochs=14,
+    finetune_file(models["gpt2"], data, tmp_path / "out", task="regression", seeds=1, epochs=24,
                   batch=16, rate=5e-3, prompt="worth: {text}", stream=io.StringIO())  # fmt: skip
     model = load(tmp_path / "out")
     answers = model.predict(["the cat sat on a mat", "a dog sat on the rug"])

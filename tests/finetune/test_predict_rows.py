@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.errors import DataError
+from maskwright.errors import DataError, UsageError
 from maskwright.finetune import predict as room
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
@@ -163,3 +163,39 @@ def test_half_a_surrogate_pair_is_told_by_its_example(
         with pytest.raises(DataError, match="half of a surrogate pair") as caught:
             load(folder).predict(given)
         assert str(caught.value.where).startswith(f"example {place + 1},")
+
+
+def test_a_table_through_a_pipe_is_read_where_its_separator_is_said(
+    tuned: Path, tmp_path: Path
+) -> None:
+    table, said = b"id;text\n1;a cat\n2;the dog\n", io.StringIO()
+    semicolon = how_read(["separator=;"])
+    with piped(io.BytesIO(table), semicolon) as path:
+        assert predict_file(tuned, path, said, read=semicolon) == 2
+    assert [json.loads(line)["text"] for line in said.getvalue().splitlines()] == [
+        "a cat", "the dog",
+    ]  # fmt: skip
+    for mark in b",;\t|":
+        head = table.replace(b";", bytes([mark]))
+        with (
+            pytest.raises(DataError, match="names columns") as caught,
+            piped(io.BytesIO(head)) as path,
+        ):
+            predict_file(tuned, path, io.StringIO())
+        assert caught.value.where == "standard input, line 1"
+        assert "--read separator=" in str(caught.value.do)
+    lines = tmp_path / "new.txt"
+    lines.write_text("the text of a cat, and of a dog\n", encoding="utf-8")
+    assert predict_file(tuned, lines, io.StringIO()) == 1
+    with pytest.raises(UsageError, match="no effect"):
+        predict_file(tuned, lines, io.StringIO(), read=semicolon)
+
+
+def test_what_skip_does_to_a_row_is_said_as_it_is(tuned: Path, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "new.csv", ["text"], [["a cat"], [" "]])
+    with pytest.raises(DataError, match="prediction is then null") as caught:
+        predict_file(tuned, source, io.StringIO())
+    assert "drops" not in str(caught.value.do)
+    said = io.StringIO()
+    assert predict_file(tuned, source, said, read=SKIP) == 2
+    assert said.getvalue().splitlines()[-1].endswith('"prediction": null}')

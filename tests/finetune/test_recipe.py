@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,20 @@ def test_by_the_command_line(
     assert main(["finetune", file, "--data", str(few), "--read", "separator=,", "--epochs", "1",
                  "--out", str(tmp_path / "few")]) == 0  # fmt: skip
     assert "is not what it was" not in capsys.readouterr().out, "other data were asked for"
+
+
+def test_a_model_that_was_moved_is_named_anew(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = read(made / "out" / NAME)
+    path = tmp_path / "mine.toml"
+    path.write_text(render(replace(recipe, model=str(tmp_path / "gone"), epochs=1)))
+    out = str(tmp_path / "out")
+    assert main(["finetune", str(path), "--out", out]) == 64
+    assert "say where it lies now: --model PATH" in capsys.readouterr().err
+    assert main(["finetune", str(path), "--model", recipe.model, "--out", out]) == 0
+    assert "is not what it was" not in capsys.readouterr().out
+    assert main(["finetune", recipe.model, "--model", recipe.model, "--data", recipe.data]) == 64
 
 
 def test_data_that_changed_meanwhile_are_told(made: Path, tmp_path: Path) -> None:

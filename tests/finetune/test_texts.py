@@ -199,7 +199,8 @@ def test_a_long_source_is_cut_inside_its_prompt(models: dict[str, Path], name: s
     assert "50.0% of 2 rows" in asked.cut
     signs = kind.encode([Rewrite("\U0001f9d9\U0001f40d" * 20, "a", "")], frame)  # tokens of bytes
     assert len((signs.way_back.sources or signs.way_back.prompts)[0]) <= 24
-    assert bool(signs.cut) is (name == "gpt2")  # where all signs are one unknown token, it fits
+    # Where all signs are one unknown token, it fits.
+    assert ("truncated" in signs.cut) is (name == "gpt2") is ("unknown" not in signs.cut)
     with pytest.raises(ConfigError, match="prompt is longer"):
         kind_of("sequence-to-sequence", (), {"prompt": "{source} " + "tree " * 40}).encode(
             rows, frame

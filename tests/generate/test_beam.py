@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from checkpoint.small import model_of, small
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
-from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.families.family import family
 from maskwright.generate.beam import beam_search
 from maskwright.generate.decode import generate
@@ -99,6 +100,23 @@ def test_refusals() -> None:
     with pytest.raises(IncompatibleError):
         beam_search(model_of(small(family("bert"), "BertForMaskedLM")), [[1]], 3, 2)
     assert beam_search(decoder(), [], 3, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [({"count": -1}, "count"), ({"penalty": 1e9}, "penalty"), ({"penalty": -1e9}, "penalty"),
+     ({"penalty": math.nan}, "penalty"), ({"penalty": math.inf}, "penalty"),
+     ({"known": 0}, "known"), ({"known": 1, "end": 0}, "known"), ({"known": -2}, "known")],
+)  # fmt: skip
+def test_numbers_that_mean_nothing(settings: dict[str, Any], where: str) -> None:
+    with pytest.raises((ConfigError, UsageError)) as refused:
+        beam_search(decoder(), [[1]], **({"count": 3, "beams": 2} | settings))
+    assert refused.value.where == where
+
+
+def test_two_ids_are_enough_for_any_number_of_beams() -> None:
+    (made,) = beam_search(decoder(), [[1]], 4, 5, end=0, known=2)
+    assert set(made) <= {1}
 
 
 def test_rows_that_the_tokenizer_lacks_are_never_written() -> None:

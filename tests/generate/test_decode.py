@@ -375,6 +375,19 @@ def test_what_cannot_be_generated_from() -> None:
     assert generate(model, [], 3) == []
 
 
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling()])
+def test_what_cannot_be_forbidden(sampling: Sampling) -> None:
+    model = model_of(variant("learned"))
+    size = model.config.tokens.vocabulary
+    for outside in (size, -1):
+        with pytest.raises(ConfigError, match=f"0 to {size - 1}"):
+            generate(model, [[1]], 3, replace(sampling, forbidden=(2, outside)))
+    with pytest.raises(ConfigError, match="no id is left"):
+        generate(model, [[1]], 3, replace(sampling, forbidden=tuple(range(size))))
+    all_but_one = (*range(7), *range(8, size))
+    assert generate(model, [[1]], 3, replace(sampling, forbidden=all_but_one)) == [[7] * 3]
+
+
 def test_an_encoder_is_read_beside_the_decoder() -> None:
     """A batch of padded inputs, with a cache, is chosen from as each row alone without them."""
     from nn.points import PAIRS

@@ -23,8 +23,9 @@ FROZEN = {
         "model", "--text", "--data", "--how", "--part", "--column", "--out", "--read",
     },
     "finetune": {
-        "model", "--data", "--method", "--task", "--column", "--read", "--seeds", "--epochs",
-        "--batch", "--rate", "--length", "--layer-decay", "--head-rate", "--patience", "--long",
+        "model", "--model", "--data", "--method", "--task", "--column", "--read", "--seeds",
+        "--epochs", "--batch", "--rate", "--length", "--layer-decay", "--head-rate",
+        "--patience", "--long",
         "--pooling", "--measure", "--prompt", "--curve", "--out", "--weight-decay", "--warmup",
         "--accumulate",
     },

@@ -10,7 +10,7 @@ from typing import Any
 
 from maskwright import catalogue
 from maskwright.config import _alternatives, _hints
-from maskwright.recipes.recipe import FREE, Recipe
+from maskwright.recipes.recipe import FREE, INEXACT, Recipe
 from maskwright.train.optimizer import AdamW
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
@@ -56,6 +56,6 @@ def test_every_option_of_an_objective_is_named() -> None:
 
 def test_what_may_change_when_a_run_is_resumed_is_named() -> None:
     told = PAGE[PAGE.index("A run may be resumed") : PAGE.index("## The recipe")]
-    assert set(re.findall(r"`([a-z_.]+)`", told)) == set(FREE)
+    assert set(re.findall(r"`([a-z_.]+)`", told)) == {*FREE, *INEXACT}
     usual = AdamW(learning_rate=1.0)
     assert f"| {usual.beta1}, {usual.beta2}, 1e-6, true |" in PAGE and usual.epsilon == 1e-6

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn.config import Stack, TransformerConfig
+from maskwright.nn.config import Learned, Stack, TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.distillation import (
     Distillation,
@@ -106,6 +106,22 @@ def test_equal_shapes_that_mean_something_else(change: Any, where: str) -> None:
     with pytest.raises(IncompatibleError, match="cannot start") as refused:
         start_from(student, teacher)
     assert refused.value.where == f"model: {where}"
+
+
+def test_equal_tables_of_positions_that_begin_elsewhere() -> None:
+    """RoBERTa's first position stands in row 2 of its table, BERT's in row 0."""
+    config = deep(bert(), 2)
+    assert config.encoder is not None
+    table = config.encoder.embeddings.positions
+    assert isinstance(table, Learned)
+    shifted = replace(table, length=table.length - 2, offset=2)
+    entry = replace(config.encoder.embeddings, positions=shifted)
+    teacher = of(replace(config, encoder=replace(config.encoder, embeddings=entry)))
+    with pytest.raises(IncompatibleError, match="cannot start") as refused:
+        start_from(of(config), teacher)
+    assert refused.value.where == "model: embeddings.positions.offset"
+    assert (refused.value.found, refused.value.wanted) == ("0", "2")
+    start_from(of(teacher.config), teacher)
 
 
 def test_shared_layers_and_missing_parts() -> None:

@@ -11,11 +11,23 @@ import torch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn import stack
+from maskwright.nn.config import Embeddings
 from maskwright.nn.mask import prefix
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives import prefix_lm
+from maskwright.objectives import causal, prefix_lm
 from maskwright.objectives.prefix_lm import Options, PrefixLM
-from nn.points import DECODERS, ENCODERS, PAIRS, VOCABULARY, model_of
+from nn.points import (
+    DECODERS,
+    ENCODERS,
+    LOCAL,
+    PAIRS,
+    VOCABULARY,
+    block,
+    config,
+    model_of,
+)
+from nn.points import stack as stack_of
+from objectives.by_hand import of
 from objectives.texts import epochs, rows_of
 from toys import VOCABULARY as KNOWN
 
@@ -73,14 +85,12 @@ def test_no_target_is_seen_by_its_predictor_and_the_prefix_is_seen_whole(name: s
     batch = replace(made.corrupt(clean, epochs(clean), 0), index=places)
     assert batch.prefix is not None and batch.prefix.tolist() == [4]
     states = made.target_states(batch)
-    local = any(b.attention.window for s in made.product.config.stacks.values() for b in s.blocks)
     for place in range(8):
         tokens = batch.tokens.clone()
         tokens[:, place] = 5 + (tokens[:, place] - 4) % (VOCABULARY - 5)
         moved = (made.target_states(replace(batch, tokens=tokens)) != states).any(-1)
         allowed = (places >= place) | (place < 4)
-        assert not (moved & ~allowed).any()
-        assert local or torch.equal(moved, allowed)
+        assert torch.equal(moved, allowed)
 
 
 def test_a_prefix_that_is_not_shown_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +98,41 @@ def test_a_prefix_that_is_not_shown_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(stack, "prefix_of", lambda lengths: prefix(lengths * 0))
     with pytest.raises(AssertionError):
         test_no_target_is_seen_by_its_predictor_and_the_prefix_is_seen_whole("pre-norm decoder")
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_a_prefix_opens_the_windows_of_a_decoder_and_no_others(side: str) -> None:
+    """One layer that sees two places on: an encoder is saved, and read later, with its windows."""
+    local = LOCAL if side == "encoder" else replace(LOCAL, pattern="causal")
+    made = objective(of(config(**{side: stack_of(block(local), embeddings=Embeddings())})),
+                     shortest=0.5, longest=0.5)  # fmt: skip
+    clean, places = rows(1, 13, seed=3), torch.arange(12)
+    batch = replace(made.corrupt(clean, epochs(clean), 0), index=places)
+    assert batch.prefix is not None and batch.prefix.tolist() == [6]
+    near = (places - places[:, None]).abs() <= 2  # of a query in each row, and a key
+    past, shown = places <= places[:, None], places < 6
+    allowed = near & (past | shown) if side == "encoder" else near & past | shown
+    states = made.target_states(batch)
+    for place in range(12):
+        tokens = batch.tokens.clone()
+        tokens[:, place] = 5 + (tokens[:, place] - 4) % (VOCABULARY - 5)
+        moved = (made.target_states(replace(batch, tokens=tokens)) != states).any(-1)
+        assert torch.equal(moved, allowed[:, place])
+
+
+def test_a_prefix_of_one_token_leaves_every_target_and_is_causal() -> None:
+    clean, model = rows(3, 11), model_of("pre-norm decoder")
+    made = objective(model, longest=0.0)
+    batch = made.corrupt(clean, epochs(clean), 0)
+    assert batch.index is None and made.counts(batch) == {"prefix-lm": 30}
+    (ours,), (theirs,) = (
+        o(b).parts.values()
+        for o, b in (
+            (made, batch),
+            (causal.build(model, causal.Options(), KNOWN), replace(batch, prefix=None)),
+        )
+    )
+    torch.testing.assert_close(ours.total, theirs.total)
 
 
 def test_documents_of_a_row_do_not_see_each_other() -> None:

@@ -221,6 +221,25 @@ def test_scores_far_from_zero_are_shifted(height: float, dtype: torch.dtype) -> 
     assert all(g.isfinite().all() for g in gradients(total, given))
 
 
+@pytest.mark.parametrize("height", [-12.0, -9.0, 0.0])
+def test_float16_loses_no_digits_of_small_exponentials(height: float) -> None:
+    """Below e^-9.7 its numbers lose digits, though sums are far from the ends of its range."""
+    hidden, weight, bias, targets = inputs(spread=0.3)
+    given = [x.detach().half().requires_grad_() for x in (hidden, weight, bias + height)]  # type: ignore[operator]
+    _, each = vocabulary_loss(given[0], given[1], given[2], targets)
+    scores = torch.addmm(given[2][:, None], given[1], given[0].T).float()
+    wanted = F.cross_entropy(scores.T, targets, reduction="none")
+    torch.testing.assert_close(each, wanted.detach(), rtol=0, atol=2e-3)
+
+
+def test_where_a_device_would_have_to_be_waited_for_nothing_is_read_back() -> None:
+    """On "meta" there is nothing to be read: whatever asks for a number fails."""
+    hidden, weight, bias, targets = (x.detach().to("meta") for x in inputs() if x is not None)
+    uniforms, wanted = torch.rand(200, device="meta"), (True, True, True)
+    total, *_, gradients = room._chunks(hidden, weight, bias, targets, uniforms, 0.1, 190, wanted)
+    assert total.shape == () and [len(g) for g in gradients] == [200, 331, 331]
+
+
 def test_a_target_that_is_all_but_impossible() -> None:
     hidden, weight, bias, targets = inputs(3)
     with torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import html
 import io
 import json
 import os
@@ -179,9 +180,7 @@ def test_F32_a_setting_that_changes_the_result_is_refused_on_resume(
         run.resume(out, stream=io.StringIO(), settings=other)
 
 
-def test_what_a_kill_left_goes(
-    made: tuple[Recipe, Path], tmp_path: Path
-) -> None:
+def test_what_a_kill_left_goes(made: tuple[Recipe, Path], tmp_path: Path) -> None:
     again = copy(made[1], tmp_path / "run")
     for name in (".tmp-step-00000099", ".del-step-00000001"):
         (again / "checkpoints" / name).mkdir()
@@ -333,6 +332,24 @@ def test_a_damaged_checkpoint_that_was_passed_over_is_in_nobodys_way(tmp_path: P
     names = sorted(path.name for path in (out / "checkpoints").iterdir())
     assert names == ["step-00000005", "step-00000006"]
     assert essence(out)["weights"] == wanted["weights"]
+
+
+def test_a_complete_run_says_so(tmp_path: Path) -> None:
+    chosen = recipe(text_file(tmp_path), steps=2)
+    out = tmp_path / "my run"
+    said = io.StringIO()
+    run.pretrain(chosen, out, stream=said)
+    assert "is complete" not in said.getvalue()
+    run.resume(out, stream=said)
+    further = f"maskwright adapt '{out}' --text"
+    assert f"the run is complete; train it further with: {further}" in said.getvalue()
+    assert f"complete; train it further with: {further}" in show(str(out), [])
+    page = html.unescape((out / "report.html").read_text(encoding="utf-8"))
+    assert further in page and "maskwright resume" not in page
+    shutil.rmtree(out / "checkpoints" / "step-00000002")
+    longer = json.loads((out / "run.json").read_text()) | {"budget": {"steps": 3}}
+    (out / "run.json").write_text(json.dumps(longer))
+    assert f"go on: maskwright resume '{out}'" in show(str(out), [])
 
 
 def test_a_run_goes_on_in_more_microbatches(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.report.curves import COLUMNS, Chart, Line, columns, draw
+from maskwright.report.curves import COLUMNS, Chart, Line, _frame, columns, draw
 from maskwright.report.svg import place, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -69,11 +69,41 @@ def test_a_chart_without_a_point_is_nothing(points: list[tuple[float, float]]) -
     assert draw(Chart("empty", [Line("a", points)])) == ""
 
 
-def test_one_point_is_a_dot() -> None:
-    root = parsed(Chart("one", [Line("a", [(5, 2.0)])]))
-    assert [e.get("class") for e in root.iter(f"{SVG}circle")].count(
-        "one dot"
-    ) == 2  # and the legend
+def words(root: ElementTree.Element) -> list[str]:
+    return [e.text or "" for e in root.iter(f"{SVG}text")]
+
+
+def test_one_point_is_a_number() -> None:
+    lines = [Line("a", [(5, 2.0), (6, math.nan)]), Line("b", [(5, 3.0)], "two"), Line("c", [])]
+    root = parsed(Chart("one", lines, across="epochs"))
+    assert words(root) == ["one", "one point only; epochs: 5", "a 2", "b 3"]
+    assert not list(root.iter(f"{SVG}line")) and int(root.get("viewBox").split()[3]) < 80
+    # Two places, or a way between two, make a chart.
+    for more in ([(6, 2.0)], [(5, 2.0), (6, 2.0)]):
+        assert len(words(parsed(Chart("two", [lines[0], Line("b", more)])))) > 8
+
+
+def test_one_point_beside_a_reference_stands_in_the_middle() -> None:
+    root = parsed(Chart("one", [Line("a", [(5, 2.0)])], [("chance", 1.0)], across="epochs"))
+    dot, _ = root.iter(f"{SVG}circle")  # and the legend
+    (line, *_) = root.iter(f"{SVG}line")
+    ends = float(line.get("x1")), float(line.get("x2"))
+    assert float(dot.get("cx")) == pytest.approx(sum(ends) / 2, abs=0.1)
+    assert words(root).count("5") == 1, "and nothing else is marked below the axis"
+
+
+@pytest.mark.parametrize(
+    ("values", "lowest", "highest"),
+    [
+        ((0.0, 0.0), 0.0, 1.0), ((1.0, 1.0), 0.9, 1.0), ((0.02, 0.99), 0.0, 1.0),
+        ((2.0, 2.0), 1.8, 2.2), ((-0.5, 0.5), -0.56, 0.56), ((0.1, 3.1), 0.0, 3.28),
+    ],
+)  # fmt: skip
+def test_the_axis_shows_nothing_that_no_value_can_be(
+    values: tuple[float, float], lowest: float, highest: float
+) -> None:
+    frame = _frame(Chart("F1", [Line("a", list(enumerate(values)), dots=True)]))
+    assert frame.y == pytest.approx((lowest, highest))
 
 
 def test_a_spike_does_not_set_the_scale_and_stays_visible() -> None:

@@ -18,7 +18,7 @@ from maskwright.tasks.examples import Answered, Choice, Examples
 from maskwright.tasks.infer import infer
 from maskwright.tasks.labels import near_misses
 from maskwright.tasks.prepare import prepare
-from maskwright.tasks.survey import survey
+from maskwright.tasks.survey import left_out, survey
 from maskwright.tasks.table import load
 from tasks.tables import loaded, refusal, sentence, table_of, understood, write, write_rows
 
@@ -201,6 +201,24 @@ def test_F59_an_empty_text_is_refused_or_skipped() -> None:
     assert made.dropped == [("all.jsonl, line 3, column 'text'", "the text is empty")]
     error = refusal(DataError, lambda: understood(table_of(*rows), reading=Reading(on_bad="skip")))
     assert error.what == "too many bad rows" and "1 of 4 rows" in str(error.found)
+    enough = Reading(on_bad="skip", max_bad_fraction=0.25)
+    assert "max_bad_fraction=0.25)" in str(error.do) and understood(table_of(*rows), reading=enough)
+
+
+def test_a_part_of_which_no_row_is_left_says_why(tmp_path: Path) -> None:
+    write_rows(tmp_path / "train.jsonl", texts(*[n % 2 for n in range(8)]))
+    write_rows(tmp_path / "test.jsonl", [{"text": " ", "label": 1}] * 3)
+    every = Reading(on_bad="skip", max_bad_fraction=1.0)
+    error = refusal(DataError, lambda: loaded(tmp_path, reading=every))
+    assert error.what == "all rows of the part were left out, as they are bad"
+    assert "3 bad rows; the first: the text is empty" in str(error.found)
+
+
+def test_how_many_labels_were_joined_is_said() -> None:
+    table = table_of(*texts("good", "bad", "Good", "good", "bad", "GOOD "))
+    made = build(table, infer(table), fold_labels=True)
+    assert made.folded == 2
+    assert next(line for line in left_out(made) if "joined" in line).startswith("2 labels joined")
 
 
 def test_rows_left_out_are_listed_beside_those_of_the_file(tmp_path: Path) -> None:

@@ -64,5 +64,14 @@ def test_what_was_dropped_is_said(tmp_path: Path) -> None:
         "all: 1 byte order marks removed",
         f"1 bad rows were left out; the first: {path}, line 203, column 'stars', "
         "the label is empty",
+        f"rows left out are listed in {tmp_path / 'rejects.jsonl'}",
     ]
     assert len((tmp_path / "rejects.jsonl").read_text().splitlines()) == 2
+
+
+def test_the_files_of_a_part_are_told_where_they_are_several(tmp_path: Path) -> None:
+    for name, count in (("train", 40), ("test", 10), ("Testing", 10)):
+        rows = "".join(f"{name} text {n},{n % 2}\n" for n in range(count))
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + rows, encoding="utf-8")
+    told = [w for w in survey(prepare(tmp_path)).warnings if ".csv" in w]
+    assert told == [f"test: {tmp_path / 'Testing.csv'}, {tmp_path / 'test.csv'}"]

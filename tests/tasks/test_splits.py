@@ -98,6 +98,16 @@ def test_what_cannot_be_divided() -> None:
     assert "train.csv, validation.csv and test.csv" in str(error.do), "the command has no share"
 
 
+def test_labels_that_stand_in_one_row_each_may_be_ids() -> None:
+    texts = [f"text {n}" for n in range(30)]
+    half = Division(validation=0.1, test=0.1)
+    error = refusal(DataError, lambda: splits.divide(texts, list(range(30)), half))
+    assert "each label stands in one row only" in error.what
+    assert "--column label=" in str(error.do)
+    same = refusal(DataError, lambda: splits.divide(["a", "A "], [0, 0], half))
+    assert "one row only" not in same.what and "--column" not in str(same.do)
+
+
 # ------------------------------------------------------------------------------ few labels
 @pytest.mark.parametrize("balanced", [False, True])
 def test_few_labels_are_nested(balanced: bool) -> None:

@@ -170,12 +170,14 @@ def test_bad_rows_stop_the_reading_or_are_listed(tmp_path: Path) -> None:
     assert listed["line"] == 3 and table.counts["all"].rejected == 1
 
 
-def test_each_part_has_rejects_of_its_own(tmp_path: Path) -> None:
+def test_one_list_has_the_rejects_of_all_parts(tmp_path: Path) -> None:
     for part in ("train", "dev"):
         write(tmp_path / f"{part}.jsonl", '{"text": "a", "label": 1}\nnonsense\n')
     load(tmp_path, reading=SKIP, rejects=tmp_path / "out" / "rejects.jsonl")
-    names = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert names == ["rejects.train.jsonl", "rejects.validation.jsonl"]
+    (listed,) = (tmp_path / "out").iterdir()
+    files = [json.loads(line)["file"] for line in listed.read_text().splitlines()]
+    assert listed.name == "rejects.jsonl"
+    assert files == [str(tmp_path / "train.jsonl"), str(tmp_path / "dev.jsonl")]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from maskwright.errors import DataError, UsageError
 from maskwright.understand import heads, trees
 from maskwright.understand.attention import attention
 from maskwright.understand.heads import MEASURES, look_at_heads, one_text
+from maskwright.understand.matrix import matrix
 from maskwright.understand.probe import probe
 from maskwright.understand.senses import _apart, _neighbours
 from maskwright.understand.states import Subject
@@ -52,14 +53,15 @@ def test_a_model(model: Path) -> None:
     texts = [" ".join(WORDS[:n]) for n in (3, 9, 5)]
     found = look_at_heads(subject, texts)
     assert found.texts == 3 and found.tokens == 17 and found.cut == 0
-    framed = [heads.beginning(subject, text, 30) for text in texts]
-    tokens, weights = one_text(subject, framed[1])
-    assert len(tokens) == 11 and weights.shape[2:] == (11, 11)
+    seen = one_text(subject, texts[1], 30)
+    weights = seen.weights
+    assert len(seen.pieces) == 11 and weights.shape[2:] == (11, 11)
+    assert seen.pieces[1:-1] == list(WORDS[:9]) and seen.text == texts[1] and not seen.cut
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     # By hand: what the weights of each text alone say of the previous token.
     total = sum(
         w[:, :, np.arange(1, n - 1), np.arange(n - 2)].sum(-1)
-        for w in (one_text(subject, ids)[1] for ids in framed)
+        for w in (one_text(subject, text, 30).weights for text in texts)
         for n in [w.shape[-1]]
     )
     np.testing.assert_allclose(found.found["previous"], total / 17, atol=1e-5)
@@ -194,10 +196,33 @@ def test_what_is_cut_and_what_cannot_be_drawn(model: Path, tmp_path: Path) -> No
     assert f"1 of them cut at {room} tokens" in page.read_text(encoding="utf-8")
     with pytest.raises(UsageError, match=f"wanted: 1 to {room - 2}"):
         attention(model, tmp_path / "no", sentence=long, stream=io.StringIO())
-    few = attention(model, tmp_path / "few", sentence=" ".join(WORDS[:5]), stream=io.StringIO())
-    many = attention(model, tmp_path / "many", sentence=" ".join(WORDS[:17]), stream=io.StringIO())
-    for shown, listed in ((few, False), (many, True)):
-        assert ("The tokens, in order" in shown.read_text(encoding="utf-8")) is listed
+    seen = one_text(Subject.of(model), long, 6)
+    assert seen.cut and seen.text == " ".join(WORDS[:4])
+
+
+def test_the_text_is_shown_and_both_sides_of_a_matrix_are_named(
+    model: Path, tmp_path: Path
+) -> None:
+    for count in (5, 17):
+        sentence = " ".join(WORDS[:count])
+        page = attention(model, tmp_path / str(count), sentence=sentence, stream=io.StringIO())
+        text = page.read_text(encoding="utf-8")
+        assert f"<q>{sentence}</q>" in text and heads.REST not in text.split("<q>")[1]
+        drawn = matrix("a", np.eye(count).tolist(), WORDS[:count])
+        assert drawn.count(f">{WORDS[0]}<") == 2 and drawn.count("→") == count
+        assert f"<title>1 {WORDS[0]} → 1 {WORDS[0]}: 1.00</title>" in drawn
+
+
+def test_bytes_are_shown_as_the_characters_that_they_are() -> None:
+    def pieces(text: str, spans: Sequence[tuple[int, int]], special: int = -1) -> list[str]:
+        names = [f"name{n}" for n in range(len(spans))]
+        return heads._pieces(text, spans, names, [n == special for n in range(len(spans))])
+
+    # 吾 of three bytes, one of them a token with 輩; a blank; a word with its blank.
+    assert pieces("吾輩 \n the", [(0, 1), (0, 1), (0, 2), (2, 4), (4, 8)]) == [
+        "吾", "·", "輩", "␣⏎", "the",
+    ]  # fmt: skip
+    assert pieces("a 😀", [(0, 0), (0, 1), (2, 3)], special=2) == ["name0", "a", "name2"]
 
 
 def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,12 @@ import torch
 
 from maskwright.cli import main
 from maskwright.errors import UsageError
+from maskwright.tasks.metrics import Estimate
 from maskwright.tasks.prepare import prepare
 from maskwright.understand import layers as room
 from maskwright.understand import pooling
-from maskwright.understand.layers import probe_layers
+from maskwright.understand.layers import Layered, probe_layers
+from maskwright.understand.layers_page import _head
 from maskwright.understand.pooling import WAYS, compare_pooling
 from maskwright.understand.probe import DIVISION, probe
 from maskwright.understand.states import Subject, layer_states
@@ -88,6 +90,36 @@ def test_control_classes_belong_to_words() -> None:
     assert (many != room._control([f"word{n}" for n in range(4000)], 2, labels, 1)).any()
 
 
+@pytest.mark.parametrize(
+    ("words", "whole", "wanted"),
+    [
+        (["pt"] * 40, True, "100% of the texts begin with “pt”"),
+        (["pt"] * 85 + list("abcdefghijkl"), False, ""),
+        (["pt"] * 950 + list("abcdefghijkl"), False, "99% of the words are “pt”"),
+        (["mr", "mrs", "dr"] * 20, True, "the texts begin with 3 different words only"),
+        (WORDS * 3, True, ""),
+    ],
+)
+def test_a_control_of_few_words_is_none(words: list[str], whole: bool, wanted: str) -> None:
+    control = np.arange(len(words)) % 2
+    assert room._says_nothing(words, control, whole=whole) == wanted
+    assert room._says_nothing(words, np.zeros_like(control), whole=whole)
+
+
+def test_on_ties_no_layer_knows_more() -> None:
+    def head(*values: float) -> str:
+        each = [Estimate(value, value - 0.02, value + 0.02) for value in values]
+        names = ["embeddings", "layer 1", "layer 2"]
+        return _head(Layered("tagging", "test", names, 9, 9, each, each, each, [], each[0], {}))
+
+    assert "No layer knows more than another" in head(0.9, 0.9, 0.9)
+    assert "88.5% at the lowest, in layer 1 <strong>90.0%" in head(0.885, 0.9, 0.89)
+    assert "all have <strong>90.0%" in head(0.9, 0.9, 0.9)
+    assert "Embeddings know most: <strong>90.0%" in head(0.9, 0.5, 0.5)
+    assert "Layer 1 knows most" in head(0.5, 0.9, 0.89)
+    assert "As good by that number: layer 2." in head(0.5, 0.9, 0.89)
+
+
 def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
     subject = Subject.of(model)
     texts = [" ".join(WORDS[i : i + n]) for i, n in ((0, 3), (4, 7), (2, 1), (8, 5))]
@@ -132,7 +164,7 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     said = io.StringIO()
     page = probe(model, tmp_path / "tags", data=tagged(tmp_path / "data.jsonl", False), items=300,
                  stream=said)  # fmt: skip
-    assert "selectivity" in said.getvalue() and "knows most" in page.read_text()
+    assert "selectivity" in said.getvalue() and "beside its control" in page.read_text()
     found = json.loads((tmp_path / "tags" / "results.json").read_text())
     assert len(found["accuracy"]) == 3 and "<script" not in page.read_text()
     rows = ["sentence1,sentence2,score"]
@@ -145,7 +177,12 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     assert set(found["found"]) == set(WAYS)
     classes = ["text,label", *(f"the {w} {n},{w > 'on'}" for n in range(9) for w in WORDS)]
     (tmp_path / "texts.csv").write_text("\n".join(classes) + "\n")
-    probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)
+    page = probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)
+    text = page.read_text()
+    assert "there is no control, as 100% of the texts begin with “the”" in text
+    assert "beside its control" not in text and "nan" not in text
+    found = json.loads((tmp_path / "texts" / "results.json").read_text())
+    assert found["selectivity"] == [None] * 3 and found["control"][0]["value"] is None
 
 
 def test_refusals(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

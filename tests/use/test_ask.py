@@ -118,6 +118,21 @@ def test_a_prompt_has_one_space_on_each_side_of_its_hole(tmp_path: Path) -> None
     assert " [MASK] " in prompt and "  " not in prompt
 
 
+def test_a_text_that_the_tokenizer_does_not_know_is_shown_and_noted(runs: dict[str, Path]) -> None:
+    said: list[str] = []
+    first, last = ask.fill_mask(
+        runs["hybrid"], "天気 117 [MASK] 天気 [MASK]", top=3, say=said.append
+    )
+    for each in last.candidates:
+        joined = each.token.startswith("##")
+        word = each.token.removeprefix("##") if joined else f" {each.token}"
+        assert each.text == f"天気 117 [MASK] 天気{word}"
+    assert all(c.text.startswith("天気 117") for c in first.candidates)
+    assert len(said) == 1 and "unknown to the model's tokenizer" in said[0]
+    ask.fill_mask(runs["hybrid"], "the [MASK] sat", say=said.append)
+    assert len(said) == 1, "nothing is said of what it knows"
+
+
 @pytest.mark.parametrize(
     ("options", "same"),
     [

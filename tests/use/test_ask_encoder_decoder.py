@@ -62,9 +62,12 @@ BART = {
 def chosen(folder: Path, style: Style, steps: int, objective: str = "denoising") -> Recipe:
     text = folder / "cat.txt"
     text.write_text("\n\n".join(TEXTS * 40) + "\n", encoding="utf-8")
+    held_out = folder / "held-out.txt"  # else one of the three would not be learned
+    held_out.write_text("\n\n".join(TEXTS), encoding="utf-8")
     base = recipe(text)
     return replace(
         base,
+        corpus=replace(base.corpus, held_out_text=(str(held_out),)),
         tokenizer=TokenizerChoice(kind="wordpiece", vocabulary=120, style=style),
         model=FamilyModel(
             family="bart", architecture="BartForConditionalGeneration", settings=BART
@@ -93,7 +96,7 @@ def candidates(folder: Path, text: str) -> list[Candidate]:
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A style of tokens, and a run with it that has learned three sentences."""
     folder = tmp_path_factory.mktemp(request.param)
-    run.pretrain(chosen(folder, request.param, 160), folder / "run", stream=io.StringIO())
+    run.pretrain(chosen(folder, request.param, 240), folder / "run", stream=io.StringIO())
     return request.param, folder / "run"
 
 

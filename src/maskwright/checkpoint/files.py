@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.checkpoint.guarded import plain, read_json, regular_file, write_json
+from maskwright.checkpoint.guarded import plain, read_json, reading, regular_file, write_json
 from maskwright.errors import CheckpointError, StorageError
 from maskwright.strict_json import parse_object
 
@@ -45,6 +45,11 @@ DTYPES = {
     "BOOL": torch.bool,
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
+# The format's other types: a file with one of them is whole, but nothing here computes with it.
+UNREAD = {
+    *("F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"),
+    *("U16", "U32", "U64", "C64"),
+}
 
 Chunks = Iterator[bytes | memoryview]
 Content = bytes | Callable[[], Chunks]
@@ -77,12 +82,9 @@ class Tensors:
         """
         entry = self.entries[name]
         data = bytearray(entry.bytes)
-        try:
-            with open(entry.file, "rb") as file:
-                file.seek(entry.begin)
-                count = file.readinto(data)
-        except OSError as error:
-            raise StorageError("reading failed", where=entry.file, found=error.strerror) from error
+        with reading(entry.file), open(entry.file, "rb") as file:
+            file.seek(entry.begin)
+            count = file.readinto(data)
         if count != entry.bytes:
             raise StorageError("the file ended early", where=entry.file,
                                found=f"{count} bytes of {name!r}", wanted=entry.bytes)  # fmt: skip
@@ -97,15 +99,16 @@ def open_file(path: Path) -> Tensors:
 
     Raises:
         CheckpointError: torn, damaged or not a safetensors file.
+        StorageError: it cannot be read.
     """
-    size = path.stat().st_size
-    with open(path, "rb") as file:
+    with reading(path), open(path, "rb") as file:
+        size = path.stat().st_size
         start = file.read(8)
         length = int.from_bytes(start, "little")
         if len(start) < 8 or not 2 <= length <= min(LARGEST_HEADER, size - 8):
             raise _damaged(path, "the header's length", f"{length} of {size} bytes in the file")
-        header = parse_object(file.read(length), f"{path}: header", error=CheckpointError,
-                              largest=LARGEST_HEADER)  # fmt: skip
+        text = file.read(length)
+    header = parse_object(text, f"{path}: header", error=CheckpointError, largest=LARGEST_HEADER)
     about = header.pop("__metadata__", {})
     if not isinstance(about, dict) or not all(isinstance(v, str) for v in about.values()):
         raise _damaged(path, "the header's __metadata__", repr(about))
@@ -128,12 +131,14 @@ def open_folder(folder: Path) -> Tensors:
 
     Raises:
         CheckpointError: there are none, only pickled ones, or they are damaged.
+        StorageError: they cannot be read.
     """
-    if (folder / WEIGHTS).exists():
-        return open_file(regular_file(folder, WEIGHTS))
-    if (folder / INDEX).exists():
-        return _open_shards(folder)
-    names = sorted(path.name for path in folder.iterdir())
+    with reading(folder):
+        if (folder / WEIGHTS).exists():
+            return open_file(regular_file(folder, WEIGHTS))
+        if (folder / INDEX).exists():
+            return _open_shards(folder)
+        names = sorted(path.name for path in folder.iterdir())
     if any(name.endswith(PICKLED) for name in names):
         raise CheckpointError(
             "the weights are in a form that can run code when it is read",
@@ -159,9 +164,12 @@ def _open_shards(folder: Path) -> Tensors:
     for path in files:
         listed = {name for name, file in places.items() if file == path.name}
         opened = open_file(path).entries
-        if listed != set(opened):
-            raise CheckpointError("index and file do not list the same tensors", where=path,
-                                  found=sorted(listed ^ set(opened))[:10])  # fmt: skip
+        # The other way round is usual: an index also lists the second names of tied tensors, which
+        # its files leave out. What is needed and in no file is missed when names are matched.
+        if unlisted := sorted(set(opened) - listed):
+            raise CheckpointError("the file holds tensors that the index does not list for it",
+                                  where=path, found=unlisted[:10], wanted=f"all of them in {INDEX}",
+                                  do="copy or download the folder again")  # fmt: skip
         entries |= opened
     return Tensors(entries, files)
 
@@ -170,6 +178,10 @@ def _entry(path: Path, name: str, value: Any, first: int) -> Entry:
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
         raise _damaged(path, f"the entry of {name!r}", repr(value))
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
+    if isinstance(dtype, str) and dtype in UNREAD:
+        raise CheckpointError("a tensor has a type that is not read here",
+                              where=f"{path}: {name!r}", found=dtype, wanted=", ".join(DTYPES),
+                              do="save it as float32, float16 or bfloat16")  # fmt: skip
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise _damaged(path, f"the dtype of {name!r}", repr(dtype))
     if not _counts(shape) or len(shape) > 8 or not _counts(offsets) or len(offsets) != 2:

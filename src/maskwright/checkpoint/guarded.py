@@ -7,9 +7,11 @@ where a download cache keeps its blobs. JSON is read by `strict_json`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +76,26 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
     return path
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """The operating system's errors on reading `path`, raised as a refusal that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError("reading failed", where=path, found=error.strerror or error,
+                           do="mend its permissions, or check the disk") from error  # fmt: skip
+
+
 def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str, Any]:
     """The JSON object in the file `name` of `folder`.
 
     Raises:
         CheckpointError: not there, too large, or not strict JSON (`strict_json`).
+        StorageError: it cannot be read.
     """
     path = regular_file(folder, name, largest)
-    try:
+    with reading(path):
         data = path.read_bytes()
-    except OSError as error:
-        raise StorageError("reading failed", where=path, found=error.strerror) from error
     return parse_object(data, path, error=CheckpointError, largest=largest)
 
 

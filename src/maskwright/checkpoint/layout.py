@@ -110,17 +110,35 @@ def of_config(config: TransformerConfig, name: str | None = None) -> Layout:
     return Layout(config, member)
 
 
-def of_hf(hf: Mapping[str, Any]) -> Layout:
-    """What a config.json means.
+def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> Layout:
+    """What a config.json means, read as `architecture` of its family where one is asked for.
 
     Raises:
         ConfigError: an unknown model type, or a key that is wrong.
         CheckpointError: written by a later format of ours.
+        IncompatibleError: the model's family has no such architecture.
     """
+    member = _family_of(hf)
+    if architecture is not None:
+        known = {} if member is None else member.architectures
+        if architecture not in known:
+            raise IncompatibleError(
+                "the model in the folder has no such architecture",
+                where="config.json",
+                found=f"{architecture} asked for, model type {hf['model_type']}",
+                wanted=near(architecture, known),
+                do="name one of its family, or none at all",
+            )
+        hf = {**hf, "architectures": [architecture]}
+    return Layout(_our_config(hf) if member is None else member.point(hf), member)
+
+
+def _family_of(hf: Mapping[str, Any]) -> Family | None:
+    """The family of a config.json; None where it is our own."""
     model_type = hf.get("model_type")
     known = catalogue.names("families")
     if model_type == OURS:
-        return Layout(_our_config(hf), None)
+        return None
     if not isinstance(model_type, str) or model_type not in known:
         raise ConfigError(
             "unsupported model type",
@@ -128,8 +146,7 @@ def of_hf(hf: Mapping[str, Any]) -> Layout:
             found=repr(model_type),
             wanted=near(str(model_type)[:64], [*known, OURS]),
         )
-    member = family(model_type)
-    return Layout(member.point(hf), member)
+    return family(model_type)
 
 
 def about_of(hf: Mapping[str, Any], form: Layout) -> About:

@@ -28,7 +28,7 @@ def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ..
     Raises:
         CheckpointError: a tensor is missing, unknown, or of another shape or type.
     """
-    rules, wanted = form.rules(), shapes.parameters(form.config)
+    rules, wanted = weights.for_reading(form.rules()), shapes.parameters(form.config)
     expected = {name for rule in weights.carriers(rules) for name in rule.names()}
     expected |= {rule.theirs for rule in weights.ties(rules)}
     found = weights.canonical(tensors.entries, expected, form.prefix, form.ignored)
@@ -74,8 +74,9 @@ def fill(
         require_finite(tensor, where, "take an earlier checkpoint")
         return tensor
 
-    rules = form.rules()
-    stored = {tensors.entries[found[r.reads(found)]].dtype for r in weights.carriers(rules)}
+    rules = weights.for_reading(form.rules())
+    taken = {rule.reads(found) for rule in weights.carriers(rules)}
+    stored = {tensors.entries[found[name]].dtype for name in taken}
     alike = next(iter(stored)) if len(stored) == 1 else torch.float32
     with torch.device("meta"):
         model = Transformer(form.config)
@@ -84,7 +85,7 @@ def fill(
     parameters = dict(model.named_parameters())
     for ours, tensor in weights.load(rules, found, read):
         parameters[ours].copy_(tensor)
-    for tie in (tie for tie in weights.ties(rules) if tie.theirs in found):
+    for tie in (t for t in weights.ties(rules) if t.theirs in found and t.theirs not in taken):
         where = f"{tensors.files[0]}: {found[tie.theirs]}"
         theirs = read(tie.theirs)
         if isinstance(tie, weights.Zeros):

@@ -29,13 +29,13 @@ from maskwright.errors import (
     IncompatibleError,
     MaskwrightError,
     ResourceError,
-    near,
 )
 from maskwright.families import weights
 from maskwright.manifest import hash_file
 from maskwright.memory import free_bytes
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
+from maskwright.storage import listed
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG = "config.json"
@@ -72,7 +72,7 @@ class Pretrained:
 def load(
     folder: Path | str,
     *,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | None = torch.float32,
     architecture: str | None = None,
     largest_bytes: int | None = None,
     other_tokenizer: bool = False,
@@ -80,7 +80,8 @@ def load(
     """The model in `folder`.
 
     Args:
-        dtype: of the parameters; None keeps the file's where all are alike, else float32.
+        dtype: of the parameters, whatever the file's: a CPU is slow in half precision, and its
+            figures are others. None keeps the file's where all are alike, else float32.
         architecture: read the weights as this class of the family, not as the declared one.
         largest_bytes: refuse a larger model; None: what fits the free memory.
         other_tokenizer: accept a tokenizer that is not the one the weights were saved with.
@@ -88,19 +89,17 @@ def load(
     Raises:
         UsageError: no such folder.
         ConfigError, CheckpointError, TokenizerError: a file in it is wrong; the message says where.
-        IncompatibleError: the tokenizer does not belong to the weights.
+        IncompatibleError: the tokenizer does not belong to the weights, or the family has no such
+            architecture.
         ResourceError: the model does not fit the memory.
     """
     folder = model_folder(folder)
-    hf = read_json(folder, CONFIG)
-    if architecture is not None:
-        hf["architectures"] = [architecture]
-    form = _located(folder / CONFIG, lambda: layout.of_hf(hf))
+    hf, form = _meant(folder, architecture)
     wanted = shapes.parameters(form.config)
     itemsize = (dtype or torch.float32).itemsize
     _bearable(folder, sum(math.prod(s) for s in wanted.values()) * itemsize, largest_bytes)
     tensors = files.open_folder(folder)
-    form = layout.of_hf(form.switched(hf, tensors.entries))
+    form = layout.of_hf(form.switched(hf, tensors.entries), architecture)
     found, unused = matching.match(form, tensors)
     manifest = _verified(folder, [path.name for path in tensors.files])
     model = matching.fill(form, tensors, found, dtype)
@@ -126,21 +125,19 @@ def described(folder: Path | str, architecture: str | None = None) -> Layout:
         IncompatibleError: the model's family has no such architecture.
     """
     folder = model_folder(folder)
+    hf, form = _meant(folder, architecture)
+    return layout.of_hf(form.switched(hf, files.open_folder(folder).entries), architecture)
+
+
+def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layout]:
+    """The config.json in `folder`, and what it means."""
+    if not (folder / CONFIG).exists():
+        there = sorted(path.name for path in folder.iterdir())
+        raise CheckpointError("not the folder of a model", where=folder, found=listed(there),
+                              wanted=f"{CONFIG} beside the weights",
+                              do="name the folder of a model, a run or a fine-tuning")  # fmt: skip
     hf = read_json(folder, CONFIG)
-    form = _located(folder / CONFIG, lambda: layout.of_hf(hf))
-    if architecture is not None:
-        known = {} if form.family is None else form.family.architectures
-        if architecture not in known:
-            raise IncompatibleError(
-                "the model in the folder has no such architecture",
-                where=folder / CONFIG,
-                found=f"{architecture} asked for, model type {form.model_type}",
-                wanted=near(architecture, known),
-                do="name one of its family, or none at all",
-            )
-        hf["architectures"] = [architecture]
-        form = layout.of_hf(hf)
-    return layout.of_hf(form.switched(hf, files.open_folder(folder).entries))
+    return hf, _located(folder / CONFIG, lambda: layout.of_hf(hf, architecture))
 
 
 def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:

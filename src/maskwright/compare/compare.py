@@ -71,6 +71,7 @@ def compare(
         UsageError: no recipe, two of one name, or no seed.  ConfigError: not a budget.
         IncompatibleError: other held-out texts, no figure that compares all recipes, or a run in
             `out` that is not the one asked for.
+        OutputError: `out` holds something else.
         SystemExit: a signal stopped the run that was going on; the same call continues.
     """
     equal, say, out = Equal.parse(budget), printer(stream), Path(out)
@@ -78,6 +79,7 @@ def compare(
     _refuse_names(recipes, seeds)
     _refuse_other_text(recipes)
     recipes = [build.resolved(recipe) for recipe in recipes]
+    commit.require_own(out, "prepared", "runs")
     commit.probe_writable(out)
     paradigms = None if data is None else minimal_pairs.read(data)
     entrants = [enter(recipe, out, equal, say) for recipe in recipes]

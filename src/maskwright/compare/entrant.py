@@ -21,6 +21,7 @@ from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
 from maskwright.recipes.recipe import Recipe, frozen_part, is_run, read
 from maskwright.report.say import Say
 from maskwright.report.wording import duration
+from maskwright.train import loop
 from maskwright.train.operations import training_operations
 from maskwright.train.schedule import Budget
 from maskwright.use import grammar
@@ -181,9 +182,7 @@ def finished(folder: Path) -> bool:
     if not (folder / "report.html").is_file() or not (folder / "checkpoints").is_dir():
         return False
     state, _ = checkpoints.read_state(checkpoints.newest(folder))
-    budget = read(folder / run.RECIPE).training.budget
-    used = budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
-    return used >= budget.total
+    return loop.finished(read(folder / run.RECIPE).training.budget, state)
 
 
 def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:

@@ -50,9 +50,9 @@ def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) 
         return None
     total = np.zeros(resamples)
     for number, values in enumerate(strata):
-        keys = key("bootstrap", SEED, number, np.arange(resamples))
         for some in np.array_split(np.arange(resamples), -(-resamples * len(values) // AT_ONCE)):
-            drawn = integers(keys[some], len(values), len(values))
+            keys = key("bootstrap", SEED, number, some)
+            drawn = integers(keys, len(values), len(values))
             total[some] += values[drawn].mean(axis=1)
     low, high = np.quantile(total / len(strata), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

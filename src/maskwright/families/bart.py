@@ -42,6 +42,7 @@ ARCHITECTURES = {
     "BartForSequenceClassification": Kit(heads=(("classifier", "sequence"),), default_labels=3),
     "BartForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
 }
+FORMERLY = {"BartForMaskedLM": "BartForConditionalGeneration"}  # until 2020
 HEADS = {
     "classifier": ("classification_head.out_proj", "classification_head.dense"),
     "span": ("qa_outputs",),
@@ -70,8 +71,6 @@ COORDINATES: dict[str, Coordinate] = {
 # Variations of the first exports, and what other model types of this shape do.
 FIXED = {
     "tie_word_embeddings": True,
-    "encoder_layerdrop": 0.0,
-    "decoder_layerdrop": 0.0,
     "normalize_before": False,
     "normalize_embedding": True,
     "add_final_layer_norm": False,
@@ -82,8 +81,6 @@ FIXED = {
 }
 CONSTANTS = {
     "tie_word_embeddings": True,
-    "encoder_layerdrop": 0.0,
-    "decoder_layerdrop": 0.0,
     "is_encoder_decoder": True,
     "init_std": 0.02,
     "use_cache": True,

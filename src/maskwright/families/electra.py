@@ -81,8 +81,9 @@ SIZES = {
 
 def point(fields: Fields) -> TransformerConfig:
     """Hugging Face `electra` config -> our point."""
-    fields.fixed(SUMMARY)
     kit = fields.kit(ARCHITECTURES)
+    if any(kind == "choice" for _, kind in kit.heads):
+        fields.fixed(SUMMARY, null=False)  # null would be no projection, or no activation
     encoder = post_norm.encoder(fields, DEFAULTS)
     rate = fields.rate("classifier_dropout", encoder.embeddings.dropout)
     options: dict[str, dict[str, Any]] = {

@@ -15,6 +15,7 @@ The contract of a member module:
     PREFIX, IGNORED, SWITCHES    how a body is prefixed, which tensors are no weights, and which key
                                  is false where a file lacks a part
     TOKEN_IDS                    if it has any: further ids in config.json, each by its token's role
+    FORMERLY                     if it has any: old names of classes, each with today's
     point(fields)                HF config -> our config
     weights(config)              the rules for its tensors
 """
@@ -78,6 +79,7 @@ class Family:
         self.switches: dict[str, str] = module.SWITCHES
         self.token_ids: dict[str, str] = getattr(module, "TOKEN_IDS", {})
         self.architectures: dict[str, Kit] = module.ARCHITECTURES
+        self._formerly: dict[str, str] = getattr(module, "FORMERLY", {})
         self.sizes: dict[str, dict[str, Any]] = module.SIZES
         self._coordinates: dict[str, Coordinate] = module.COORDINATES
         self._constants: dict[str, Any] = module.CONSTANTS
@@ -91,7 +93,7 @@ class Family:
             ConfigError: a key is missing, of the wrong type, out of range, or asks for something
                 that is outside the family as it is built here.
         """
-        return self._point(Fields(hf))
+        return self._point(Fields(hf, formerly=self._formerly))
 
     def require_known(self, settings: Iterable[str], hf: Mapping[str, Any], where: str) -> None:
         """Refuse settings, keys of the config `hf`, that the family does not look at.
@@ -216,6 +218,8 @@ def heads(
 ) -> tuple[Head, ...]:
     """The heads of a kit, sized by the labels of a Hugging Face config; `options` has the further
     fields of each."""
+    if not kit.heads:
+        return ()  # whatever the labels of a config that nobody classifies by
     labels = kit.labels or fields.labels(kit.default_labels)
     return tuple(
         Head(name=name, kind=kind, labels=labels, **_entry(options or {}, name, kind, {}))

@@ -27,10 +27,16 @@ ACTIVATIONS = {
 
 class Fields:
     """The keys of a config, or of a table in it at `path`; `asked` are those that were looked
-    at."""
+    at. A key that is null is as one that is not there, unless said otherwise.
 
-    def __init__(self, hf: Mapping[str, Any], path: str = "") -> None:
-        self._hf, self._path = hf, path
+    Args:
+        formerly: names that architectures had once, each with today's.
+    """
+
+    def __init__(
+        self, hf: Mapping[str, Any], path: str = "", formerly: Mapping[str, str] | None = None
+    ) -> None:
+        self._hf, self._path, self._formerly = hf, path, formerly or {}
         self.asked: set[str] = set()
 
     def whole(self, key: str, default: int | None = None, smallest: int = 1) -> int:
@@ -92,11 +98,17 @@ class Fields:
         self.asked.add(key)
         return self._hf.get(key) is not None
 
-    def fixed(self, values: Mapping[str, Any]) -> None:
-        """Refuse a config in which one of these keys is there with another value."""
+    def null(self, key: str) -> bool:
+        """Whether the key is there and null, for the few where that has a meaning of its own."""
+        self.asked.add(key)
+        return key in self._hf and self._hf[key] is None
+
+    def fixed(self, values: Mapping[str, Any], *, null: bool = True) -> None:
+        """Refuse a config in which one of these keys is there with another value; null is one where
+        `null` is false."""
         for key, wanted in values.items():
             self.asked.add(key)
-            if self._hf.get(key, wanted) != wanted:
+            if self._hf.get(key, wanted) != wanted and not (null and self._hf[key] is None):
                 raise ConfigError(
                     "the model type is built here without this variation",
                     where=self._where(key),
@@ -107,10 +119,12 @@ class Fields:
     def kit(self, table: Mapping[str, T]) -> T:
         """What `table` has for the first architecture named; without one, its first entry."""
         names = self._hf.get("architectures") or [next(iter(table))]
-        if not isinstance(names, list) or not isinstance(names[0], str) or names[0] not in table:
-            found = names[0] if isinstance(names, list) else names
-            raise self._wrong("architectures", found, near(str(found)[:64], table))
-        return table[names[0]]
+        first = names[0] if isinstance(names, list) else names
+        if isinstance(names, list) and isinstance(first, str):
+            today = self._formerly.get(first, first)
+            if today in table:
+                return table[today]
+        raise self._wrong("architectures", first, near(str(first)[:64], table))
 
     def labels(self, default: int = 2) -> int:
         """How many labels the config declares: `id2label`, else `num_labels`, else `default`."""
@@ -119,8 +133,8 @@ class Fields:
         table = self._hf["id2label"]
         if not isinstance(table, dict) or sorted(table) != sorted(map(str, range(len(table)))):
             raise self._wrong("id2label", table, 'names under the keys "0", "1", …')
-        if not table or not all(isinstance(name, str) for name in table.values()):
-            raise self._wrong("id2label", table, "at least one name, all of them texts")
+        if not table or not all(isinstance(name, str | int | float) for name in table.values()):
+            raise self._wrong("id2label", table, "at least one name, all texts or numbers")
         return len(table)
 
     def _value(self, key: str, default: Any) -> Any:

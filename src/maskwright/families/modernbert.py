@@ -137,8 +137,6 @@ CONSTANTS = {
     "initializer_range": 0.02,
     "initializer_cutoff_factor": 2.0,
     "deterministic_flash_attn": False,
-    "sparse_prediction": False,
-    "sparse_pred_ignore_index": -100,
 }
 
 
@@ -167,7 +165,7 @@ def point(fields: Fields) -> TransformerConfig:
     kit = fields.kit(ARCHITECTURES)
     width, num_heads = fields.whole("hidden_size", 768), fields.whole("num_attention_heads", 12)
     norm = Norm(eps=fields.positive("norm_eps", 1e-5), bias=fields.flag("norm_bias", False))
-    fields.fixed({"rope_scaling": None, "sparse_prediction": False})
+    fields.fixed({"rope_scaling": None})
     forward = FeedForward(
         width=fields.whole("intermediate_size", 1152),
         activation=fields.choice("hidden_activation", ACTIVATIONS, "gelu"),
@@ -200,9 +198,17 @@ def point(fields: Fields) -> TransformerConfig:
 def _attention(fields: Fields, kind: str, num_heads: int, head_width: int) -> Attention:
     turns = fields.table("rope_parameters").table(kind)
     turns.fixed({"rope_type": "default"})
-    theta = turns.number("rope_theta", fields.number(OLD_THETA[kind], THETA[kind]))
+    # Null is not the default here: the older generation then turns all layers alike.
+    alike = kind == LOCAL and fields.null(OLD_THETA[LOCAL])
+    said = GLOBAL if alike else kind
+    old_theta = fields.number(OLD_THETA[said], THETA[said])
+    theta = turns.number("rope_theta", old_theta)
     fields.fixed({OLD_THETA[kind]: theta})
-    half, dropout = fields.whole("local_attention", 128) // 2, fields.rate("attention_dropout", 0.0)
+    if alike:
+        turns.fixed({"rope_theta": old_theta})
+    # Below 2 there is no half of it to either side.
+    half = fields.whole("local_attention", 128, smallest=2) // 2
+    dropout = fields.rate("attention_dropout", 0.0)
     return Attention(
         heads=num_heads,
         head_width=head_width,

@@ -50,6 +50,7 @@ ARCHITECTURES = {
     "T5ForTokenClassification": Kit(heads=(("classifier", "token"),), decoder=False),
     "T5ForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2, decoder=True),
 }
+FORMERLY = {"T5WithLMHeadModel": "T5ForConditionalGeneration"}  # until 2020
 HEADS = {
     "sequence": ("classification_head.out_proj", "classification_head.dense"),
     "token": ("classifier",),

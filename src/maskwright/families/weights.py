@@ -5,7 +5,8 @@ tensor has. Arrays are whatever has `.T` and slices (NumPy, torch), so this file
 
     Rename   one tensor, perhaps transposed (GPT-2 stores (in, out)), perhaps under two names
     Fuse     several of ours are one of theirs, stacked along the output axis (fused q, k, v)
-    Tie      theirs only: a second name of something saved already; compared, seldom written
+    Tie      theirs only: a second name of something saved already; compared, seldom written, and
+             read where a file has the tensor under no other name
     Zeros    theirs only: a buffer that is zero in every model that is ours; checked, and written
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maskwright.errors import CheckpointError
@@ -94,7 +95,7 @@ class Fuse:
 @dataclass(frozen=True)
 class Tie:
     """A foreign name for a tensor that another rule carries. Saved only where `written`; if a file
-    has it, it must be equal to the tensor it is tied to."""
+    has both, they must be equal."""
 
     theirs: str
     ours: str
@@ -145,6 +146,20 @@ def carriers(rules: Iterable[Rule]) -> list[Carrier]:
 def ties(rules: Iterable[Rule]) -> list[Tie | Zeros]:
     """The rules for tensors that are theirs only."""
     return [rule for rule in rules if isinstance(rule, Tie | Zeros)]
+
+
+def for_reading(rules: Sequence[Rule]) -> list[Rule]:
+    """The rules by which a file is read: whoever saved it may have kept only a tied name."""
+    tied: dict[str, tuple[str, ...]] = {}
+    for rule in rules:
+        if isinstance(rule, Tie):
+            tied[rule.ours] = (*tied.get(rule.ours, ()), rule.theirs)
+    return [
+        replace(rule, copies=(*rule.copies, *tied[rule.ours]))
+        if isinstance(rule, Rename) and rule.ours in tied and not rule.transpose
+        else rule
+        for rule in rules
+    ]
 
 
 def save(rules: Sequence[Rule], arrays: Mapping[str, Array], join: Join) -> dict[str, Array]:

@@ -13,6 +13,7 @@ from maskwright.checkpoint import pretrained
 from maskwright.config import fingerprint
 from maskwright.errors import UsageError, near
 from maskwright.finetune.hashes import hash_rows, hashes
+from maskwright.finetune.kept import REJECTS
 from maskwright.finetune.kind import POOLINGS, Kind, kind_of
 from maskwright.finetune.kinds import embeddings
 from maskwright.finetune.learner import room
@@ -60,13 +61,14 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     # A rate that is asked for is that of all weights, as everywhere else.
     head = 1.0 if recipe.head_rate is None and recipe.rate is not None else recipe.head_rate
     ways = [Method(name.strip(), recipe.layer_decay, head) for name in recipe.method.split(",")]
-    require_unfinished(out)
+    if not recipe.curve:
+        require_unfinished(out)
     # What is wrong with the model is said before anything is read.
     config = pretrained.described(checkpoints.model_folder(model)).config
     if (wanted := recipe.length) is not None and (most := room(config, wanted)) < wanted:
         say(f"note: the model has positions for {most} tokens, not for {wanted}")
     examples = prepare(data, columns=recipe.columns or None, kind=recipe.task, division=DIVISION,
-                       **vars(recipe.read))  # fmt: skip
+                       rejects=out / REJECTS, **vars(recipe.read))  # fmt: skip
     for line in examples.task.lines():
         say(line)
     looked = survey.survey(examples)

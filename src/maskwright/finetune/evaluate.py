@@ -20,6 +20,7 @@ from maskwright.config import fingerprint
 from maskwright.errors import DataError, UsageError, near
 from maskwright.finetune import page, recipe
 from maskwright.finetune.hashes import hashes
+from maskwright.finetune.kept import REJECTS
 from maskwright.finetune.learner import reader
 from maskwright.finetune.predict import load
 from maskwright.pretrain import checkpoints
@@ -31,7 +32,7 @@ from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.infer import infer
 from maskwright.tasks.metrics import Estimate
 from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION
-from maskwright.tasks.survey import left_out
+from maskwright.tasks.survey import as_read, left_out
 
 NAME, PAGE = "evaluation.json", "report.html"
 
@@ -53,7 +54,7 @@ def evaluate_file(
         columns: role -> column, where they are not those of the training data.
         read: encoding, separator, and what becomes of bad rows.
         out: a folder for the figures (`evaluation.json`) and a page with the worst mistakes; it is
-            made if need be.
+            made if need be. Rows that are passed over are listed there (`rejects.jsonl`).
         stream: where the figures are said; None: standard output.
 
     Returns:
@@ -69,13 +70,20 @@ def evaluate_file(
             document.require_new(Path(out) / name)
         commit.probe_writable(Path(out))
     say, model = printer(stream), load(folder)
-    whole = table.load(data, header=read.header, reading=read.reading, learned=False)
+    rejects = None if out is None else Path(out) / REJECTS
+    whole = table.load(data, header=read.header, reading=read.reading, rejects=rejects,
+                       learned=False)  # fmt: skip
     names = list(whole.parts)
     chosen = part or next((n for n in (TEST, VALIDATION) if n in names), names[0])
     if chosen not in names:
         raise UsageError("no such part of the data", where=data, found=chosen,
                          wanted=near(chosen, names))  # fmt: skip
-    asked_of = replace(whole, parts={ALL: whole.parts[chosen]})
+    asked_of = replace(
+        whole,
+        parts={ALL: whole.parts[chosen]},
+        counts={ALL: whole.counts[chosen]},
+        rejects={ALL: whole.rejects[chosen]} if whole.rejects else {},
+    )
     for told in model.targets.values():
         missing = [name for name in told if not _stands(name, asked_of.columns)]
         if missing and len(missing) < len(told):
@@ -94,7 +102,7 @@ def evaluate_file(
     made = build(asked_of, task, fold_labels=read.fold_labels, repair_tags=read.repair_tags,
                  no_label=read.no_label, reading=read.reading, classes=model.kind.labels,
                  values=model.values)  # fmt: skip
-    for line in left_out(made):
+    for line in (*as_read(chosen, whole.counts[chosen]), *left_out(made)):
         say(line)
     kind, rows = model.kind, made.parts[ALL]
     encoded = kind.encode(rows, model.frame)

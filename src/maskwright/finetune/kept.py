@@ -29,6 +29,7 @@ from maskwright.strict_json import parse_object
 
 FOLDER, FACTS, WEIGHTS = "unfinished", "tuned.json", "weights.safetensors"
 LARGEST = 1 << 20  # bytes of the facts
+REJECTS = "rejects.jsonl"  # rows that were passed over when the data was read
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from maskwright.tasks import metrics
 from maskwright.tasks.metrics import Estimate
 from maskwright.tasks.one_row import text_of
 from maskwright.tasks.table import Row
+from maskwright.tasks.unknown import unknown_note
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Scores = NDArray[np.float32]
@@ -70,7 +71,8 @@ class Encoded:
 
     Attributes:
         rows: as `tasks` gives them; prediction leaves their labels empty.
-        cut: a sentence about what did not fit; empty where everything did.
+        cut: a sentence about what did not fit, or the tokenizer does not know; empty where all
+            was well.
         way_back: whatever the kind needs to turn scores into answers.
     """
 
@@ -195,13 +197,21 @@ class Kind(ABC):
         return {}
 
     # ------------------------------------------------------------------------ the way there
-    @abstractmethod
     def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         """Rows as ids in frames.
 
         Raises:
             DataError: a row that cannot be encoded.
         """
+        encoded = self._encoded(rows, frame)
+        read, written = encoded.examples.texts, encoded.examples.targets
+        ids = [each.tokens for each in (read, written) if each is not None]
+        said = [encoded.cut, unknown_note(frame.tokenizer, *ids)]
+        return replace(encoded, cut="; ".join(filter(None, said)))
+
+    @abstractmethod
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        """The same, not yet looked through for what is unknown."""
 
     @abstractmethod
     def example(self, values: Sequence[Any], where: str) -> Any:

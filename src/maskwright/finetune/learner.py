@@ -110,7 +110,7 @@ class Learner:
             raise UsageError("there is no head that could be trained alone", where="--method",
                              found=method.name, do="choose another method")  # fmt: skip
         path = checkpoints.model_folder(folder)
-        loaded = pretrained.load(path, dtype=torch.float32)
+        loaded = pretrained.load(path)
         if loaded.tokenizer is None:
             raise IncompatibleError("the model has no tokenizer", where=path)
         config, family = headed(path, loaded, kind)

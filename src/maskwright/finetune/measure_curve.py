@@ -36,6 +36,7 @@ from maskwright.finetune.curve import (
     verdicts,
 )
 from maskwright.finetune.hashes import hash_rows, hashes
+from maskwright.finetune.kept import REJECTS
 from maskwright.finetune.kind import Kind, Long, kind_of
 from maskwright.finetune.learner import Learner, reader
 from maskwright.finetune.method import FULL, Method
@@ -78,8 +79,10 @@ def measure_curve(
 
     Raises:
         UsageError: more labels than there are, or figures of another task in `out`.
+        OutputError: `out` holds something else.
     """
     say, watch = printer(stream), watching(stream)
+    commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
     kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
     kind = kind.of_data(data)

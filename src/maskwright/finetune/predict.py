@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
@@ -152,7 +150,7 @@ def load(folder: Path | str) -> Predictor:
     folder = home(Path(folder))
     own = folder / checkpoints.MODEL
     path = own if own.is_dir() else checkpoints.model_folder(folder)
-    loaded = pretrained.load(path, dtype=torch.float32)
+    loaded = pretrained.load(path)
     heads = loaded.config.heads
     told = (folder / checkpoints.TASK).is_file()
     if loaded.tokenizer is None or (len(heads) != 1 and not told):

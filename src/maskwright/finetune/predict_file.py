@@ -31,6 +31,7 @@ from maskwright.corpus.files import RegularFile, Source, find
 from maskwright.corpus.ledger import Counts, Ledger
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
+from maskwright.corpus.table import OTHERS
 from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError, near
 from maskwright.finetune import result
 from maskwright.finetune.hashes import hashes
@@ -41,7 +42,7 @@ from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
 from maskwright.strict_json import parse
 from maskwright.tasks import table
-from maskwright.tasks.how_read import AS_IT_COMES, HowRead
+from maskwright.tasks.how_read import AS_IT_COMES, WHERE, HowRead
 from maskwright.tasks.list_cells import row_with_lists
 from maskwright.tasks.parts import names_beside
 
@@ -90,12 +91,13 @@ def predict_file(
 
 
 @contextlib.contextmanager
-def piped(stream: BinaryIO) -> Iterator[Path]:
-    """What a pipe brings, as a file for as long as it is needed: JSON Lines where it begins with a
-    brace, JSON where it begins as an array of objects or is an array, else lines of text."""
+def piped(stream: BinaryIO, read: HowRead = AS_IT_COMES) -> Iterator[Path]:
+    """What a pipe brings, as a file for as long as it is needed: a table where `read` says
+    something of one, JSON Lines where it begins with a brace, JSON where it begins as an array of
+    objects or is an array, else lines of text."""
     with tempfile.TemporaryDirectory() as folder:
         head = stream.read(HEAD)
-        path = Path(folder) / f"standard-input{_ending(head)}"
+        path = Path(folder) / f"standard-input{'.csv' if _of_tables(read) else _ending(head)}"
         with path.open("wb") as file:
             file.write(head)
             shutil.copyfileobj(stream, file)
@@ -106,6 +108,13 @@ def piped(stream: BinaryIO) -> Iterator[Path]:
                 error.where = error.where.replace(str(path), "standard input")
                 error.args = (error.render(),)
             raise
+
+
+def _of_tables(read: HowRead) -> list[str]:
+    """What is set of `read` that only tables have."""
+    usual = Reading()
+    names = [n for n in ("separator", "quoting") if getattr(read.reading, n) != getattr(usual, n)]
+    return [*names, *(["header"] if read.header else [])]
 
 
 def _ending(head: bytes) -> str:
@@ -375,9 +384,15 @@ def _rows(
         if len(names) > 1:
             raise UsageError("lines of plain text are one text each", where=source,
                              wanted=f"a table with the columns {', '.join(names)}")  # fmt: skip
+        if idle := _of_tables(read):
+            raise UsageError("option has no effect here", where=f"{WHERE} {idle[0]}",
+                             found="lines of text, one text each",
+                             do="leave it out, or name a .csv or .tsv file")  # fmt: skip
         for file in files:
-            for number, text in _lines(file, read.reading, counts):
+            for place, (number, text) in enumerate(_lines(file, read.reading, counts)):
                 where = f"{file.shown}, line {number}"
+                if not place:
+                    _refuse_header(text, names[0], where)
                 yield {names[0]: text}, _tried(skips, model.kind.of_value, text, where)
         return
     for row in table.read(files, read.reading, read.header, counts=counts):
@@ -393,6 +408,24 @@ def _rows(
         yield dict(row.values), _tried(skips, _example, model, row)
 
 
+def _refuse_header(line: str, name: str, where: str) -> None:
+    """Refuse a first line of text that names the column of the texts: a table begins so.
+
+    Raises:
+        DataError: it does.
+    """
+    cells = [cell.strip().strip('"') for mark in OTHERS for cell in line.split(mark)]
+    if name in cells:
+        raise DataError(
+            "the first line names columns, as that of a table",
+            where=where,
+            found=repr(line[:80]),
+            wanted=f'lines of text, one text each, or JSON lines such as {{"{name}": …}}',
+            do="name a .csv or .tsv file; of a pipe say what separates the columns: "
+            "--read separator=,",
+        )
+
+
 def _example(model: Predictor | Several, row: table.Row) -> Any:
     listed = [model.columns[role] for role in LISTS if role in model.columns]
     alone = [names[0] for names in listed if len(names) == 1]
@@ -403,10 +436,14 @@ def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
     """The example that `make` makes; None of a bad one, if those are passed over."""
     try:
         return make(*given)
-    except DataError:
-        if not skips:
-            raise
-        return None
+    except DataError as error:
+        if skips:
+            return None
+        if "on_bad=skip" in (error.do or ""):  # which drops a row where rows are learned from
+            error.do = "correct the row, or pass it over (--read on_bad=skip): its prediction is "\
+                "then null"  # fmt: skip
+            error.args = (error.render(),)
+        raise
 
 
 def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int, str]]:

@@ -8,6 +8,7 @@ label. What a task asks of the model is a `Kind` (kind.py, kinds/).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from maskwright import commit
 from maskwright.config import fingerprint
 from maskwright.errors import UsageError
 from maskwright.finetune.hashes import hash_rows, hashes
-from maskwright.finetune.kept import FOLDER, Kept
+from maskwright.finetune.kept import FOLDER, REJECTS, Kept
 from maskwright.finetune.kind import Long, kind_of
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
@@ -63,6 +64,7 @@ def finetune(
 
     Raises:
         UsageError: a task that is not learned here, or a model in `out` already.
+        OutputError: `out` holds something else.
         IncompatibleError: a model without tokenizer.
     """
     say = printer(stream)
@@ -106,28 +108,30 @@ def finetune(
                 best = best_of(found)
                 found = [one if one is best else one.without_model() for one in found]
         except KeyboardInterrupt:
-            say(f"stopped; finished seeds are kept ({len(found)}): the same command with "
-                f"--out {out} goes on")  # fmt: skip
+            say(f"stopped; {len(found)} of {seeds} seeds had finished and are kept: the same "
+                f"command with --out {shlex.quote(str(out))} goes on")  # fmt: skip
             raise
         for half in (out / MODEL, out / ADAPTER):  # of a try that was stopped while it wrote
             if half.exists():
                 commit.remove_folder(half)
         Result(out, learner, data, parts, last, method, found, facts, origin or {}).write(say)
         kept.finish()
-    say(f"model: {out / MODEL}\nnext: maskwright predict {out} FILE")
+    say(f"model: {out / MODEL}\nnext: maskwright predict {shlex.quote(str(out))} FILE")
     return out / MODEL
 
 
 def require_unfinished(out: Path) -> None:
-    """Refuse a folder with a finished model; one that was stopped while writing still has what its
-    seeds came to.
+    """Refuse a folder with a finished model, or with something else; one that was stopped while
+    writing still has what its seeds came to.
 
     Raises:
         UsageError: the model is there already.
+        OutputError: what is there is none of ours.
     """
     if (out / MODEL).exists() and not (out / FOLDER).is_dir():
         raise UsageError("a fine-tuned model is there already", where=out / MODEL,
                          do="choose another --out")  # fmt: skip
+    commit.require_own(out, FOLDER, beside=(REJECTS,))
 
 
 def _facts(learner: Learner, method: Method, settings: Settings, passes: int) -> dict[str, Any]:

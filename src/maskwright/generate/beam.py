@@ -19,9 +19,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from maskwright.config import require
 from maskwright.errors import ConfigError
 from maskwright.generate.decode import Reader, check, trained_length
 from maskwright.nn.transformer import Transformer
+
+# Beyond this only the length decides, and its power may leave the range of numbers.
+LARGEST_PENALTY = 10.0
 
 
 @dataclass
@@ -66,11 +70,17 @@ def beam_search(
         known: how many ids the tokenizer has; a table may have some rows more.
 
     Raises:
-        ConfigError: no beam.  Others: as `decode.steps`.
+        ConfigError: no beam, fewer than two ids, or a penalty out of range.  Others: as
+            `decode.steps`.
     """
     if beams < 1:
         raise ConfigError("no beam to search with", where="beams", found=beams, wanted="1 or more")
-    check(model, prompts, sources, None)
+    require("penalty", penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
+    rows = model.config.tokens.vocabulary
+    if (choices := rows if known is None else min(known, rows)) < 2:
+        raise ConfigError("too few ids to choose from", where="known", found=choices,
+                          wanted="2 or more: one that ends a text, one to go on with")  # fmt: skip
+    check(model, prompts, count, sources, None)
     was_training = model.training
     reader = Reader(model.eval(), trained_length(model.config), cached)
     try:

@@ -52,7 +52,7 @@ class Sampling:
         if not 0 <= self.temperature < float("inf"):
             raise _out_of_range("temperature", self.temperature, "0 or more")
         if self.top_k is not None and self.top_k < 1:
-            raise _out_of_range("top_k", self.top_k, "1 or more")
+            raise _out_of_range("top_k", self.top_k, "1 or more, or none for all of them")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise _out_of_range("top_p", self.top_p, "more than 0, at most 1")
 
@@ -126,12 +126,12 @@ def steps(
     Raises:
         IncompatibleError: the model is no decoder with a vocabulary head.
         UsageError: an empty prompt or source, sources for a model without an encoder or none for
-            one with it, or a context that the model does not have.
+            one with it, a count below 0, or a context that the model does not have.
+        ConfigError: a forbidden id that the model does not have, or all of them forbidden.
         DataError: a source that is longer than the encoder's positions.
     """
-    check(model, prompts, sources, context)
-    if count < 0:
-        raise UsageError("no number of tokens", where="count", found=count, wanted="0 or more")
+    check(model, prompts, count, sources, context)
+    _check_forbidden(sampling.forbidden, model.config.tokens.vocabulary)
     texts = [list(prompt) for prompt in prompts]
     pairs = zip(sources or [()] * len(texts), prompts, strict=True)
     names = _names([(*source, -1, *prompt) if source else prompt for source, prompt in pairs])
@@ -337,6 +337,7 @@ def require_writer(config: TransformerConfig) -> None:
 def check(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
+    count: int,
     sources: Sequence[Sequence[int]] | None,
     context: int | None,
 ) -> None:
@@ -347,6 +348,8 @@ def check(
     if empty is not None:
         raise UsageError("a prompt without a token", where=f"prompt {empty}",
                          do="begin with a word, or with the tokenizer's begin token")  # fmt: skip
+    if count < 0:
+        raise UsageError("no number of tokens", where="count", found=count, wanted="0 or more")
     wanted = 0 if config.encoder is None else len(prompts)
     if len(sources or ()) != wanted or (sources is not None and not all(map(len, sources))):
         raise UsageError(
@@ -359,6 +362,16 @@ def check(
     if context is not None and not 1 <= context <= (longest or context):
         raise UsageError("a context the model does not have", where="context", found=context,
                          wanted=f"1 to {longest or 'any length'}")  # fmt: skip
+
+
+def _check_forbidden(ids: Sequence[int], vocabulary: int) -> None:
+    outside = [i for i in ids if not 0 <= i < vocabulary]
+    if outside:
+        raise ConfigError("a forbidden id lies outside the vocabulary", where="forbidden",
+                          found=outside[0], wanted=f"0 to {vocabulary - 1}")  # fmt: skip
+    if len(set(ids)) == vocabulary:
+        raise ConfigError("no id is left to choose", where="forbidden", found=f"all {vocabulary}",
+                          wanted=f"{vocabulary - 1} at most")  # fmt: skip
 
 
 def _out_of_range(name: str, found: object, wanted: str) -> ConfigError:

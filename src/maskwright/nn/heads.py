@@ -83,7 +83,7 @@ class Head(nn.Module):
         self.transform: nn.Linear | None = None
         if config.transform is not None:
             has_bias = config.norm is None or config.norm.bias
-            self.transform = nn.Linear(width, width, bias=has_bias)
+            self.transform = Linear(width, width, bias=has_bias)
         self.norm = None if config.norm is None else Norm(config.norm, width)
         self.weight = nn.Parameter(torch.empty(config.labels, width))
         draw(self.weight)

@@ -59,7 +59,6 @@ class Transformer(nn.Module):
         positions: Int[Tensor, "#B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
         visible: AttentionMask | None = None,
-        prefix: Int[Tensor, " B"] | None = None,
         trace: Trace | None = None,
         at: Int[Tensor, " N"] | None = None,
     ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
@@ -70,7 +69,6 @@ class Transformer(nn.Module):
             positions: counted from 0 in each document; None: 0 … T-1.
             segments: sentence A or B; None: all A.
             visible: the batch's facts, joined with each layer's pattern; None: all is real.
-            prefix: how many of each row's first positions a layer shows beside its pattern.
             trace: filled with hidden states and attention weights, when given.
             at: flat positions (b*T + t) whose states alone are wanted, in this order (N, D); the
                 last layer is not computed elsewhere. None: all of them (B, T, D).
@@ -86,7 +84,6 @@ class Transformer(nn.Module):
             positions=positions,
             segments=segments,
             visible=visible,
-            prefix=prefix,
             trace=trace,
             at=at,
         )
@@ -108,6 +105,7 @@ class Transformer(nn.Module):
         """Hidden states of the decoder; as `encode`, and:
 
         Args:
+            prefix: how many of each row's first positions a layer shows beside its pattern.
             memory: the encoder's hidden states, for a decoder with cross-attention.
             memory_visible: which of them each query sees; None: all.
             cache: what was decoded before; `tokens` are then the positions that follow, and

@@ -133,7 +133,7 @@ def replace(
     mask_rate: float,
     random_rate: float,
 ) -> Array:
-    """80/10/10: chosen positions become the mask, another ordinary token, or stay as they are.
+    """80/10/10: chosen positions become the mask, a random ordinary token, or stay as they are.
 
     Args:
         unit: (B, T) int64, positions with equal numbers in a row share one decision.

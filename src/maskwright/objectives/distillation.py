@@ -25,7 +25,7 @@ from maskwright import config
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn.config import Block, TransformerConfig
+from maskwright.nn.config import Block, Learned, TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives import causal, masked
 from maskwright.objectives.objective import (
@@ -193,7 +193,10 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
     ((name, ours),), ((_, theirs),) = student.config.stacks.items(), teacher.config.stacks.items()
     chosen = alternate_layers(len(theirs.blocks), len(ours.blocks))
     for block, layer in zip(ours.blocks, chosen, strict=True):
-        _require_like(block, theirs.blocks[layer])
+        _require_like_block(block, theirs.blocks[layer])
+    table, given_table = ours.embeddings.positions, theirs.embeddings.positions
+    if isinstance(table, Learned) and isinstance(given_table, Learned):
+        _require_like("embeddings.positions.offset", table.offset, given_table.offset)
     source = {
         f"{name}.blocks.{own}.": f"{name}.blocks.{theirs.weights_of[layer]}."
         for own, layer in zip(ours.weights_of, chosen, strict=True)
@@ -217,21 +220,25 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
         parameter.copy_(given[wanted])
 
 
-def _require_like(mine: Block, other: Block) -> None:
+def _require_like_block(mine: Block, other: Block) -> None:
     """What the shapes of weights do not show: how many heads they are, and what follows them."""
     for part, ours, theirs in (
         ("attention.heads", mine.attention.heads, other.attention.heads),
         ("feed_forward.activation", mine.feed_forward.activation, other.feed_forward.activation),
         ("placement", mine.placement, other.placement),
     ):
-        if ours != theirs:
-            raise IncompatibleError(
-                "the student cannot start from its teacher",
-                where=f"model: {part}",
-                found=ours,
-                wanted=theirs,
-                do="make both alike, or set objective.options.initialise = false",
-            )
+        _require_like(part, ours, theirs)
+
+
+def _require_like(part: str, ours: object, theirs: object) -> None:
+    if ours != theirs:
+        raise IncompatibleError(
+            "the student cannot start from its teacher",
+            where=f"model: {part}",
+            found=ours,
+            wanted=theirs,
+            do="make both alike, or set objective.options.initialise = false",
+        )
 
 
 def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options: Options) -> None:

@@ -1,8 +1,8 @@
 """Masked language modelling (BERT, Devlin et al. 2018, section 3.1; RoBERTa's dynamic masks).
 
-15 % of the positions are chosen; of these 80 % become [MASK], 10 % another token, 10 % stay; the
-loss is taken at the chosen positions, all of them, and nowhere else. Dynamic masks change with
-every epoch; static ones are the same draw without the epoch in its key.
+15 % of the positions are chosen; of these 80 % become [MASK], 10 % a random ordinary token,
+10 % stay; the loss is taken at the chosen positions, all of them, and nowhere else. Dynamic masks
+change with every epoch; static ones are the same draw without the epoch in its key.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ ROWS = "documents"
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate`
-    replaced. With a `final_rate`, the rate moves there in a straight line over the run.
-    `with_replacement` draws tokens as ELECTRA's own code does: twice means once. Spans are runs of
-    whole words (`span_words`) or of tokens, their lengths geometric or, as GPT-BERT's, uniform."""
+    replaced by a random ordinary token. With a `final_rate`, the rate moves there in a straight
+    line over the run. `with_replacement` draws tokens as ELECTRA's own code does: twice means once.
+    Spans are runs of whole words (`span_words`) or of tokens, their lengths geometric or, as
+    GPT-BERT's, uniform."""
 
     rate: float = 0.15
     final_rate: float | None = None

@@ -178,13 +178,24 @@ def facts(rows: Rows) -> dict[str, Any]:
 
 def encode(model: Transformer, batch: Batch, at: Tensor | None = None) -> Tensor:
     """Hidden states (B, T, D) of the model's only stack, each document blind to the others; with
-    `at` those (N, D) of these flat positions alone."""
-    run = model.encode if model.config.encoder is not None else model.decode
+    `at` those (N, D) of these flat positions alone.
+
+    A prefix opens a decoder's layers; it narrows an encoder's, whose windows stay as they are.
+    """
     visible = masks.visible_of(batch.documents)
+    if model.config.encoder is None:
+        return model.decode(
+            batch.tokens,
+            positions=batch.positions,
+            segments=batch.segments,
+            visible=visible,
+            prefix=batch.prefix,
+            at=at,
+        )
     if batch.prefix is not None:
         order = masks.causal | masks.prefix(batch.prefix)
         visible = order if visible is None else order & visible
-    return run(
+    return model.encode(
         batch.tokens, positions=batch.positions, segments=batch.segments, visible=visible, at=at
     )
 

@@ -8,7 +8,8 @@
               ■ ■ ■ ■ ■ ·      position, and so on to the row's end; documents that share a row
               ■ ■ ■ ■ ■ ■      do not see each other.
 
-One stack does it, an encoder or a decoder: the mask decides.
+One stack does it, an encoder or a decoder: the mask decides. A layer with a window sees the prefix
+whole in a decoder; in an encoder no further than its window, as in the model that is saved.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn import mask as masks
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.causal import next_tokens
 from maskwright.objectives.objective import (
@@ -30,6 +30,7 @@ from maskwright.objectives.objective import (
     Objective,
     Part,
     Vocabulary,
+    encode_targets,
     token_loss,
 )
 from maskwright.randomness import key, uniforms
@@ -92,17 +93,7 @@ class PrefixLM(Objective):
         return Loss({"prefix-lm": Part(total)})
 
     def target_states(self, batch: Batch) -> Tensor:
-        assert batch.prefix is not None
-        seen = masks.causal | masks.prefix(batch.prefix)
-        facts = masks.visible_of(batch.documents)
-        run = self.product.encode if self.product.config.encoder else self.product.decode
-        return run(
-            batch.tokens,
-            positions=batch.positions,
-            visible=seen if facts is None else seen & facts,
-            prefix=batch.prefix,
-            at=batch.index,
-        )
+        return encode_targets(self.product, batch)
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> PrefixLM:

@@ -45,8 +45,7 @@ class Options:
     boundary_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("boundary_weight",):
-            config.require(name, getattr(self, name), 0.0, 1e6)
+        config.require("boundary_weight", self.boundary_weight, 0.0, 1e6)
         for name in ("max_pair_targets", "position_width"):
             if not 1 <= getattr(self, name) <= 1 << 16:
                 raise ConfigError(

@@ -258,7 +258,9 @@ def _chunks(
             by_weight.index_add_(0, target[:mine], -rows[:mine].to(kept))
         if by_bias is not None:
             by_bias += torch.mv(exponentials, inverse.to(weight.dtype))
-            by_bias -= target[:mine].bincount(minlength=size)
+            # How often each is wanted; `bincount` would make a GPU wait.
+            ones = by_bias.new_ones(mine)
+            by_bias -= torch.zeros_like(by_bias).index_add_(0, target[:mine], ones)
     if by_hidden is not None:
         by_hidden[real:] = 0.0
     if by_weight is not None:
@@ -294,9 +296,10 @@ def _exponentials(
     the losses; None for the losses where a sum is out of range, and everything has to be done
     again with `_shifted`.
 
-    Looking at the sums would make a GPU wait, so there it is always `_shifted`.
+    Looking at the sums would make a GPU wait, so there it is always `_shifted`; so it is in
+    float16, whose exponentials lose digits long before their sums are out of range.
     """
-    if scores.device.type != "cpu":
+    if scores.device.type != "cpu" or scores.dtype == torch.float16:
         return _shifted(scores, target, wide)
     exponentials = scores.exp_()
     total = _sums(exponentials, wide)

@@ -16,6 +16,7 @@ counts.
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,6 @@ def model_folder(folder: Path) -> Path:
     if is_run(folder) and not begun:
         raise CheckpointError(
             "the run has no checkpoint yet", where=folder,
-            do=f"let it come to one: maskwright resume {folder}",
+            do=f"let it come to one: maskwright resume {shlex.quote(str(folder))}",
         )  # fmt: skip
     return newest(folder) if (folder / "checkpoints").is_dir() else folder

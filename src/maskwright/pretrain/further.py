@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-import torch
-
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import Layout
 from maskwright.corpus.files import Paths
@@ -144,7 +142,7 @@ def worth(before: Path, out: Path, old: Path) -> tables.Table:
 
 
 def _loss(recipe: Recipe, path: Path, folder: Path) -> float:
-    loaded = pretrained.load(path, dtype=torch.float32)
+    loaded = pretrained.load(path)
     assert loaded.tokenizer is not None
     store = TokenStore.open(folder, tokenizer_fingerprint=loaded.tokenizer.fingerprint)
     objective = build.objective(recipe, loaded.model, loaded.tokenizer)

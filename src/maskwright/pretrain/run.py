@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -40,7 +41,7 @@ from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
 from maskwright.pretrain.sitting import Sitting, begin
-from maskwright.recipes.recipe import FREE, Recipe, frozen_part, read
+from maskwright.recipes.recipe import FREE, INEXACT, Recipe, frozen_part, read
 from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
@@ -122,7 +123,7 @@ def _claim(recipe: Recipe, out: Path) -> None:
         if any(not p.name.startswith(LOCK) for p in out.iterdir()) and not _same_start(recipe, out):
             other = ""
             if (out / RECIPE).is_file():
-                other = f", or go on with it: maskwright resume {out}"
+                other = f", or go on with it: maskwright resume {_quoted(out)}"
                 if not has_checkpoint(out):
                     other = ", or remove it: it has no checkpoint"
             raise OutputError(
@@ -149,7 +150,8 @@ def _same_start(recipe: Recipe, out: Path) -> bool:
 
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:
-    changes = list(config.differences(frozen_part(before), frozen_part(after)))
+    every = config.differences(frozen_part(before), frozen_part(after))
+    changes = [change for change in every if change[0] not in INEXACT]
     if changes:
         listed = "; ".join(f"{path}: {old!r} -> {new!r}" for path, old, new in changes[:8])
         raise IncompatibleError(
@@ -157,7 +159,8 @@ def _refuse_changes(before: Recipe, after: Recipe) -> None:
             where=changes[0][0],
             found=listed,
             wanted="the settings of recipe.toml",
-            do="start another run with the new settings; what may change here: " + ", ".join(FREE),
+            do="start another run with the new settings; what may change here: "
+            + ", ".join((*FREE, *INEXACT)),
         )
 
 
@@ -180,16 +183,20 @@ def _run(
             try:
                 prepared = prepare(recipe, out, say)
             except KeyboardInterrupt:
-                say(f"stopped before the first step; go on with: maskwright resume {out}")
+                say(f"stopped before the first step; go on with: maskwright resume {_quoted(out)}")
                 raise
         processes.wait()
         prepared = prepared or prepare(recipe, out, quiet)
         flag = held.enter_context(listening())
         sitting = begin(recipe, out, prepared, chosen, processes, say, stream)
         sitting.stop = flag
+        if loop.finished(recipe.training.budget, sitting.state):
+            say("the run is complete; train it further with: maskwright adapt "
+                f"{_quoted(out)} --text FILE")  # fmt: skip
         _train(sitting)
         if flag.raised:
-            say(f"stopped at step {sitting.state.step}; go on with: maskwright resume {out}")
+            say(f"stopped at step {sitting.state.step}; go on with: maskwright resume "
+                f"{_quoted(out)}")  # fmt: skip
             raise Stopped(flag.exit_code)
         processes.wait()
         if processes.first:
@@ -198,6 +205,11 @@ def _run(
                     "or gradient was no finite number")  # fmt: skip
             say(f"report: {write_report(out)}")
     return sitting.checkpoints.path(sitting.state.step)
+
+
+def _quoted(folder: Path) -> str:
+    """As it is typed in a shell."""
+    return shlex.quote(str(folder))
 
 
 def _say_crowded(recipe: Recipe, chosen: machine.Machine, say: Callable[[str], None]) -> None:

@@ -26,7 +26,7 @@ from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints, has_checkpoint
 from maskwright.pretrain.prepare import Prepared
-from maskwright.recipes.recipe import Folder, Recipe
+from maskwright.recipes.recipe import Folder, Recipe, find
 from maskwright.report import document
 from maskwright.report.say import quiet
 from maskwright.train import machine
@@ -101,7 +101,7 @@ def begin(
     ema = recipe.training.ema
     average = Average(parameters, ema) if ema else None
     about = {
-        "recipe": recipe.fingerprint,
+        "recipe": find(str(out)).fingerprint,  # what changed since is free to change
         "tokenizer": prepared.tokenizer.fingerprint,
         "data": prepared.train_fingerprint,
         "machine": {

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from maskwright import config
@@ -77,7 +76,7 @@ def begin(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Tran
         CheckpointError and others: it is no model.
     """
     require_same(Path(model.path), model.sha256)
-    transfer = carry(pretrained.load(model.path, dtype=torch.float32).model, fresh)
+    transfer = carry(pretrained.load(model.path).model, fresh)
     say(f"model: from {model.path}: {transfer.render()}")
     return transfer.model
 

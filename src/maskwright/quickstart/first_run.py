@@ -26,6 +26,7 @@ from maskwright.quickstart.comparison import compare
 from maskwright.recipes import quickstart as member
 from maskwright.recipes.recipe import Recipe
 from maskwright.report.page import write_report
+from maskwright.report.wording import duration
 from maskwright.train import loop, machine, process_memory
 from maskwright.train.distribute import Processes
 from maskwright.train.parameters import Parameters
@@ -42,16 +43,27 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     """The whole first run in the new folder `out`; returns what `results.json` holds.
 
     Args:
-        minutes: how long it may take on this machine, everything included.
+        minutes: how long it may take on this machine, everything included; longer where that is
+            too little for the fewest steps, and then it is said.
+
+    Raises:
+        UsageError: less than what surrounds the training takes.
     """
     begun = time.monotonic()
-    if not 0.0 < minutes < math.inf:
-        raise UsageError("no time to use", where="--minutes", found=minutes, wanted="above 0")
-    print(f"maskwright quickstart: about {minutes:g} minutes; everything goes to {out}\n")
+    if not OVERHEAD_SECONDS < minutes * 60 < math.inf:
+        raise UsageError(
+            "not a time to train in: corpus, evaluations and the labelled task alone take about "
+            f"{duration(OVERHEAD_SECONDS)}",
+            where="--minutes",
+            found=f"{minutes:g}",
+            wanted=f"above {OVERHEAD_SECONDS / 60:g}",
+            do="leave --minutes out: four are enough to see something",
+        )
+    print(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
     def settle(recipe: Recipe, prepared: Prepared) -> Recipe:
-        left = minutes * 60 - (time.monotonic() - begun) - OVERHEAD_SECONDS
-        return sized(recipe, _fit_steps(recipe, prepared, left))
+        pace = _pace(recipe, prepared)
+        return sized(recipe, _fit_steps(pace, minutes * 60, time.monotonic() - begun))
 
     run.pretrain(member.recipe(), out, settle=settle)
     tables = compare(out, print)
@@ -80,8 +92,22 @@ def sized(recipe: Recipe, steps: int) -> Recipe:
     )
 
 
-def _fit_steps(recipe: Recipe, prepared: Prepared, seconds: float) -> int:
-    """How many steps of `recipe` fit into `seconds`, by a short trial that is thrown away."""
+def _fit_steps(pace: float, seconds: float, used: float) -> int:
+    """How many steps of `pace` seconds fit into `seconds`, of which some are `used`; says how long
+    it will take, and if that is longer."""
+    fitting = int((seconds - used - OVERHEAD_SECONDS) / pace)
+    steps = max(FEWEST_STEPS, fitting)
+    print(f"{steps:,} steps, in all about {duration(used + steps * pace + OVERHEAD_SECONDS)}")
+    if fitting < steps:
+        print(
+            f"note: longer than the {duration(seconds)} asked for: with fewer than {FEWEST_STEPS} "
+            "steps there is nothing to see"
+        )
+    return steps
+
+
+def _pace(recipe: Recipe, prepared: Prepared) -> float:
+    """Seconds that a step of `recipe` takes, by a short trial that is thrown away."""
     training = recipe.training
     chosen = machine.choose(training.precision, training.device)
     point = build.transformer_config(recipe, prepared.tokenizer)
@@ -99,11 +125,10 @@ def _fit_steps(recipe: Recipe, prepared: Prepared, seconds: float) -> int:
         loop.step(objective, batches, optimizer, plan, state, Processes())
         marks.append(time.perf_counter())
     pace = float(np.median(np.diff(marks)))
-    steps = max(FEWEST_STEPS, int(seconds / pace))
     tokens = training.batch * recipe.rows.length
     print(
         f"machine: {chosen.device}, {chosen.name} ({chosen.reason}), "
         f"{torch.get_num_threads()} threads; "
-        f"{tokens / pace:,.0f} tokens/s, so {steps:,} steps"
+        f"{tokens / pace:,.0f} tokens/s"
     )
-    return steps
+    return pace

@@ -33,7 +33,6 @@ FOLDERS = ("model.folder", "tokenizer.folder")
 # Settings that may differ when a run is resumed: they do not change what is computed.
 FREE = (
     "training.log_seconds",
-    "training.microbatches",
     "training.threads",
     "training.on_nonfinite",
     "evaluation",
@@ -41,6 +40,8 @@ FREE = (
     "name",
     "note",
 )
+# What may change when a run goes on, which then is not the same to the bit.
+INEXACT = ("training.microbatches",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -411,7 +412,8 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
             fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
             recipe = config.replace_at(recipe, fresh)
         elif path.startswith(BUDGET):
-            values[BUDGET[:-1]] = {path.removeprefix(BUDGET): config.parse_value(text)}
+            given = values.setdefault(BUDGET[:-1], {})  # of two, the budget itself refuses one
+            given[path.removeprefix(BUDGET)] = config.parse_value(text)
         elif path in FOLDERS:
             values |= _from_folder(recipe, path.split(".")[0], text)
         else:

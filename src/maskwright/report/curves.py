@@ -4,6 +4,8 @@ A long run has more steps than a picture has columns. Its points are gathered in
 line goes through their medians, and a faint band from the lowest to the highest keeps a spike
 visible without bending the line. Numbers that are not finite break the line. An outlier does not
 set the scale: the frame shows where almost all points lie, and what sticks out is cut at its edge.
+Nor does the frame show what no value can be: below 0 where none is, above 1 where all are shares.
+Lines of one point each say a number, and no way from somewhere: they are written, not drawn.
 """
 
 from __future__ import annotations
@@ -87,13 +89,19 @@ def draw(chart: Chart) -> str:
     """The SVG element of `chart`, empty where it has no finite point."""
     if not chart:
         return ""
-    frame = _frame(chart)
-    parts = [_grid(chart, frame), _references(chart, frame)]
-    parts += [_series(line, frame, chart) for line in chart.lines]
+    height = float(chart.height)
+    if (alone := _alone(chart)) is not None and not chart.references:
+        height = 64.0 + LEGEND_ROW * _entries(chart)[-1][3]
+        told = f"one point only; {chart.across}: {count(alone)}"
+        parts = [_title(chart), text(0, height - 12, told, size=11)]
+    else:
+        frame = _frame(chart)
+        parts = [_title(chart), _grid(chart, frame), _references(chart, frame)]
+        parts += [_series(line, frame, chart) for line in chart.lines]
     parts.append(_legend(chart))
     label = f"{chart.title}: {', '.join(line.name for line in chart.lines)} over {chart.across}"
     return (
-        f'<svg viewBox="0 0 {chart.width} {chart.height}" role="img" aria-label="{escape(label)}"'
+        f'<svg viewBox="0 0 {chart.width} {place(height)}" role="img" aria-label="{escape(label)}"'
         f' xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
     )
 
@@ -117,6 +125,17 @@ def columns(
     return found
 
 
+def _alone(chart: Chart) -> float | None:
+    """Where across all lines have their only point, if that is so."""
+    found = {x for line in chart.lines for x, _ in line.finite}
+    single = all(len(line.finite) <= 1 for line in chart.lines)
+    return found.pop() if single and len(found) == 1 else None
+
+
+def _title(chart: Chart) -> str:
+    return text(0, 14, chart.title, size=14, css="ink title")
+
+
 def _frame(chart: Chart) -> Frame:
     points = [p for line in chart.lines for p in line.finite]
     xs = sorted(x for x, _ in points)
@@ -130,14 +149,17 @@ def _frame(chart: Chart) -> Frame:
     high = max([ys[math.ceil(0.995 * len(ys)) - 1], *references, *whole])
     low = 0.0 if chart.from_zero and low >= 0 else low
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    low = low if chart.from_zero else low - room
+    bottom, top = low if chart.from_zero else low - room, high + room
+    if low >= 0.0:
+        bottom = max(0.0, bottom)
+        top = min(1.0, top) if high <= 1.0 else top
     return Frame(
         left=52,
         top=46 + LEGEND_ROW * _entries(chart)[-1][3],
         right=chart.width - _margin(chart),
         bottom=chart.height - 36,
         x=_across(xs, chart.logarithmic),
-        y=(low, high + room),
+        y=(bottom, top),
         logarithmic=chart.logarithmic,
     )
 
@@ -154,6 +176,8 @@ def _named(chart: Chart, value: float, name: str) -> str:
 
 def _across(xs: Sequence[float], logarithmic: bool) -> Point:
     """The range of the horizontal axis, for values that rise."""
+    if not logarithmic and xs[0] == xs[-1] > 0:  # a single place stands in the middle
+        return (0.0, 2 * xs[0])
     if not logarithmic:
         return (0.0, xs[-1] if xs[-1] > 0 else 1.0)
     low, high = math.log10(xs[0]), math.log10(xs[-1])
@@ -162,7 +186,7 @@ def _across(xs: Sequence[float], logarithmic: bool) -> Point:
 
 
 def _grid(chart: Chart, frame: Frame) -> str:
-    parts = [text(0, 14, chart.title, size=14, css="ink title")]
+    parts = []
     values = ticks(*frame.y, 5 if chart.height >= 260 else 4)
     for value, words in zip(values, _labels(values, chart.say), strict=True):
         _, y = frame.at(0, value)
@@ -171,7 +195,9 @@ def _grid(chart: Chart, frame: Frame) -> str:
             f' y2="{place(y)}" class="grid"/>'
         )
         parts.append(text(frame.left - 8, y + 4, words, size=11, anchor="end"))
-    for value in chart.marks or ticks(*frame.x, 6 if chart.width >= 600 else 3):
+    alone = _alone(chart)
+    marks = [alone] if alone is not None else chart.marks
+    for value in marks or ticks(*frame.x, 6 if chart.width >= 600 else 3):
         x, _ = frame.at(value, frame.y[0])
         anchor = "end" if x > frame.right - 12 else "middle"
         parts.append(text(x, frame.bottom + 16, count(value), size=11, anchor=anchor))

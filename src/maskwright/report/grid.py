@@ -1,7 +1,6 @@
 """Numbers as shades: a grid of cells, and many small grids beside each other.
 
-Each cell has its value as a tooltip, so that no colour has to be read exactly; not so where there
-are very many cells (`sparse`).
+Each cell has its value as a tooltip, so that no colour has to be read exactly.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Sequence
 from maskwright.report.svg import escape, place, text
 
 SIDE, GAP = 26.0, 2.0
-FAINT = 0.02
 
 
 def grid(
@@ -22,10 +20,8 @@ def grid(
     *,
     high: float = 1.0,
     side: float = SIDE,
-    sparse: bool = False,
 ) -> str:
-    """The SVG element of a grid; a value of 0 is empty and one at `high` full. A `sparse` one draws
-    no cell that is as good as empty, and says the number of none."""
+    """The SVG element of a grid; a value of 0 is empty and one at `high` full."""
     left = 10 + 6.6 * max((len(name) for name in rows), default=0)
     top = 44.0 if any(columns) else 26.0
     width = max(left + len(columns) * side + 8, 8.0 * len(title))
@@ -34,21 +30,11 @@ def grid(
     for j, name in enumerate(columns):
         if name:
             parts.append(text(left + (j + 0.5) * side, 36, name, size=10, anchor="middle"))
-    if sparse:
-        wide, tall = (place(n * side) for n in (len(columns), len(rows)))
-        parts.append(f'<rect x="{place(left)}" y="{place(top)}" width="{wide}" height="{tall}"'
-                     ' class="cell"/>')  # fmt: skip
     for i, row in enumerate(values):
         parts.append(text(left - 6, top + (i + 0.65) * side, rows[i], size=11, anchor="end"))
         for j, value in enumerate(row):
             share = min(1.0, max(0.0, value / (high or 1.0)))
             x, y = left + j * side, top + i * side
-            if sparse:
-                if share >= FAINT:
-                    parts.append(f'<rect x="{place(x)}" y="{place(y)}" width="{place(side)}"'
-                                 f' height="{place(side)}" class="one dot"'
-                                 f' fill-opacity="{share:.2f}"/>')  # fmt: skip
-                continue
             edge = place(side - (GAP if side > 2 * GAP else 0))
             named = f"{rows[i]}, {columns[j]}" if rows[i] or columns[j] else ""
             parts.append(

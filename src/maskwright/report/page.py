@@ -14,7 +14,6 @@ from pathlib import Path
 from maskwright.report import markup, tables
 from maskwright.report.curves import draw
 from maskwright.report.document import document, write
-from maskwright.report.progress import budget
 from maskwright.report.run_charts import main_chart, small_charts
 from maskwright.report.run_folder import Record, RunFolder, read
 from maskwright.report.svg import escape
@@ -86,13 +85,13 @@ def _summary(folder: RunFolder) -> Iterator[str]:
         done.append(f"{number(last, 'step'):,.0f} steps")
     if math.isfinite(number(last, "tokens")):
         done.append(f"{count(number(last, 'tokens'))} tokens")
-    seconds = _seconds(folder)
+    seconds = folder.seconds
     took = f" in {duration(seconds)}" if math.isfinite(seconds) else ""
     yield f"{model}, trained for {' on '.join(done)}{took}." if done else f"{model}; no step yet."
     if run.get("note"):
         yield f'<span class="soft">{escape(run["note"])}</span>'
     loss = _held_out_loss(folder)
-    words = standing(loss, folder.references, _share(folder))
+    words = standing(loss, folder.references, folder.share)
     if words:
         yield f"On text it never saw: <strong>{escape(words)}</strong>."
 
@@ -123,7 +122,7 @@ def _tiles(folder: RunFolder) -> str:
         (percent(top1), f"predicted right{beside}"),
         (figure(number(last, "bits_per_byte"), 2), "bits per byte"),
         (count(speeds[len(speeds) // 2]) if speeds else "–", "tokens per second"),
-        (_took(_seconds(folder)), "of training"),
+        (_took(folder.seconds), "of training"),
     ]
     items = "".join(
         f"<li><b>{escape(value)}</b><span>{escape(what).replace(' %', '&nbsp;%')}</span></li>"
@@ -140,23 +139,10 @@ def _took(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _seconds(folder: RunFolder) -> float:
-    return number(folder.timings[-1], "seconds") if folder.timings else math.nan
-
-
 def _held_out_loss(folder: RunFolder) -> float:
     if folder.evaluations:
         return number(folder.evaluations[-1], "loss")
     return token_loss(folder.train[-1]) if folder.train else math.nan
-
-
-def _share(folder: RunFolder) -> float:
-    unit, total = budget(folder.run)
-    last = folder.train[-1] if folder.train else {}
-    done = _seconds(folder) / 60 if unit == "minutes" else number(last, unit.removesuffix("s"))
-    if unit == "tokens":
-        done = number(last, "tokens")
-    return min(1.0, done / total) if unit and math.isfinite(done) else 0.0
 
 
 # ------------------------------------------------------------------------------------ the sections
@@ -264,8 +250,11 @@ def _next_steps(folder: RunFolder) -> str:
         prompt = shlex.quote(_prompt(folder, causal))
         verb = "generate" if causal else "fill-mask"
         steps.append(("Ask it", f"maskwright {verb} {where} {prompt}"))
-    if folder.checkpoints:
+    if folder.checkpoints and folder.share < 1.0:
         steps.append(("Train further, from where it stopped", f"maskwright resume {where}"))
+    elif folder.checkpoints:
+        command = f"maskwright adapt {where} --text your-texts/ --out runs/further"
+        steps.append(("Train it further, on text of your own", command))
     if folder.recipe:
         command = f"maskwright pretrain {where}/recipe.toml --text your-texts/ --out runs/mine"
         steps.append(("The same recipe on your own text", command))

@@ -7,6 +7,7 @@ counted and left out; a `run.json` that cannot be read is refused, because it na
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 from maskwright.commit import numbered
 from maskwright.errors import DataError, UsageError
 from maskwright.report import tables
+from maskwright.report.progress import budget
+from maskwright.report.wording import number
 
 Record = dict[str, Any]
 
@@ -37,6 +40,20 @@ class RunFolder:
     @property
     def references(self) -> Record:
         return table(self.run.get("references"))
+
+    @property
+    def seconds(self) -> float:
+        """Of training; NaN where none are written down."""
+        return number(self.timings[-1], "seconds") if self.timings else math.nan
+
+    @property
+    def share(self) -> float:
+        """How much of the budget is used up, 0 to 1."""
+        unit, total = budget(self.run)
+        last = self.train[-1] if self.train else {}
+        named = {"steps": "step", "tokens": "tokens"}
+        done = self.seconds / 60 if unit == "minutes" else number(last, named.get(unit, unit))
+        return min(1.0, done / total) if unit and math.isfinite(done) else 0.0
 
 
 def read(folder: Path) -> RunFolder:

@@ -76,11 +76,30 @@ def build(
         _list(bad, table.rejects.get(part))
         dropped += [(error.where or "", error.what) for _, error in bad]
         if not made:
-            raise DataError("the part has no rows", where=part, found="0 rows",
-                            wanted="at least one row", do="leave the part out")  # fmt: skip
+            _refuse_empty(part, bad)
     return Examples(
-        task, parts, known, dropped, table.counts, groups, repaired=changed, unlabelled=unlabelled
-    )
+        task, parts, known, dropped, table.counts, groups, repaired=changed,
+        unlabelled=unlabelled, folded=_joined(table, task, known),
+        rejects=next(iter(table.rejects.values()), None),
+    )  # fmt: skip
+
+
+def _refuse_empty(part: str, bad: Sequence[tuple[Row, DataError]]) -> None:
+    if not bad:
+        raise DataError("the part has no rows", where=part, found="0 rows",
+                        wanted="at least one row", do="leave the part out")  # fmt: skip
+    row, first = bad[0]
+    raise DataError("all rows of the part were left out, as they are bad", where=row.file,
+                    found=f"{len(bad):,} bad rows; the first: {first.what}, {first.found} "
+                    f"({first.where})", wanted=first.wanted, do="correct the rows")  # fmt: skip
+
+
+def _joined(table: Table, task: Task, known: Vocabulary | None) -> int:
+    """How many labels stand there in a spelling that was joined with another."""
+    if known is None or not known.folded:
+        return 0
+    rows = (row for part in table.parts.values() for row in part)
+    return sum(str(cell) in known.folded for row in rows for cell in _readable(row, task))
 
 
 def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
@@ -137,12 +156,16 @@ def _usable(
             bad.append((row, error))
     if len(bad) > reading.max_bad_fraction * len(rows):
         first = bad[0][1]
+        enough = next(n / 100 for n in range(1, 101) if len(bad) <= n / 100 * len(rows))
         raise DataError(
             "too many bad rows",
             where=rows[0].file,
             found=f"{len(bad):,} of {len(rows):,} rows; the first: {first.what} ({first.where})",
             wanted=f"at most {reading.max_bad_fraction:.3g} of the rows (max_bad_fraction)",
-            do="correct the rows, or raise it (--read max_bad_fraction=0.1)",
+            do="correct the rows"
+            + (
+                "" if len(bad) == len(rows) else f", or raise it (--read max_bad_fraction={enough})"
+            ),
         )
     return found, bad
 

@@ -12,6 +12,7 @@ remembers its file and line, for messages. `build.py` makes them from rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.ledger import Counts
@@ -106,6 +107,8 @@ class Examples:
         groups: by part, what each example must not be torn from; empty where nothing was said.
         drawn: the parts that did not come as files.
         repaired, unlabelled: how many tags were changed, and rows left out that have no label.
+        folded: how many labels were joined with another spelling.
+        rejects: where the rows left out are listed, if they are.
     """
 
     task: Task
@@ -117,6 +120,8 @@ class Examples:
     drawn: tuple[str, ...] = ()
     repaired: int = 0
     unlabelled: int = 0
+    folded: int = 0
+    rejects: Path | None = None
 
 
 def whole_text(example: Example) -> str:

@@ -128,12 +128,16 @@ def divide(
         found[part] += unit
     for part, rows in found.items():
         if not rows:
+            often = Counter(name for name in classes if name is not None)
+            alone = len(often) == len(texts) > 1
             raise DataError(
-                f"no rows are left for {part}",
+                f"no rows are left for {part}"
+                + (": each label stands in one row only" if alone else ""),
                 found=f"{len(texts):,} rows that make {len(units):,} after joining duplicates"
                 + (" and groups" if groups is not None else ""),
                 wanted=f"enough rows for a share of {shares.get(part, 1 - sum(shares.values())):g}",
-                do="add rows, or give the parts as files of their own: a folder with train.csv, "
+                do=("if the labels are ids, name another column (--column label=…); else " * alone)
+                + "add rows, or give the parts as files of their own: a folder with train.csv, "
                 "validation.csv and test.csv",
             )
     return {part: sorted(found[part]) for part in PARTS if part in found}

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from maskwright.corpus.ledger import Counts
 from maskwright.tasks.examples import BETWEEN, Answered, Example, Examples, label_of, whole_text
 from maskwright.tasks.labels import near_misses
 from maskwright.tasks.splits import folded, told_apart_by
 
-LISTED = 3
+LISTED, LISTED_FILES = 3, 5
 LISTED_CLASSES = 30
 # A class is called rare below so many training rows; classes are uneven beyond this ratio.
 RARE = 10
@@ -187,13 +188,28 @@ def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Examp
     return Leak(part, other, count, relabelled, places)
 
 
+def as_read(part: str, counts: Counts) -> Iterator[str]:
+    """A sentence for each thing that was met when the files of `part` were read; its files where
+    there are several."""
+    if len(files := list(counts.hashes)) > 1:
+        more = len(files) - LISTED_FILES
+        listed = ", ".join(files[:LISTED_FILES]) + (f" and {more:,} more files" if more > 0 else "")
+        yield f"{part}: {listed}"
+    yield from (f"{part}: {said}" for said in counts.warnings)
+
+
 def left_out(examples: Examples) -> Iterator[str]:
     """A sentence for each way in which the examples are not the rows of the files."""
     if examples.dropped:
         where, reason = examples.dropped[0]
         yield f"{len(examples.dropped):,} bad rows were left out; the first: {where}, {reason}"
+    if examples.rejects and (examples.dropped or any(c.rejected for c in examples.counts.values())):
+        yield f"rows left out are listed in {examples.rejects}"
     if examples.unlabelled:
         yield f"{examples.unlabelled:,} rows without a label left out"
+    if examples.folded:
+        yield (f"{examples.folded:,} labels joined with a commoner spelling, which differs only by "
+               "case or blanks")  # fmt: skip
     if examples.repaired:
         yield f"{examples.repaired:,} tags changed, so that spans begin with B-"
 
@@ -201,7 +217,7 @@ def left_out(examples: Examples) -> Iterator[str]:
 def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
     """A sentence for each thing that should not pass in silence."""
     for name, counts in examples.counts.items():
-        yield from (f"{name}: {said}" for said in counts.warnings)
+        yield from as_read(name, counts)
     for leak in found.leaks:
         here, there = leak.places[0]
         also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""

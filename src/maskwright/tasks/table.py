@@ -70,7 +70,7 @@ class Table:
         parts: `train`, `validation`, `test`, those there are; or `all` alone.
         names: class names by column, where a file beside the data or in it tells them.
         counts: what the reading met, by part.
-        rejects: the lists of rows dropped, by part, where they were asked for.
+        rejects: the list of rows dropped, by part, where it was asked for.
     """
 
     parts: dict[str, list[Row]]
@@ -107,8 +107,7 @@ def load(
         train, validation, test: a file or a folder for each part.
         header: the names of the columns of csv and tsv files that have no header row.
         reading: encoding, separator, limits, and what becomes of bad rows.
-        rejects: where to list the rows dropped (with `on_bad="skip"`); several parts have a file
-            each, `rejects.train.jsonl` and so on.
+        rejects: where to list the rows dropped of all parts (with `on_bad="skip"`).
         learned: whether a folder has to hold something to learn from.
 
     Raises:
@@ -148,13 +147,15 @@ def load(
     parts: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
     lists: dict[str, Path] = {}
+    listed = ""
     for part, files in sources.items():
         counts[part] = Counts()
         if rejects is not None and reading.on_bad == "skip":
-            path = Path(rejects)
-            several = len(sources) > 1
-            lists[part] = path.with_suffix(f".{part}{path.suffix}") if several else path
+            lists[part] = Path(rejects)
         parts[part] = list(read(files, reading, header, lists.get(part), counts[part]))
+        if part in lists:  # each reading begins the list anew
+            listed += lists[part].read_text(encoding="utf-8")
+            lists[part].write_text(listed, encoding="utf-8", newline="\n")
         for source in files:
             names |= noted_names(source)
     next(iter(counts.values())).without_part += left

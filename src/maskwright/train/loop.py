@@ -92,7 +92,7 @@ def train(
     memory = process_memory.Watch()
     with denormals.flushed():
         begun = time.monotonic() - state.seconds
-        while not finished(plan, state):
+        while not finished(plan.budget, state):
             record = step(objective, batches, optimizer, plan, state, processes, average)
             # One clock for all, the first's, or a budget in minutes ends here and not there.
             elapsed = time.monotonic() - begun
@@ -109,18 +109,18 @@ def train(
     return state
 
 
-def finished(plan: Plan, state: TrainState) -> bool:
+def finished(budget: Budget, state: TrainState) -> bool:
     """Whether the budget is used up."""
-    return _used(plan, state) >= plan.budget.total
+    return _used(budget, state) >= budget.total
 
 
 def progress(plan: Plan, state: TrainState) -> float:
     """How much of the budget is used, 0 to 1; the first step of a run has 0."""
-    return min(1.0, _used(plan, state) / max(1e-9, plan.budget.total))
+    return min(1.0, _used(plan.budget, state) / max(1e-9, plan.budget.total))
 
 
-def _used(plan: Plan, state: TrainState) -> float:
-    return plan.budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
+def _used(budget: Budget, state: TrainState) -> float:
+    return budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
 
 
 def step(
@@ -183,7 +183,7 @@ def _update(
     clip = optimizer.settings.clip
     if clip and norm > clip:
         parameters.gradient.mul_(clip / norm)
-    factor = plan.schedule.factor(_used(plan, state), plan.budget.total)
+    factor = plan.schedule.factor(_used(plan.budget, state), plan.budget.total)
     rate = optimizer.settings.learning_rate * factor
     optimizer.step(rate)
     if average is not None:

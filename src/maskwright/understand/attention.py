@@ -17,13 +17,13 @@ from maskwright.report.say import printer
 from maskwright.report.svg import escape
 from maskwright.report.tables import Table
 from maskwright.understand import heads, senses, trees
+from maskwright.understand.matrix import matrix
 from maskwright.understand.page import require_new, write
 from maskwright.understand.states import Subject
 
-# Maps of single heads on a page, and their cells; tokens of a text that is drawn.
+# Heads that are drawn on a page, and their cells; tokens of a text that is drawn.
 SMALL_GRIDS, CELLS = 36, 40_000
 DRAWN, FEW_DRAWN = 64, 24
-NAMED = 16  # tokens, whose names have room beside a map
 TEXTS = 200
 ONE_OF_TWO = " Of two stacks the heads of the encoder are looked at, not those of the decoder."
 HEADS = (
@@ -49,7 +49,6 @@ def attention(
     """
     say, out = printer(stream), Path(out)
     subject = Subject.of(Path(model))
-    drawn = []
     if sentence is not None:
         whole = len(subject.tokenizer.encode(sentence))
         most = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
@@ -60,7 +59,6 @@ def attention(
                 found=f"{whole} tokens",
                 wanted=f"1 to {most}",
             )
-        drawn = heads.beginning(subject, sentence, subject.frame.length)
     two = len(subject.model.config.stacks) == 2
     if two:
         say(f"note:{ONE_OF_TWO}")
@@ -102,10 +100,11 @@ def attention(
         high = max(1.0, float(values.max()))
         made = grid(_measured(found, name), values.tolist(), names, numbers, high=high)
         maps += f'<div class="grid">{made}</div>'
-    drawn = drawn or heads.beginning(subject, texts[0], FEW_DRAWN)
+    drawn, most = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
+    seen = heads.one_text(subject, drawn, most)
     sections = [(escape(each["title"]), tables.for_page(each)) for each in shown]
     sections.append(("Every head", f'<div class="grids">{maps}</div>{HEADS}'))
-    sections.append(("One text", _one_text(subject, drawn)))
+    sections.append(("One text", _one_text(seen)))
     plain = {
         "texts": found.texts,
         "tokens": found.tokens,
@@ -173,29 +172,23 @@ def _tree_table(relations: Sequence[trees.Relation]) -> Table:
     }
 
 
-def _one_text(subject: Subject, ids: list[int]) -> str:
-    tokens, weights = heads.one_text(subject, ids)
-    most = min(SMALL_GRIDS, max(1, CELLS // len(tokens) ** 2))
-    many = weights.shape[0] * weights.shape[1]
-    named = len(tokens) <= NAMED
-    names = tokens if named else [""] * len(tokens)
-    shown: list[str] = []
-    for layer in range(weights.shape[0]):
-        for head in range(weights.shape[1]):
-            if len(shown) == most:
-                break
-            made = grid(
-                f"layer {layer + 1}, head {head + 1}",
-                weights[layer, head].tolist(),
-                names,
-                [""] * len(tokens),
-                side=max(4.0, 180 / len(tokens)),
-                sparse=True,
-            )
-            shown.append(f'<div class="grid">{made}</div>')
-    left = f" {many - len(shown)} heads are not drawn." if many > len(shown) else ""
-    order = "" if named else f" The tokens, in order: {escape(' · '.join(tokens))}"
+def _one_text(seen: heads.Seen) -> str:
+    pieces, weights = seen.pieces, seen.weights
+    most = min(SMALL_GRIDS, max(1, CELLS // len(pieces) ** 2))
+    every = [(layer, head) for layer in range(len(weights)) for head in range(len(weights[layer]))]
+    shown = "".join(
+        f'<div class="grid">{matrix(name, weights[layer, head].tolist(), pieces)}</div>'
+        for layer, head in every[:most]
+        for name in [f"layer {layer + 1}, head {head + 1}"]
+    )
+    left = f" {len(every) - most} heads are not drawn." if len(every) > most else ""
+    rest = (
+        f" A character that is several tokens stands at the first of them, {heads.REST} at the "
+        "others." if heads.REST in pieces else ""
+    )  # fmt: skip
     return (
-        f'<div class="grids">{"".join(shown)}</div><p class="note">A row is a token '
-        f"that looks, a column one that is looked at, in the order of the text.{left}{order}</p>"
+        f'<p dir="auto"><q>{escape(seen.text)}{"…" if seen.cut else ""}</q></p>'
+        f'<div class="grids">{shown}</div><p class="note">A row is a token that looks, a column '
+        f"one that is looked at, in the order of the text; point at a cell to read its weight."
+        f"{rest}{left}</p>"
     )

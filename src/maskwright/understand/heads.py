@@ -31,6 +31,8 @@ KINDS = ("previous", "next", "itself", "first", "special")
 MEASURES = (*KINDS, "distance", "entropy")
 LONGEST = 128
 AT_ONCE = 2048
+REST = "·"
+BLANKS = {"\n": "⏎", "\t": "⇥"}
 
 
 @dataclass(frozen=True)
@@ -104,26 +106,51 @@ def attention(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Batc
         yield batch, look(subject.model, batch).weights
 
 
-def beginning(subject: Subject, text: str, most: int) -> list[int]:
-    """The first `most` ids of a text, special tokens among them."""
-    room = min(most, subject.frame.length) - sum(subject.tokenizer.frame_margins())
-    return subject.tokenizer.frame(subject.tokenizer.encode(text)[: max(0, room)])[0]
+@dataclass(frozen=True)
+class Seen:
+    """A text as a model sees it: what of it was looked at, its tokens as pieces of it, and all
+    weights (layers, heads, T, T)."""
+
+    text: str
+    cut: bool
+    pieces: list[str]
+    weights: NDArray[np.float32]
 
 
-def one_text(subject: Subject, ids: list[int]) -> tuple[list[str], NDArray[np.float32]]:
-    """The tokens of a framed text, and all weights (layers, heads, T, T)."""
-    ((_, weights),) = attention(subject, [ids])
-    size = len(ids)
-    found = np.stack([w[0, :, :size, :size].numpy() for w in weights])
-    return [_readable(subject, token) for token in ids], found
+def one_text(subject: Subject, text: str, most: int) -> Seen:
+    """The first `most` tokens of `text`, special ones among them."""
+    tokenizer = subject.tokenizer
+    before, after = tokenizer.frame_margins()
+    room = max(0, min(most, subject.frame.length) - before - after)
+    ((whole, spans),) = tokenizer.encode_batch([text], offsets=True)
+    ids, spans = whole[:room].tolist(), spans[:room].tolist()
+    framed_ids = tokenizer.frame(ids)[0]
+    names = tokenizer.tokens(framed_ids)
+    inner = slice(before, len(names) - after)
+    names[inner] = _pieces(text, spans, names[inner], [i in tokenizer.special_ids for i in ids])
+    ((_, weights),) = attention(subject, [framed_ids])
+    size = len(names)
+    cut = len(whole) > room
+    shown = text[: max((end for _, end in spans), default=0)] if cut else text
+    return Seen(shown, cut, names, np.stack([w[0, :, :size, :size].numpy() for w in weights]))
 
 
-def _readable(subject: Subject, token: int) -> str:
-    """A token as people read it: of bytes, the text that they are."""
-    (name,) = subject.tokenizer.tokens([token])
-    if subject.tokenizer.kind != "byte-bpe" or token in subject.tokenizer.special_ids:
-        return name
-    return subject.tokenizer.decode([token]).strip() or name
+def _pieces(
+    text: str, spans: Sequence[Sequence[int]], names: Sequence[str], special: Sequence[bool]
+) -> list[str]:
+    """What of `text` each token is; its name where it is none of it. A character whose bytes are
+    several tokens stands at the first of them, and `REST` at the others."""
+    pieces, done = [], 0
+    for (start, end), name, is_special in zip(spans, names, special, strict=True):
+        piece = text[max(start, done) : end]
+        if is_special or start == end:
+            pieces.append(name)
+        else:
+            pieces.append(
+                (piece.strip() or "".join(BLANKS.get(c, "␣") for c in piece)) if piece else REST
+            )
+        done = max(done, end)
+    return pieces
 
 
 def _sums(weights: Tensor, asked: Tensor, special: Tensor) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,6 +42,9 @@ from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 from maskwright.understand.states import Pooling, Subject, at_places, layer_states
 
 ITERATIONS, TOLERANCE = 100, 1e-3
+# A control of fewer words, or of one word nearly everywhere, is learned by any model.
+FEWEST_WORDS, NEARLY_ALL = 10, 0.9
+NOTHING = metrics.Estimate(np.nan, np.nan, np.nan)
 MIX_EPOCHS, MIX_BATCH, MIX_RATE = 20, 256, 1e-2
 
 
@@ -51,6 +55,7 @@ class Layered:
     Attributes:
         asked, learned: how many places were asked and learned from; `part` is where the first are.
         accuracy, control, untrained: of each layer, the lowest first; with intervals.
+        no_control: why the control would say nothing, and is NaN; empty where it says something.
         weights: of the layers in the mix, which add up to 1.
         mixed: the accuracy of the classifier on the mix.
         baselines: accuracies of what needs no model.
@@ -69,6 +74,19 @@ class Layered:
     mixed: metrics.Estimate
     baselines: dict[str, float]
     cut: str = ""
+    no_control: str = ""
+
+    @property
+    def best(self) -> int:
+        """The layer with the highest accuracy."""
+        return int(np.argmax([each.value for each in self.accuracy]))
+
+    @property
+    def tied(self) -> list[int]:
+        """The layers within the interval of the best, itself among them."""
+        best = self.accuracy[self.best]
+        least = best.low if np.isfinite(best.low) else best.value
+        return [n for n, each in enumerate(self.accuracy) if each.value >= least]
 
     @property
     def selectivity(self) -> list[float]:
@@ -116,18 +134,20 @@ def probe_layers(
     )
     random = _control(known.words, len(names), known.labels, seed)
     other = _control(asked.words, len(names), known.labels, seed)
+    whole = kind.task != "tagging"
+    no_control = _says_nothing(known.words, random, whole=whole)
     accuracy, control, untrained = [], [], []
     for layer in range(len(known.states)):
         here = known.states[layer], asked.states[layer]
         accuracy.append(_probed(*here, known.labels, asked.labels))
-        control.append(_probed(*here, random, other))
+        control.append(NOTHING if no_control else _probed(*here, random, other))
         there = known.untrained[layer], asked.untrained[layer]
         untrained.append(_probed(*there, known.labels, asked.labels))
     weights, mixed = _mix(known, asked, len(names), seed)
     return Layered(
         kind.task, last, subject.layers, len(known.labels), len(asked.labels), accuracy, control,
-        untrained, weights, mixed, _baselines(known, asked, whole=kind.task != "tagging"),
-        "; ".join(part.cut for part in (known, asked) if part.cut),
+        untrained, weights, mixed, _baselines(known, asked, whole=whole),
+        "; ".join(part.cut for part in (known, asked) if part.cut), no_control,
     )  # fmt: skip
 
 
@@ -183,6 +203,18 @@ def _control(
     contents = np.array([int.from_bytes(digest, "little") for digest in digests], np.uint64)
     drawn = integers(key("draw", seed, 1, contents), 1, len(labels))[:, 0]
     return labels[drawn]
+
+
+def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, whole: bool) -> str:
+    """Why classes drawn for these words are no control; empty where they are one."""
+    (word, times), *_ = Counter(words).most_common(1)
+    kinds = len(set(words))
+    begin = "texts begin with" if whole else "words are"
+    if kinds == 1 or times > NEARLY_ALL * len(words):
+        return f"{times / len(words):.0%} of the {begin} “{word}”"
+    if kinds < FEWEST_WORDS:
+        return f"the {begin} {kinds} different {'words' if whole else 'ones'} only"
+    return "" if len(np.unique(control)) > 1 else "all words were drawn the same class"
 
 
 def _probed(

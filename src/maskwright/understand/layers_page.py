@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from maskwright.report import tables
 from maskwright.report.curves import Chart, draw
 from maskwright.report.grid import grid
 from maskwright.report.say import Say
 from maskwright.report.svg import escape
 from maskwright.report.tables import Table
+from maskwright.report.wording import figure
 from maskwright.understand import layers
 from maskwright.understand.page import line, plain, write
 from maskwright.understand.states import Subject
@@ -21,7 +20,6 @@ def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) ->
     """Say and write accuracy, control, selectivity and the learned mix by layer."""
     if found.cut:
         say(f"note: {found.cut}")
-    best = int(np.argmax([each.value for each in found.accuracy]))
     table: Table = {
         "title": f"{found.task} on the {found.part} part, read off each layer",
         "head": ["", "accuracy", "control", "selectivity", "untrained", "in the mix"],
@@ -29,8 +27,8 @@ def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) ->
             [
                 name,
                 one.render(),
-                f"{two.value:.4f}",
-                f"{gap:.4f}",
+                figure(two.value, 4),
+                figure(gap, 4),
                 f"{three.value:.4f}",
                 f"{weight:.3f}",
             ]
@@ -48,8 +46,10 @@ def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) ->
         + [[name, f"{value:.4f}", "", "", "", ""] for name, value in found.baselines.items()],
         "note": f"Logistic regression on frozen states, learned from {found.learned:,} and asked "
         f"{found.asked:,}; 95 % intervals. Control: a class drawn for each "
-        f"{'word' if found.task == 'tagging' else 'first word of a text'}. Selectivity: "
-        "accuracy minus control. Untrained: a model of this shape with weights as drawn.",
+        f"{'word' if found.task == 'tagging' else 'first word of a text'}"
+        + (f"; it says nothing here, as {found.no_control}" if found.no_control else "")
+        + ". Selectivity: accuracy minus control. Untrained: a model of this shape with weights "
+        "as drawn.",
     }
     say("\n" + tables.for_terminal(table))
     xs = list(range(len(found.layers)))
@@ -58,7 +58,7 @@ def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) ->
         lines=[
             line("the task", found.accuracy, "one"),
             line("untrained", found.untrained, "two"),
-            line("control", found.control, "three"),
+            *([] if found.no_control else [line("control", found.control, "three")]),
         ],
         references=list(found.baselines.items()),
         across="layer",
@@ -74,18 +74,34 @@ def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) ->
     )
     weights = f'<div class="grid">{weights}</div><p>The centre of gravity is layer '
     weights += f"{found.gravity:.1f}; on the mix, {found.mixed.value:.1%} are right.</p>"
-    most = found.accuracy[best]
-    gain = most.value - found.untrained[best].value
-    head = (
-        f"<p>{escape(found.layers[best]).capitalize()} knows most: "
-        f"<strong>{most.value:.1%}</strong> ({most.low:.1%} to {most.high:.1%} by the number of "
-        f"those asked), {gain:+.1%} beside a model that learned nothing, "
-        f"{found.selectivity[best]:+.1%} beside its control.</p>"
-    )
-    values = {**plain(found), "selectivity": found.selectivity, "gravity": found.gravity}
+    selectivity = [None if found.no_control else gap for gap in found.selectivity]
+    values = {**plain(found), "selectivity": selectivity, "gravity": found.gravity}
     sections = [
         ("By layer", draw(chart)),
         ("The mix", weights),
         (escape(table["title"]), tables.for_page(table)),
     ]
-    return write(out, subject, "What layers know", head, sections, values, say)
+    return write(out, subject, "What layers know", _head(found), sections, values, say)
+
+
+def _head(found: layers.Layered) -> str:
+    """Which layer knows most, if one does, and beside what."""
+    best, tied = found.best, found.tied
+    most, name = found.accuracy[best], escape(found.layers[best])
+    right = (
+        f"<strong>{most.value:.1%}</strong> ({most.low:.1%} to {most.high:.1%} by the number of "
+        "those asked)"
+    )
+    beside = f"{most.value - found.untrained[best].value:+.1%} beside a model that learned nothing"
+    if found.no_control:
+        beside += f"; there is no control, as {escape(found.no_control)}"
+    else:
+        beside += f", {found.selectivity[best]:+.1%} beside its control"
+    if 1 < len(tied) == len(found.layers):
+        lowest = min(each.value for each in found.accuracy)
+        all_have = f"{lowest:.1%} at the lowest, in {'the ' if best == 0 else ''}{name}"
+        all_have = "all have" if lowest == most.value else all_have
+        return f"<p>No layer knows more than another: {all_have} {right}, {beside}.</p>"
+    knows = f"{name.capitalize()} {'know' if best == 0 else 'knows'} most: {right}, {beside}."
+    others = ", ".join(escape(found.layers[n]) for n in tied if n != best)
+    return f"<p>{knows}{f' As good by that number: {others}.' if others else ''}</p>"

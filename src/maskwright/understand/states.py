@@ -51,7 +51,7 @@ class Subject:
             UsageError: no such folder.  IncompatibleError: a model without a tokenizer.
         """
         path = checkpoints.model_folder(folder)
-        loaded = pretrained.load(path, dtype=torch.float32)
+        loaded = pretrained.load(path)
         if loaded.tokenizer is None:
             raise IncompatibleError("the model has no tokenizer", where=path)
         return cls(path, loaded.model.eval(), loaded.tokenizer)

@@ -5,18 +5,22 @@ A folder is a model folder of any origin, or a run, which stands for its newest 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.generate.decode import Sampling, generate, require_writer
-from maskwright.generate.fill import Hole, fill
+from maskwright.generate.fill import Candidate, Hole, fill
 from maskwright.pretrain import build, checkpoints
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.samples import opening
 from maskwright.recipes.recipe import is_run, read
+from maskwright.report.say import Say, quiet
+from maskwright.tasks.unknown import unknown_note
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.wordpiece import CONTINUATION
 
 FRAMED = ("documents", "sentences")
 """The kinds of rows of one text each in its frame."""
@@ -37,8 +41,11 @@ def open_model(folder: Path) -> tuple[Pretrained, Tokenizer]:
     return loaded, loaded.tokenizer
 
 
-def fill_mask(folder: Path | str, text: str, *, top: int = 5) -> list[Hole]:
+def fill_mask(folder: Path | str, text: str, *, top: int = 5, say: Say = quiet) -> list[Hole]:
     """The likeliest `top` tokens for every mask in `text`, in its order.
+
+    Args:
+        say: is told when much of the text is unknown to the tokenizer.
 
     Raises:
         UsageError: there is no mask in the text.  IncompatibleError: the model fills none.
@@ -49,9 +56,34 @@ def fill_mask(folder: Path | str, text: str, *, top: int = 5) -> list[Hole]:
     start = None
     if len(loaded.config.stacks) == 2 and tokenizer.mask is not None:
         start = _decoder_start(folder, loaded, tokenizer)
-    return fill(
+    holes = fill(
         loaded.model, tokenizer, [text], top=top, shift=shift, start=start, alone=start is None
     )[0]
+    assert tokenizer.mask is not None  # or there were no holes
+    sign = tokenizer.tokens([tokenizer.mask])[0]
+    ids = [i for part in text.split(sign) if part for i in tokenizer.encode(part)]
+    if note := unknown_note(tokenizer, ids):
+        say(note)
+    if tokenizer.unknown not in ids:
+        return holes
+    # What is unknown has no text among the ids: the user's own stands around the hole.
+    parts = text.split(sign)
+    return [
+        _in_own_words(hole, sign.join(parts[:n]), sign.join(parts[n:]), tokenizer)
+        for n, hole in enumerate(holes, start=1)
+    ]
+
+
+def _in_own_words(hole: Hole, before: str, after: str, tokenizer: Tokenizer) -> Hole:
+    """`hole` with the text before and after it, as it was given, around its candidates."""
+
+    def text(candidate: Candidate) -> str:
+        word = tokenizer.decode([candidate.id]).strip() or candidate.token
+        if tokenizer.kind == "wordpiece" and word.startswith(CONTINUATION):
+            return before.rstrip() + word.removeprefix(CONTINUATION) + after
+        return before + word + after
+
+    return replace(hole, candidates=tuple(replace(c, text=text(c)) for c in hole.candidates))
 
 
 def generate_text(

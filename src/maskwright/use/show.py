@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 
 from maskwright import catalogue, config
@@ -13,7 +14,7 @@ from maskwright.commit import numbered
 from maskwright.errors import UsageError, near
 from maskwright.families.family import Family, family
 from maskwright.nn.config import TransformerConfig
-from maskwright.pretrain import journal, run
+from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.sitting import RUN
 from maskwright.recipes.recipe import find, override
 from maskwright.report import run_folder
@@ -31,7 +32,13 @@ def show(thing: str, settings: list[str]) -> str:
         return _show_run(path)
     if (path / "config.json").is_file():
         return _show_model(path)
-    if thing in catalogue.names("recipes") or path.suffix == ".toml" or path.is_dir():
+    if (path / checkpoints.TASK).is_file() and not settings:
+        return _show_model(checkpoints.model_folder(path))
+    if (
+        thing in catalogue.names("recipes")
+        or path.suffix == ".toml"
+        or (path / run.RECIPE).exists()
+    ):
         return config.to_toml(override(find(thing), settings)).rstrip()
     beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     raise UsageError(
@@ -43,8 +50,10 @@ def show(thing: str, settings: list[str]) -> str:
 
 def _show_run(path: Path) -> str:
     lines = [f"run {path}"]
+    share, name = 0.0, shlex.quote(str(path))
     if (path / RUN).is_file():
-        about = run_folder.read(path).run
+        found = run_folder.read(path)
+        about, share = found.run, found.share
         size = number(about, "parameters")
         told = f", {size:,.0f} parameters" if math.isfinite(size) else ""
         lines.append(f"  {about.get('recipe')}: {about.get('note')}{told}")
@@ -63,7 +72,10 @@ def _show_run(path: Path) -> str:
         )
     saved = [p.name for p in numbered(path / "checkpoints")]
     lines.append(f"  checkpoints: {', '.join(saved) or 'none'}")
-    lines.append(f"  go on: maskwright resume {path}")
+    if share < 1.0:
+        lines.append(f"  go on: maskwright resume {name}")
+    else:
+        lines.append(f"  complete; train it further with: maskwright adapt {name} --text FILE")
     return "\n".join(lines)
 
 

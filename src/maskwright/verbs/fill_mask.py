@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from maskwright.verbs.arguments import existing
@@ -20,7 +21,8 @@ def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     from maskwright.use.ask import fill_mask
 
-    holes = fill_mask(a.model, a.text, top=a.top)
+    holes = fill_mask(a.model, a.text, top=a.top,
+                      say=lambda text: print(f"note: {text}", file=sys.stderr))  # fmt: skip
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:
             print(f"mask {number}")

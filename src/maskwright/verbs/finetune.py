@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from maskwright.errors import UsageError
@@ -31,6 +32,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="the folder of a model or a run; or the finetune.toml of an earlier result, which "
         "names model and data itself",
+    )
+    parser.add_argument(
+        "--model",
+        dest="moved",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="where the model that a finetune.toml names lies now",
     )
     parser.add_argument(
         "--data",
@@ -150,6 +159,9 @@ def do(a: argparse.Namespace) -> None:
     elif not from_file:
         raise UsageError("no labelled file is named", where="--data", wanted="a file or a folder",
                          do="maskwright finetune --help")  # fmt: skip
+    if a.moved is not None and not from_file:
+        raise UsageError("two models are named", where="--model", found=f"{a.moved} and {a.model}",
+                         wanted="one", do="leave --model out, or name a finetune.toml")  # fmt: skip
     columns, curve = named_columns(a), _counts(a.curve)
     from maskwright.finetune.command import finetune_recipe
     from maskwright.finetune.recipe import Recipe, changed, read
@@ -165,8 +177,12 @@ def do(a: argparse.Namespace) -> None:
         given["read"] = how_read(a.read)
     if from_file:
         recipe = changed(read(a.model), given)
-        existing(Path(recipe.model), "model")
-        existing(Path(recipe.data), "data")
+        if a.moved is not None:  # the same, by its hash
+            recipe = replace(recipe, model=str(existing(a.moved, "model")))
+        for path, what in ((recipe.model, "model"), (recipe.data, "data")):
+            if not Path(path).exists():
+                raise UsageError(f"no such {what}", where=f"{a.model}: {what}", found=path,
+                                 do=f"say where it lies now: --{what} PATH")  # fmt: skip
     else:
         recipe = Recipe(model=str(a.model), **given)
     finetune_recipe(recipe, a.out or next_run("finetune"))

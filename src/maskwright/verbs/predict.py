@@ -22,8 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="?",
         default=STDIN,
-        help="a table, or a .txt file with one text per line (default, and -: standard input, "
-        "lines of text or JSON)",
+        help="a table, or a .txt file with one text per line (default, and -: standard input: "
+        "lines of text or JSON, or with --read separator=, a table with a header row)",
     )
     parser.add_argument(
         "--also",
@@ -66,7 +66,9 @@ def do(a: argparse.Namespace) -> None:
         "also": a.also, "columns": columns, "read": read, "top": a.top,
         "say": lambda text: print(text, file=sys.stderr),
     }  # fmt: skip
-    with piped(sys.stdin.buffer) if a.file == STDIN else contextlib.nullcontext(a.file) as file:
+    with (
+        contextlib.nullcontext(a.file) if a.file != STDIN else piped(sys.stdin.buffer, read) as file
+    ):
         if a.out is None:
             predict_file(a.model, file, sys.stdout, **told)
             return

@@ -23,9 +23,9 @@ class ClassesInWords(Read):
     def wanted(self, row: Any) -> str:
         return self.labels[row.label].strip()
 
-    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         self._labels(frame)
-        return super().encode(rows, frame)
+        return super()._encoded(rows, frame)
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.int64]:
         return self._labels(encoded.way_back.frame).read([str(each) for each in outputs])

@@ -134,7 +134,7 @@ class Classification(Kind):
         spread = float(np.sqrt(np.square(targets - centre).mean()))
         return centre, spread if spread > 0 else 1.0
 
-    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         if self.task in PAIRS and frame.long != "head":
             raise UsageError("of two texts the longer one loses its end", where="--long",
                              found=frame.long, wanted="head")  # fmt: skip

@@ -75,7 +75,7 @@ class Embeddings(Kind):
         return str(self.settled.get("pooling", "mean"))
 
     # ------------------------------------------------------------------------ the way there
-    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         texts = [(each,) for row in rows for each in _texts(row)]
         none = np.zeros(len(texts), np.int64)
         given, cuts = encode(texts, none, frame.tokenizer, frame.length, segments=frame.segments)

@@ -47,7 +47,7 @@ class MultipleChoice(Kind):
         return metrics.USUAL[self.task]
 
     # ------------------------------------------------------------------------ the way there
-    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sizes = np.array([len(row.choices) for row in rows], np.int64)
         pairs = [(row.question, choice) for row in rows for choice in row.choices]
         none = np.zeros(len(pairs), np.int64)

@@ -42,7 +42,7 @@ class NumbersInWords(Read):
     def wanted(self, row: Any) -> str:
         return number_text(row.label, float(self.settled["step"]))
 
-    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         low, high, step = (float(self.settled[name]) for name in ("low", "high", "step"))
         values = [number_text(value, step) for value in np.arange(low, high + step, step)]
         ids = frame.tokenizer.encode_batch(values)
@@ -51,7 +51,7 @@ class NumbersInWords(Read):
                 raise IncompatibleError("the tokenizer cannot write the numbers", where="tokenizer",
                                         found=f'"{value}" becomes "{made}"',
                                         do="learn with a head: without --prompt")  # fmt: skip
-        return super().encode(rows, frame)
+        return super()._encoded(rows, frame)
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.float64]:
         told = [_bare(str(each)) for each in outputs]

@@ -70,7 +70,7 @@ class QuestionAnswering(Kind):
         return int(self.settled.get("longest", LONGEST_ANSWER))
 
     # ------------------------------------------------------------------------ the way there
-    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         questions = [
             Question(str(n), r.question, r.context, tuple(Answer(*a) for a in r.answers), r.where)
             for n, r in enumerate(rows)

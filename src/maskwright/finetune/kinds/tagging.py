@@ -76,7 +76,7 @@ class Tagging(Kind):
         return ("entity_f1", "accuracy") if self.marks_entities else ("accuracy",)
 
     # ------------------------------------------------------------------------ the way there
-    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sentences = [row if isinstance(row, Sentence) else self._sentence(row) for row in rows]
         windows = TagWindows(frame.tokenizer, sentences, self.labels, length=frame.length,
                              stride=max(1, frame.length // 2))  # fmt: skip

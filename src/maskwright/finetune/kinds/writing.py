@@ -79,7 +79,7 @@ class Writing(Kind):
             return causal.build(model, causal.Options(), vocabulary)
         return sequence_to_sequence.build(model, sequence_to_sequence.Options(), vocabulary)
 
-    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         end = build.vocabulary(frame.tokenizer).end
         if end is None:
             raise IncompatibleError("the tokenizer has no token that ends a text",
