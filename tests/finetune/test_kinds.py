@@ -408,6 +408,21 @@ def test_vectors(task: str, model: Path, tmp_path: Path) -> None:
         assert near["score"] > far["score"] + 0.2
     else:
         assert found["measure"] == "first_is_right" and found["seeds"][0]["mrr"] > 0.2
+    alone = load(tmp_path / "out")
+    one, other = (np.array(each["vector"]) for each in alone.predict(["a cat", {"text": "a dog"}]))
+    assert one @ one == pytest.approx(1.0, abs=1e-4) and len(one) == alone.model.config.width
+    (both,) = alone.predict([("a cat", "a dog")])
+    assert both["score"] == pytest.approx(one @ other, abs=1e-4)
+    with pytest.raises(DataError, match="beside pairs"):
+        alone.predict(["a cat", ("a cat", "a dog")])
+    texts, rows = tmp_path / "texts.txt", tmp_path / "texts.csv"
+    texts.write_text("a cat\na dog\n")
+    rows.write_text("note,n\na cat,1\na dog,2\n")
+    for source, columns in ((texts, None), (rows, {"text": ["note"]})):
+        answered = io.StringIO()
+        assert predict_file(tmp_path / "out", source, answered, columns=columns) == 2
+        lines = [json.loads(line)["prediction"] for line in answered.getvalue().splitlines()]
+        assert lines == [{"vector": one.tolist()}, {"vector": other.tolist()}]
     modules = json.loads((tmp_path / "out" / "model" / "modules.json").read_text())
     assert [m["type"].rpartition(".")[2] for m in modules] == [
         "Transformer",

@@ -109,6 +109,8 @@ class Kind(ABC):
     writes: ClassVar[bool] = False
     # Of how many rows, the first, mistakes are looked for; None: of all.
     judged: ClassVar[int | None] = None
+    # The role of a text that is asked by itself, where examples are learned from two.
+    alone: ClassVar[str] = ""
     # The most tokens of a text, where nobody says how many and the model has room.
     longest: ClassVar[int] = 512
 

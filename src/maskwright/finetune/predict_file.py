@@ -174,6 +174,8 @@ def _loaded(
     folder: Path | str, also: Sequence[Path | str], columns: Mapping[str, Sequence[str]] | None
 ) -> Predictor | Several:
     model = load_several([folder, *also]) if also else load(folder)
+    if columns and columns.keys() == {model.kind.alone}:
+        return replace(model, columns=dict(columns))
     for role, names in (columns or {}).items():
         if role not in model.columns or len(names) != len(model.columns[role]):
             raise UsageError("not a column that the model reads", where="--column",
@@ -381,6 +383,8 @@ def _rows(
                          found=", ".join(file.shown for file in files[:10]),
                          wanted="one or the other")  # fmt: skip
     if any(file.kind == "text" for file in files):
+        if len(names) > 1 and model.kind.alone:
+            names = [model.kind.alone]
         if len(names) > 1:
             raise UsageError("lines of plain text are one text each", where=source,
                              wanted=f"a table with the columns {', '.join(names)}")  # fmt: skip

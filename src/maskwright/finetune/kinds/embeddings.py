@@ -1,6 +1,7 @@
 """Texts as vectors: how alike two are (`embedding`), or which of all belongs to one (`matching`).
 
-    {"score": 0.83}        the cosine of the two vectors
+    {"score": 0.83}            the cosine of the two vectors
+    {"vector": [0.12, …]}      of a text by itself, of length 1
 
 The folder is one that `sentence-transformers` loads, in the layout that its old and new releases
 read: the model, the mean over its tokens (of `settled`, "pooling" may be another), and length 1.
@@ -9,7 +10,7 @@ read: the model, the mean over its tokens (of `settled`, "pooling" may be anothe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.checkpoint import guarded
-from maskwright.errors import IncompatibleError
+from maskwright.errors import DataError, IncompatibleError
 from maskwright.finetune.contrast import Aim, Contrast
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
@@ -26,11 +27,14 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
-from maskwright.tasks.examples import Match, Pair
+from maskwright.tasks.examples import Match, Pair, Single
+from maskwright.tasks.one_row import text_of
 from maskwright.tasks.parts import TRAIN
+from maskwright.tasks.table import Row
 
 TASKS = ("embedding", "matching")
 AT_ONCE = 1024  # anchors that are compared with all candidates
+DIGITS = 6  # of a number that is told
 # What a folder's 1_Pooling/config.json calls them; since 6.0 `pooling_mode` is our name itself.
 MODES = {way: f"pooling_mode_{token}" for way, token in
          (("cls", "cls_token"), ("mean", "mean_tokens"), ("max", "max_tokens"))}  # fmt: skip
@@ -40,6 +44,7 @@ class Embeddings(Kind):
     """Vectors of two texts, taught by how alike they are or by what belongs together."""
 
     head = None
+    alone = "text"
 
     @property
     def pipeline(self) -> str:
@@ -76,11 +81,16 @@ class Embeddings(Kind):
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        if len({isinstance(row, Single) for row in rows}) > 1:
+            raise DataError("texts by themselves beside pairs of texts", where=rows[0].where,
+                            wanted="one or the other")  # fmt: skip
         texts = [(each,) for row in rows for each in _texts(row)]
         none = np.zeros(len(texts), np.int64)
         given, cuts = encode(texts, none, frame.tokenizer, frame.length, segments=frame.segments)
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
-        if self.task == "embedding":
+        if rows and isinstance(rows[0], Single):
+            pass  # nothing is known of a text by itself
+        elif self.task == "embedding":
             known = np.array([row.label for row in rows], np.float32)
             low, high = float(known.min()), float(known.max())
             labels = ((known - low) / max(high - low, 1e-9)).astype(np.float32)  # a cosine
@@ -96,6 +106,18 @@ class Embeddings(Kind):
         if self.task == "embedding":
             return Pair(first, second, 0.0, where)
         return Match(first, second, where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Pair | Match | Single:
+        if self.alone in columns:
+            return self.of_value(text_of(row, columns[self.alone][0]), row.where)
+        return super().of_row(row, columns)
+
+    def of_value(self, value: Any, where: str) -> Pair | Match | Single:
+        if isinstance(value, Mapping) and self.alone in value:
+            value = value[self.alone]
+        if isinstance(value, str):
+            return Single(text(value, self.alone, where), 0.0, where)
+        return super().of_value(value, where)
 
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
@@ -132,8 +154,11 @@ class Embeddings(Kind):
         return [("words", _ranks(lambda some: (first[some] @ others.T).toarray(), rows))]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        first, second, *_ = _parted(encoded.rows, outputs)
-        yield from ({"score": round(float(value), 6)} for value in (first * second).sum(1))
+        first, *others = _parted(encoded.rows, outputs)
+        if not others:
+            yield from ({"vector": each} for each in first.astype(float).round(DIGITS).tolist())
+            return
+        yield from ({"score": round(float(v), DIGITS)} for v in (first * others[0]).sum(1))
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
         modes = {mode: way == self._pooling for way, mode in MODES.items()}
@@ -173,6 +198,8 @@ def pooling_of(folder: Path) -> str | None:
 
 
 def _texts(row: Any) -> tuple[str, ...]:
+    if isinstance(row, Single):
+        return (row.text,)
     if isinstance(row, Match):
         return (row.anchor, row.positive, *row.negatives)
     return (row.first, row.second)
