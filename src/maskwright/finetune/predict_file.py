@@ -405,10 +405,12 @@ def _rows(
         known = row.values.keys()
         missing = next((n for n in names if not {n, n.partition(".")[0]} & known), None)
         if missing is not None:
+            alone = model.kind.alone
+            other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
             raise DataError("a column that the model reads is not there", where=row.where,
                             found=", ".join(row.values), wanted=repr(missing),
                             do=f"say which it is: --column ROLE=NAME ({near(missing, row.values)})"
-                            )  # fmt: skip
+                            f"{other}")  # fmt: skip
         yield dict(row.values), _tried(skips, _example, model, row)
 
 

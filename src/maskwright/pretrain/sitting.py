@@ -217,7 +217,8 @@ def _restore(
                 wanted=str(restored.about.get(name))[:16],
                 do="restore it, or start another run",
             )
-    for path, now, then in config.differences(about["machine"], restored.about["machine"]):
+    before = {**about["machine"], **restored.about["machine"]}  # an older release knew less of it
+    for path, now, then in config.differences(about["machine"], before):
         say(f"{path} was {then} and is {now}: the run continues, not bit-exactly")
     if processes.first:
         journal.cut(out, restored.state.step)
