@@ -330,7 +330,7 @@ def _sums(exponentials: Tensor, wide: torch.dtype) -> Tensor:
 
 def _group_sums(exponentials: Tensor) -> Tensor:
     """(ceil(V / 64), n) sums of every 64 rows of (V, n), in their own type: asked for a wider one,
-    the kernel would copy all of them first, and take twenty times as long."""
+    the kernel would copy all of them first."""
     size, count = exponentials.shape
     even = size - size % _GROUP
     groups = exponentials[:even].view(-1, _GROUP, count).sum(1)
