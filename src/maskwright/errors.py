@@ -59,6 +59,12 @@ class MaskwrightError(Exception):
         self.args = (self.render(),)
         return self
 
+    def advising(self, do: str) -> Self:
+        """The same, with something else to do."""
+        self.do = do
+        self.args = (self.render(),)
+        return self
+
     def render(self) -> str:
         lines = [f"error {self.kind}: {self.what}"]
         for name in ("where", "found", "wanted", "do"):

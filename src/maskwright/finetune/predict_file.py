@@ -445,11 +445,11 @@ def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
     except DataError as error:
         if skips:
             return None
-        if "on_bad=skip" in (error.do or ""):  # which drops a row where rows are learned from
-            error.do = "correct the row, or pass it over (--read on_bad=skip): its prediction is "\
-                "then null"  # fmt: skip
-            error.args = (error.render(),)
-        raise
+        if "on_bad=skip" not in (error.do or ""):
+            raise
+        # Rows that are learned from would be dropped; here they stay.
+        raise error.advising("correct the row, or pass it over (--read on_bad=skip): its "
+                             "prediction is then null") from None  # fmt: skip
 
 
 def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -27,12 +27,6 @@ class DivergedError(MaskwrightError):
     exit_code = 70
     step: int
     report: dict[str, Any]
-
-    def advising(self, do: str) -> Self:
-        """The same, with something else to do."""
-        self.do = do
-        self.args = (self.render(),)
-        return self
 
 
 @dataclass(frozen=True)
