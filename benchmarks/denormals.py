@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.pretrain import run
-from maskwright.recipes.recipe import override, read
+from maskwright.recipes.find import read
+from maskwright.recipes.override import override
 from maskwright.train import denormals, loop
 from maskwright.train.schedule import Budget
 

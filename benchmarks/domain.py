@@ -21,13 +21,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.finetune.kind import kind_of
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import further, run
 from maskwright.recipes import bert_mini
-from maskwright.recipes.recipe import Checkpoints, Evaluation, Recipe, with_text
+from maskwright.recipes.override import with_text
+from maskwright.recipes.recipe import Checkpoints, Evaluation, Recipe
 from maskwright.tasks import splits
 from maskwright.tasks.examples import Examples
 from maskwright.tasks.prepare import prepare

@@ -29,6 +29,7 @@ from benchmarks import textbook
 from maskwright.evaluate import likelihood
 from maskwright.pretrain import build, journal, run
 from maskwright.pretrain.prepare import prepare
+from maskwright.pretrain.rows import held_out_rows
 from maskwright.pretrain.text import resolve
 from maskwright.recipes import shakespeare_bert
 from maskwright.recipes.recipe import Recipe
@@ -102,7 +103,7 @@ def _score(twin: textbook.Twin, folder: Path) -> float:
     to_theirs = torch.arange(62) - 1
     to_theirs[0] = 61
     total, count = 0.0, 0
-    source = build.held_out_rows(recipe, prepared.held_out)
+    source = held_out_rows(recipe, prepared.held_out)
     for batch in likelihood.questions(objective, source, 4_000, 256):
         assert batch.index is not None and batch.targets is not None
         scores = twin(to_theirs[batch.tokens]).flatten(0, 1)[batch.index]

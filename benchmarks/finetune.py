@@ -79,7 +79,7 @@ def our_learner(a: argparse.Namespace) -> Any:
 
     from maskwright.checkpoint.transfer import transfer
     from maskwright.finetune.examples import Examples, framed
-    from maskwright.finetune.kind import kind_of
+    from maskwright.finetune.kind_of import kind_of
     from maskwright.finetune.learner import Learner
     from maskwright.finetune.method import Method
     from maskwright.pretrain import build
@@ -113,7 +113,8 @@ def our_worker(a: argparse.Namespace) -> None:
 
 
 def our_quality(a: argparse.Namespace) -> float:
-    from maskwright.finetune.tune import Settings, scores, tune
+    from maskwright.finetune.scores import scores
+    from maskwright.finetune.tune import Settings, tune
     from maskwright.objectives.supervised import Options, Supervised
     from maskwright.train.optimizer import AdamW
     from maskwright.train.schedule import Schedule

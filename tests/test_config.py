@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from maskwright import config
+from maskwright import config, dotted
 from maskwright.errors import ConfigError
 from maskwright.nn.config import Learned, Sinusoidal
 from maskwright.recipes import shakespeare_gpt, tiny
-from maskwright.recipes.recipe import CharacterRanges, Recipe, find, override
+from maskwright.recipes.corpus import CharacterRanges
+from maskwright.recipes.find import find
+from maskwright.recipes.override import override
+from maskwright.recipes.recipe import Recipe
+from maskwright.toml import to_toml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +59,17 @@ class Choice:
 def test_plain_and_back_is_the_identity(positions: Learned | Sinusoidal | None) -> None:
     value = Outer(inner=Inner(rate=0.5, names=("a", "b")), positions=positions)
     assert config.from_plain(Outer, config.to_plain(value)) == value
-    assert config.from_plain(Outer, tomllib.loads(config.to_toml(value))) == value
+    assert config.from_plain(Outer, tomllib.loads(to_toml(value))) == value
 
 
 def test_odd_names_and_signs_survive() -> None:
     odd = {"größe": "a\x7fb", "a b": "\x01\u2028", "x.y": "\"'\\"}
-    assert tomllib.loads(config.to_toml(odd)) == odd
+    assert tomllib.loads(to_toml(odd)) == odd
 
 
 @pytest.mark.parametrize("recipe", [tiny.recipe(), shakespeare_gpt.recipe()])
 def test_a_recipe_survives_its_toml_file(recipe: Recipe) -> None:
-    again = config.from_plain(Recipe, tomllib.loads(config.to_toml(recipe)))
+    again = config.from_plain(Recipe, tomllib.loads(to_toml(recipe)))
     assert again == recipe and again.fingerprint == recipe.fingerprint
 
 
@@ -126,12 +130,12 @@ def test_a_config_that_names_its_own_field_is_told_where_it_stands() -> None:
 def test_free_tables_grow_by_dotted_paths() -> None:
     base = Choice(options={"rate": 0.1})
     values = {"options.masking.rate": 0.3, "options.masking.inner.rate": 2, "options.rate": 0.2}
-    made = config.replace_at(base, values)
+    made = dotted.replace_at(base, values)
     assert made.options == {"rate": 0.2, "masking": {"rate": 0.3, "inner": {"rate": 2}}}
     assert base.options == {"rate": 0.1}
     for wrong in ("options.rate.x", "masking.x.rate", "masking.raet"):  # a number, no free tables
         with pytest.raises(ConfigError, match="no such setting"):
-            config.replace_at(base, {wrong: 1})
+            dotted.replace_at(base, {wrong: 1})
 
 
 def test_overrides_reach_any_depth_and_name_near_fields() -> None:
@@ -172,7 +176,7 @@ def test_another_optimizer_brings_its_own_settings(kind: str) -> None:
     chosen = other.training.optimizer
     assert (chosen.kind, chosen.decay) == (kind, 0.5)
     assert chosen.learning_rate == base.training.optimizer.learning_rate
-    assert config.from_plain(Recipe, tomllib.loads(config.to_toml(other))) == other
+    assert config.from_plain(Recipe, tomllib.loads(to_toml(other))) == other
     assert other.fingerprint != base.fingerprint
     # The same kind changes nothing else.
     same = ["training.optimizer.kind=adamw", "training.optimizer.learning_rate=0.002"]
@@ -212,7 +216,7 @@ def test_free_settings_do_not_change_the_identity_and_others_do() -> None:
 def test_differences_name_the_path() -> None:
     left = Outer(inner=Inner(rate=0.5))
     right = replace(left, inner=Inner(rate=0.25), positions=Learned(length=2))
-    assert [d[0] for d in config.differences(left, right)] == ["inner.rate", "positions"]
+    assert [d[0] for d in dotted.differences(left, right)] == ["inner.rate", "positions"]
 
 
 def test_an_unknown_recipe_has_near_names() -> None:
@@ -224,7 +228,7 @@ def test_an_unknown_recipe_has_near_names() -> None:
 
 def test_values_that_are_no_numbers_of_a_machine() -> None:
     digits = "7" * 5000
-    assert config.parse_value(digits) == digits
+    assert dotted.parse_value(digits) == digits
 
 
 @pytest.mark.parametrize("train", [(0, 3000), (-5, 10), (30, 10)])

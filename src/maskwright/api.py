@@ -16,12 +16,14 @@ from maskwright.compare.compare import compare
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import load
-from maskwright.finetune.predict_file import predict_file, write_predictions
+from maskwright.finetune.predict_file import predict_file
 from maskwright.finetune.recipe import read as read_finetuning
+from maskwright.finetune.write_predictions import write_predictions
 from maskwright.pretrain.further import adapt
 from maskwright.pretrain.run import pretrain, resume
 from maskwright.pretrain.tokenizer_run import train_and_report
-from maskwright.recipes.recipe import find, override, with_text
+from maskwright.recipes.find import find
+from maskwright.recipes.override import override, with_text
 from maskwright.tasks.how_read import how_read
 from maskwright.tokenizer.splits import encode_sampled
 from maskwright.understand.attention import attention

@@ -21,10 +21,10 @@ from maskwright.errors import UsageError, near
 CONTRACTS = {
     "families": {"family", "fields", "weights", "post_norm"},
     "objectives": {
-        *("objective", "corruption", "encoder_decoder", "sequences"),
+        *("objective", "corruption", "encoder_decoder", "exponentials", "sequences"),
         *("vocabulary_divergence", "vocabulary_loss"),
     },
-    "recipes": {"recipe", "mini"},
+    "recipes": {"recipe", "corpus", "find", "override", "mini"},
     "adapters": {
         *("adapter", "places", "freeze", "folder"),
         *("peft_form", "peft_lora", "peft_ia3", "peft_names"),

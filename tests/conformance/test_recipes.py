@@ -18,18 +18,20 @@ from maskwright.families.family import family
 from maskwright.nn.config import Learned
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import build, journal, run
+from maskwright.pretrain.lengths import check_length, untrained_positions
+from maskwright.recipes.corpus import Corpus
+from maskwright.recipes.find import find
 from maskwright.recipes.recipe import (
     Checkpoints,
-    Corpus,
     Evaluation,
     FamilyModel,
     ObjectiveChoice,
     Recipe,
     RowChoice,
-    find,
 )
 from maskwright.tokenizer.roles import roles_by_table
 from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.toml import to_toml
 from maskwright.train.schedule import Budget
 from tinyrun import text_file
 
@@ -100,7 +102,7 @@ def test_a_file_is_its_registration(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_survives_its_toml_file(name: str) -> None:
     recipe = find(name)
-    again = config.from_plain(Recipe, tomllib.loads(config.to_toml(recipe)))
+    again = config.from_plain(Recipe, tomllib.loads(to_toml(recipe)))
     assert again == recipe and again.fingerprint == recipe.fingerprint
 
 
@@ -110,7 +112,7 @@ def test_a_recipe_builds(name: str) -> None:
     recipe = find(name)
     assert isinstance(recipe.tokenizer, TokenizerChoice)
     point = build.transformer_config(recipe, learned(recipe.tokenizer))
-    build.check_length(recipe, point)
+    check_length(recipe, point)
     member = catalogue.load("objectives", recipe.objective.name)
     missing = {other: "somewhere" for other in getattr(member, "NETWORKS", ())}
     options = {**missing, **recipe.objective.options}
@@ -143,11 +145,11 @@ def test_every_family_and_every_pretraining_objective_has_a_mini() -> None:
 def test_no_position_stays_untrained(name: str) -> None:
     recipe = find(name)
     point = build.transformer_config(recipe, learned(recipe.tokenizer))
-    assert build.untrained_positions(recipe, point) == ""
+    assert untrained_positions(recipe, point) == ""
     # The control, where there is a table at all.
     short = replace(recipe, rows=RowChoice(length=32), training=replace(recipe.training, phases=()))
     tables = [stack.embeddings.positions for stack in point.stacks.values()]
-    assert bool(build.untrained_positions(short, point)) is any(
+    assert bool(untrained_positions(short, point)) is any(
         isinstance(table, Learned) for table in tables
     )
 

@@ -219,8 +219,12 @@ def test_missing_path_is_refused_at_once_with_near_names(tmp_path: Path) -> None
 
 def test_paths_that_say_no_kind(tmp_path: Path) -> None:
     path = write(tmp_path, "corpus.doc", "x")
-    with pytest.raises(UsageError, match=r"rename it; plain text ends in \.txt"):
+    with pytest.raises(UsageError, match=r"save its text as \.txt"):
         Reader(path)
+    with pytest.raises(UsageError, match=r"rename it; plain text ends in \.txt"):
+        Reader(write(tmp_path, "corpus.page", "x"))
+    with pytest.raises(UsageError, match=r"save the sheet as \.csv"):
+        Reader(write(tmp_path, "Labels.XLSX", "x"))
     with pytest.raises(UsageError, match=r"no file of a known kind.*\n.*\n.*corpus\.doc"):
         Reader(tmp_path)
     with pytest.raises(UsageError, match="no files were given"):

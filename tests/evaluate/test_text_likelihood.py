@@ -11,7 +11,8 @@ import torch
 
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.evaluate import text_likelihood
-from maskwright.evaluate.text_likelihood import METHODS, native, scores
+from maskwright.evaluate.frames import METHODS
+from maskwright.evaluate.text_likelihood import native, scores
 from maskwright.nn import mask
 from maskwright.nn.config import (
     Embeddings,

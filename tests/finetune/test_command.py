@@ -29,12 +29,14 @@ from maskwright.errors import (
     UsageError,
 )
 from maskwright.finetune import learner, result
-from maskwright.finetune import predict_file as predict_module
+from maskwright.finetune import write_predictions as write_module
 from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.hashes import hashes
+from maskwright.finetune.piped import piped
 from maskwright.finetune.predict import load
-from maskwright.finetune.predict_file import _model, piped, predict_file, write_predictions
+from maskwright.finetune.predict_file import predict_file
 from maskwright.finetune.tune import Settings, Tuned
+from maskwright.finetune.write_predictions import _model, write_predictions
 from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, run
 from maskwright.recipes import gpt2_mini
@@ -310,7 +312,7 @@ def test_an_answer_that_was_given_outlives_a_full_disk(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(predict_module, "_as_table", full)
+        patch.setattr(write_module, "_as_table", full)
         with pytest.raises(OutputError, match="what was answered is kept"):
             write_predictions(tuned[0], asked, out)
     staged = tmp_path / ".tmp-told.csv.jsonl"
@@ -690,6 +692,20 @@ def test_a_curve(model: Path, tmp_path: Path) -> None:
         finetune_file(model, table(tmp_path / "pairs.csv", "pair-classification"), out, curve=[20],
                       stream=said)  # fmt: skip
     assert main(["finetune", str(model), "--data", str(data), "--curve", "5,few"]) == 64
+
+
+def test_a_curve_tells_what_was_cut(model: Path, tmp_path: Path) -> None:
+    """Once for each number of rows, however many trainings read them; and only what was."""
+    data = table(tmp_path / "data.csv", "classification")
+    wanted = ["train: 100.0% of 20", "validation: 100.0% of 20", "test: 100.0% of 20",
+              "train: 100.0% of 160"]  # fmt: skip
+    for length, seeds, told in ((4, 2, wanted), (None, 1, [])):
+        said = io.StringIO()
+        finetune_file(model, data, tmp_path / str(length), method="probe", curve=[20, 0],
+                      seeds=seeds, epochs=1, batch=16, least_steps=0, length=length,
+                      stream=said)  # fmt: skip
+        lines = [line for line in said.getvalue().splitlines() if " tokens cut" in line]
+        assert [line.split(" rows")[0] for line in lines] == told, lines
 
 
 # ---------------------------------------------------------------------- stopped and begun again

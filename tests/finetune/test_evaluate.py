@@ -16,7 +16,7 @@ from maskwright.errors import DataError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import load
-from maskwright.finetune.predict_file import write_predictions
+from maskwright.finetune.write_predictions import write_predictions
 from maskwright.tasks.how_read import how_read
 from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS

@@ -7,7 +7,7 @@ import pytest
 
 from maskwright.errors import DataError
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.tune import by_length
+from maskwright.finetune.scores import by_length
 
 FIRST, LAST = Collation(pad=0, last=False), Collation(pad=0, last=True)
 

@@ -14,8 +14,8 @@ from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.transfer import transfer
 from maskwright.families.family import family
-from maskwright.finetune.kind import kind_of
-from maskwright.finetune.learner import headed
+from maskwright.finetune.headed import headed
+from maskwright.finetune.kind_of import kind_of
 
 transformers = pytest.importorskip("transformers")
 FAMILIES = catalogue.names("families")

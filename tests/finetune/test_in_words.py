@@ -13,7 +13,9 @@ import pytest
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
-from maskwright.finetune.kind import Encoded, Frame, kind_of
+from maskwright.finetune.frame import Frame
+from maskwright.finetune.kind import Encoded
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.kinds import classes_in_words, numbers_in_words
 from maskwright.finetune.predict import load
 from maskwright.pretrain import checkpoints

@@ -19,7 +19,8 @@ from maskwright.finetune.command import finetune_file
 from maskwright.finetune.contrast import Contrast
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.kind import Encoded, kind_of
+from maskwright.finetune.kind import Encoded
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.kinds import embeddings, question_answering
 from maskwright.finetune.kinds.question_answering import QuestionAnswering
 from maskwright.finetune.learner import Learner

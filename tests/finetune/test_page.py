@@ -9,7 +9,8 @@ import pytest
 
 from maskwright.finetune import page
 from maskwright.finetune.examples import Examples, framed
-from maskwright.finetune.kind import Encoded, Kind, kind_of
+from maskwright.finetune.kind import Encoded, Kind
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.progress import unseen, watching
 from maskwright.tasks.examples import Choice, Pair, Rewrite, Single
 from maskwright.train.state import TrainState

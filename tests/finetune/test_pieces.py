@@ -13,7 +13,8 @@ import torch
 from finetune.test_tune import PLAIN
 from maskwright.errors import ConfigError, DataError
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.tune import AT_ONCE, Settings, _portions, scores, tune
+from maskwright.finetune.scores import AT_ONCE, scores
+from maskwright.finetune.tune import Settings, _portions, tune
 from maskwright.nn import pieces
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build

@@ -16,8 +16,10 @@ from maskwright.errors import DataError, UsageError
 from maskwright.finetune import predict as room
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
+from maskwright.finetune.piped import piped
 from maskwright.finetune.predict import Predictor, load
-from maskwright.finetune.predict_file import piped, predict_file, write_predictions
+from maskwright.finetune.predict_file import predict_file
+from maskwright.finetune.write_predictions import write_predictions
 from maskwright.tasks.how_read import how_read
 from tinyrun import WORDS
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from maskwright.finetune.command import finetune_file
-from maskwright.finetune.kind import kind_of
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.kinds.classification import Classification, Standardised
 from maskwright.finetune.learner import Learner, reader
 from maskwright.finetune.method import Method

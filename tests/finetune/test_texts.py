@@ -18,7 +18,8 @@ from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.kind import Frame, kind_of
+from maskwright.finetune.frame import Frame
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file
 from maskwright.pretrain import build, checkpoints, run

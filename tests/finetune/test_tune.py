@@ -10,7 +10,8 @@ import torch
 
 from maskwright.errors import ConfigError, DataError
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.tune import Settings, Tuned, scores, tune
+from maskwright.finetune.scores import scores
+from maskwright.finetune.tune import Settings, Tuned, tune
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
 from maskwright.objectives.supervised import Options, Supervised

@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 from checkpoint.small import model_of, small
 from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.families.family import family
-from maskwright.generate.decode import (
-    GREEDY,
-    Sampling,
-    choose,
-    context_start,
-    distribution,
-    generate,
-    steps,
-    trained_length,
-)
+from maskwright.generate.decode import GREEDY, Sampling, choose, distribution, generate, steps
+from maskwright.generate.reader import context_start, trained_length
 from maskwright.nn.config import (
     Attention,
     Relative,

@@ -115,7 +115,10 @@ def test_a_model_is_built_without_compiler_and_algebra() -> None:
 
 def test_who_predicts_waits_for_no_statistics() -> None:
     heavy = ("sklearn", "scipy.stats", "pandas", "transformers")
-    assert loaded_by(["maskwright.finetune.predict_file"], heavy) == []
+    assert (
+        loaded_by(["maskwright.finetune.write_predictions", "maskwright.finetune.piped"], heavy)
+        == []
+    )
     # The control: what asks for a figure.
     asked = "import maskwright.tasks.metrics as m, numpy as n; m.accuracy(n.ones(2), n.ones(2))"
     assert "sklearn" in loaded_after(asked, heavy)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright import catalogue
-from maskwright.config import _alternatives, _hints
+from maskwright.config import alternatives, hints_of
 from maskwright.recipes.recipe import FREE, INEXACT, Recipe
 from maskwright.train.optimizer import AdamW
 
@@ -21,8 +21,8 @@ def settings(kind: type, path: str = "") -> dict[str, Any]:
     """Dotted path -> default of every setting of a config, those of all its alternatives."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
-        here, hint = f"{path}{field.name}", _hints(kind)[field.name]
-        arms = _alternatives(hint) or [hint]
+        here, hint = f"{path}{field.name}", hints_of(kind)[field.name]
+        arms = alternatives(hint) or [hint]
         configs = [arm for arm in arms if dataclasses.is_dataclass(arm)]
         inner = [arm for arm in typing.get_args(hint) if dataclasses.is_dataclass(arm)]
         found[here] = field.default

@@ -12,8 +12,10 @@ import pytest
 from maskwright import catalogue
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.objectives import sentence_order, sentence_pair
-from maskwright.pretrain import build
-from maskwright.recipes.recipe import Recipe, find, override
+from maskwright.pretrain import build, taught
+from maskwright.recipes.find import find
+from maskwright.recipes.override import override
+from maskwright.recipes.recipe import Recipe
 from toys import VOCABULARY, FixedRows, bert
 
 MASKING: dict[str, dict[str, Any]] = {
@@ -26,7 +28,7 @@ MASKING: dict[str, dict[str, Any]] = {
 
 def options(recipe: Recipe) -> Any:
     """As they are read when a run begins."""
-    return build._options(build.resolved(recipe))
+    return taught.options_of(build.resolved(recipe))
 
 
 @pytest.mark.parametrize("name", MASKING)

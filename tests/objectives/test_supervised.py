@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from maskwright.errors import IncompatibleError
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.tune import scores
+from maskwright.finetune.scores import scores
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer

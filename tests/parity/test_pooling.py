@@ -11,7 +11,7 @@ import torch
 from checkpoint.small import SMALL
 from maskwright.checkpoint import pretrained
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.tune import scores
+from maskwright.finetune.scores import scores
 from maskwright.objectives.objective import Vocabulary
 from maskwright.objectives.supervised import Options, Supervised
 

@@ -14,18 +14,20 @@ import pytest
 
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
-from maskwright.pretrain import build, journal, run
+from maskwright.pretrain import build, journal, lengths, run
+from maskwright.pretrain.lengths import check_length, untrained_positions
 from maskwright.pretrain.prepare import Prepared, prepare
+from maskwright.pretrain.rows import training_rows
+from maskwright.recipes.corpus import Corpus
+from maskwright.recipes.find import find
+from maskwright.recipes.override import override
 from maskwright.recipes.recipe import (
-    Corpus,
     FamilyModel,
     ObjectiveChoice,
     Point,
     Recipe,
     RowChoice,
     TokenizerFolder,
-    find,
-    override,
 )
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.phases import Phase
@@ -108,7 +110,7 @@ def test_rows_that_a_run_was_begun_with_before_are_refused_where_it_goes_on(
         rows=RowChoice(length=16, kind="pairs"),
     )
     with pytest.raises(IncompatibleError, match="swapped-pairs"):
-        build.training_rows(wrong, prepared.train)
+        training_rows(wrong, prepared.train)
 
 
 @pytest.mark.parametrize("kind", ["auto", "pairs"])
@@ -130,7 +132,7 @@ def test_a_row_of_a_stream_is_what_the_model_reads(
         objective=ObjectiveChoice(name=name, options={}),
         rows=RowChoice(length=20, kind="stream"),
     )
-    source = build.training_rows(made, prepared.train)
+    source = training_rows(made, prepared.train)
     found = source.rows(np.arange(len(source)), 0)
     assert found.tokens.shape[1] == 20 + more
     # Nothing is lost: each row begins with the last token of the one before.
@@ -156,10 +158,10 @@ def test_a_student_reads_a_stream_as_long_as_it_may(text: Path) -> None:
         objective=ObjectiveChoice(name="distillation", options={"teacher": "somewhere"}),
         rows=RowChoice(length=32, kind="stream"),
     )
-    build.check_length(made, gpt2().config)  # the last token of 33 is only wanted
+    check_length(made, gpt2().config)  # the last token of 33 is only wanted
     with pytest.raises(IncompatibleError, match=r"rows\.length=31"):
-        build.check_length(made, bert().config)
-    build.check_length(replace(made, rows=RowChoice(length=31, kind="stream")), bert().config)
+        check_length(made, bert().config)
+    check_length(replace(made, rows=RowChoice(length=31, kind="stream")), bert().config)
 
 
 def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
@@ -175,13 +177,13 @@ def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
     found = re.search(r"rows\.length=(\d+)", str(refused.do))
     assert found is not None
     fitting = int(found[1])
-    build.check_length(corrupting(text, fitting, **hiding), point)
+    check_length(corrupting(text, fitting, **hiding), point)
     with pytest.raises(IncompatibleError, match="decoder reads"):
-        build.check_length(corrupting(text, fitting + 1, **hiding), point)
+        check_length(corrupting(text, fitting + 1, **hiding), point)
     # The control: with the usual options the decoder writes less than the encoder reads.
-    build.check_length(corrupting(text, LIMIT), point)
+    check_length(corrupting(text, LIMIT), point)
     with pytest.raises(IncompatibleError, match=r"at most 40 \(encoder\)"):
-        build.check_length(corrupting(text, LIMIT + 1), point)
+        check_length(corrupting(text, LIMIT + 1), point)
 
 
 def test_a_teacher_that_has_too_few_positions_is_refused_before_the_first_step(
@@ -214,12 +216,12 @@ def test_positions_that_no_row_reaches_are_told(text: Path, tmp_path: Path) -> N
     assert "vectors for 32 positions, of which rows of 16 tokens train 16" in said.getvalue()
     whole = replace(made, rows=RowChoice(length=32))
     point = build.transformer_config(whole, Tokenizer.load(tmp_path / "run" / "tokenizer"))
-    assert "of which" in build.untrained_positions(made, point)
+    assert "of which" in untrained_positions(made, point)
     # The control: rows, or the last phase of them, as long as the table.
-    assert build.untrained_positions(whole, point) == ""
+    assert untrained_positions(whole, point) == ""
     phases = (Phase(until=0.5, length=16, batch=8),)
     later = replace(whole, training=replace(whole.training, phases=phases))
-    assert build.untrained_positions(later, point) == ""
+    assert untrained_positions(later, point) == ""
 
 
 def test_a_phase_of_too_long_rows_is_named(text: Path) -> None:
@@ -227,7 +229,7 @@ def test_a_phase_of_too_long_rows_is_named(text: Path) -> None:
     made = recipe(text)
     made = replace(made, training=replace(made.training, phases=phases))
     with pytest.raises(IncompatibleError) as refused:
-        build.check_length(made, bert().config)
+        check_length(made, bert().config)
     assert refused.value.where == "training.phases.0.length" and "--set" not in refused.value.do
 
 
@@ -268,7 +270,7 @@ def test_no_stack_reads_more_than_is_said(
     made = corrupting(text, 24, kind, **options)
     point = build.transformer_config(made, prepared.tokenizer)
     objective = build.objective(made, build.model(made, point), prepared.tokenizer)
-    source = build.training_rows(made, prepared.train)
+    source = training_rows(made, prepared.train)
     numbers = np.arange(len(source))
     batch = objective.corrupt(source.rows(numbers, 0), np.zeros_like(numbers), 0)
     assert batch.decoder_tokens is not None
@@ -277,7 +279,7 @@ def test_no_stack_reads_more_than_is_said(
         ("decoder", batch.decoder_tokens, batch.decoder_positions),
     ):
         last = tokens.shape[1] - 1 if positions is None else int(positions.max())
-        said = build._length_read(made, point, side, 24)
+        said = lengths._length_read(made, point, side, 24)
         assert last < said
         if kind in ("blocks", "windows"):
             assert last == said - 1 or side == "encoder"

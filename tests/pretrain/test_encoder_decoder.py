@@ -16,8 +16,9 @@ from maskwright.data.store import TokenStore
 from maskwright.errors import IncompatibleError
 from maskwright.generate.decode import Sampling, generate
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
-from maskwright.pretrain import build, journal, run
+from maskwright.pretrain import build, journal, run, taught
 from maskwright.pretrain.prepare import Prepared, prepare
+from maskwright.pretrain.rows import training_rows
 from maskwright.recipes.recipe import Evaluation, ObjectiveChoice, Point, Recipe, RowChoice
 from maskwright.use import ask
 from maskwright.use.evaluate_text import evaluate_folder
@@ -119,7 +120,7 @@ def test_rows_length_is_what_the_encoder_reads(prepared: tuple[Recipe, Prepared]
     made, data = prepared
     for length in (16, 32, 33, 100):
         wanted = replace(made, rows=RowChoice(length=length))
-        rows = build.training_rows(wanted, data.train)
+        rows = training_rows(wanted, data.train)
         network = build.model(wanted, build.transformer_config(wanted, data.tokenizer))
         objective = build.objective(wanted, network, data.tokenizer)
         batch = objective.corrupt(rows.rows(range(4), 0), rows.rows(range(4), 0).ids * 0, 0)
@@ -139,7 +140,7 @@ def test_only_denoising_asks_for_sentences(prepared: tuple[Recipe, Prepared]) ->
     made, data = prepared
     assert isinstance(data.train[0], TokenStore) and not len(data.train[0].sentences)
     denoised = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
-    assert build.needs_sentences(denoised) and not build.needs_sentences(made)
+    assert taught.needs_sentences(denoised) and not taught.needs_sentences(made)
 
 
 def test_a_tokenizer_without_sentinels_is_refused_before_training(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from maskwright.cli import main
 from maskwright.errors import IncompatibleError
 from maskwright.families.family import family
 from maskwright.pretrain import checkpoints, further, journal, run
-from maskwright.recipes.recipe import FamilyModel, Folder, ObjectiveChoice, override, read
+from maskwright.recipes.find import read
+from maskwright.recipes.override import override
+from maskwright.recipes.recipe import FamilyModel, Folder, ObjectiveChoice
 from tinyrun import recipe, text_file
 from tokenizer.toy_tokenizers import trained
 

@@ -21,9 +21,13 @@ from maskwright.manifest import hash_file
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.prepare import prepare
 from maskwright.pretrain.text import Text, _hash, resolve
-from maskwright.recipes.recipe import Corpus, Recipe, find, override, with_text
+from maskwright.recipes.corpus import Corpus
+from maskwright.recipes.find import find
+from maskwright.recipes.override import override, with_text
+from maskwright.recipes.recipe import Recipe
 from maskwright.report.say import quiet
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.toml import to_toml
 from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import SENTENCE, recipe, text_file
 
@@ -340,7 +344,7 @@ def test_microbatches_that_cannot_be_shared_are_refused_first(
 
 def test_a_recipe_of_an_editor_that_marks_the_byte_order(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_bytes(b"\xef\xbb\xbf" + run.config.to_toml(find("tiny")).encode())
+    path.write_bytes(b"\xef\xbb\xbf" + to_toml(find("tiny")).encode())
     assert find(str(path)) == find("tiny")
 
 

@@ -27,8 +27,10 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.pretrain import build, checkpoints, journal, run
-from maskwright.recipes.recipe import FamilyModel, Recipe, override
+from maskwright.pretrain import checkpoints, journal, run
+from maskwright.pretrain.rows import held_out_rows, rows
+from maskwright.recipes.override import override
+from maskwright.recipes.recipe import FamilyModel, Recipe
 from maskwright.train import machine
 from maskwright.use import ask
 from maskwright.use.evaluate_text import evaluate_folder
@@ -120,12 +122,12 @@ def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:
     chosen, out = made
     held_out = TokenStore.open(out / "data" / "held-out")
     other = replace(chosen, training=replace(chosen.training, seed=1))
-    one, two = (build.held_out_rows(each, held_out) for each in (chosen, other))
+    one, two = (held_out_rows(each, held_out) for each in (chosen, other))
     asked = np.arange(len(one))
     assert np.array_equal(one.rows(asked, 0).tokens, two.rows(asked, 0).tokens)
     # The control: what is trained on is packed otherwise by another seed.
     train = TokenStore.open(out / "data" / "train")
-    one, two = (build.rows(each, train) for each in (chosen, other))
+    one, two = (rows(each, train) for each in (chosen, other))
     asked = np.arange(min(len(one), len(two)))
     assert not np.array_equal(one.rows(asked, 0).tokens, two.rows(asked, 0).tokens)
 

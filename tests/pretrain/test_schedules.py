@@ -26,6 +26,7 @@ from maskwright.objectives import masked
 from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import prepare
+from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.recipe import FamilyModel, Recipe
 from maskwright.train import loop
 from maskwright.train.adafactor import Adafactor
@@ -134,7 +135,7 @@ def test_the_average_is_the_model_and_the_masters_go_on(text: Path, tmp_path: Pa
     # What was evaluated is what was saved.
     prepared = prepare(made, out, lambda text: None)
     objective = build.objective(made, loaded.model, prepared.tokenizer)
-    held_out = build.held_out_rows(made, prepared.held_out)
+    held_out = held_out_rows(made, prepared.held_out)
     logged = [r for r in journal.read(out) if r["kind"] == "evaluation"][-1]
     size = {"rows": made.evaluation.rows, "batch_rows": made.evaluation.batch}
     assert likelihood.evaluate(objective, held_out, **size).loss == pytest.approx(logged["loss"])

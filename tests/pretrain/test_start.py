@@ -15,15 +15,9 @@ import torch
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import ConfigError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.pretrain import build, checkpoints, run, start
-from maskwright.recipes.recipe import (
-    FamilyModel,
-    Folder,
-    ObjectiveChoice,
-    Recipe,
-    TokenizerFolder,
-    override,
-    read,
-)
+from maskwright.recipes.find import read
+from maskwright.recipes.override import override
+from maskwright.recipes.recipe import FamilyModel, Folder, ObjectiveChoice, Recipe, TokenizerFolder
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.schedule import Budget
 from tinyrun import essence, recipe, text_file

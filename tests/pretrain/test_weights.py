@@ -17,7 +17,11 @@ from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.evaluate.likelihood import token_counts
 from maskwright.pretrain import build, run
 from maskwright.pretrain.prepare import prepare, training_stores
-from maskwright.recipes.recipe import Corpus, Recipe, override, read, with_text
+from maskwright.pretrain.rows import training_rows
+from maskwright.recipes.corpus import Corpus
+from maskwright.recipes.find import read
+from maskwright.recipes.override import override, with_text
+from maskwright.recipes.recipe import Recipe
 from maskwright.report.say import quiet
 from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import recipe
@@ -46,7 +50,7 @@ def weighted(folder: Path, *weights: float, **corpus: object) -> Recipe:
 def law_share(chosen: Recipe, folder: Path) -> float:
     """How much of an epoch's tokens are of the first text."""
     prepared = prepare(chosen, folder, quiet)
-    source = build.training_rows(chosen, prepared.train)
+    source = training_rows(chosen, prepared.train)
     found = source.rows(np.arange(len(source)), 0)
     law = [prepared.tokenizer.encode(word) for word in WORDS["law"].split()]
     text = found.tokens[~found.special]

@@ -14,7 +14,8 @@ from maskwright.errors import MaskwrightError
 from maskwright.tasks.build import build
 from maskwright.tasks.examples import Examples
 from maskwright.tasks.infer import Task, infer
-from maskwright.tasks.table import Row, Table, load
+from maskwright.tasks.rows import Row
+from maskwright.tasks.table import Table, load
 
 WORDS = ["river", "stone", "lamp", "garden", "winter", "bread"]
 WORDS += ["copper", "violin", "harbour", "cloud", "meadow", "paper"]

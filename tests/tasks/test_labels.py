@@ -16,7 +16,7 @@ from maskwright.errors import DataError, UsageError
 from maskwright.tasks.build import build
 from maskwright.tasks.examples import Answered, Choice, Examples
 from maskwright.tasks.infer import infer
-from maskwright.tasks.labels import near_misses
+from maskwright.tasks.near_labels import near_misses
 from maskwright.tasks.prepare import prepare
 from maskwright.tasks.survey import left_out, survey
 from maskwright.tasks.table import load

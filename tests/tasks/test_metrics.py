@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks import metrics
+from maskwright.tasks.estimate import estimate, estimate_of_sums, estimates, estimates_of_means
+from maskwright.tasks.resamples import by_resample, of_counts
 from tasks.tables import refusal
 
 CLASSES = st.integers(0, 3)
@@ -112,7 +114,7 @@ def test_F79_what_is_not_defined_is_nan() -> None:
     ones, mixed = np.ones(5), np.array([1.0, 2, 3, 4, 5])
     for metric in (metrics.matthews, metrics.pearson, metrics.spearman):
         for pair in ((ones, mixed), (mixed, ones), (ones, ones)):
-            made = metrics.estimate(metric, *pair, resamples=20)
+            made = estimate(metric, *pair, resamples=20)
             assert math.isnan(made.value) and math.isnan(made.low) and math.isnan(made.high)
     (_, figures) = metrics.per_class(np.zeros(3, int), np.zeros(3, int), ["a", "b"])
     assert math.isnan(figures.precision) and math.isnan(figures.f1) and figures.rows == 0
@@ -140,15 +142,15 @@ def test_several_labels_at_once() -> None:
 @given(st.lists(PAIRS, min_size=1, max_size=4))
 def test_figures_of_counts_are_those_of_the_rows(tables: list[list[tuple[int, int]]]) -> None:
     counts = np.stack([metrics.confusion(*apart(pairs), 4) for pairs in tables])
-    for metric, found in metrics.of_counts(counts).items():
+    for metric, found in of_counts(counts).items():
         assert found == pytest.approx([metric(*apart(p)) for p in tables], nan_ok=True, abs=1e-12)
 
 
 def test_resamples_by_counts_are_resamples_of_rows() -> None:
     truth, predicted = np.arange(60) % 3, np.arange(60) // 4 % 3
     for metric in (metrics.accuracy, metrics.macro_f1, metrics.matthews):
-        by_counts = metrics.estimate(metric, truth, predicted, resamples=40)
-        by_rows = metrics.estimate(partial(metric), truth, predicted, resamples=40)
+        by_counts = estimate(metric, truth, predicted, resamples=40)
+        by_rows = estimate(partial(metric), truth, predicted, resamples=40)
         assert (by_counts.low, by_counts.high) == pytest.approx((by_rows.low, by_rows.high))
 
 
@@ -159,11 +161,11 @@ def test_how_many_resamples_are_looked_at_together_changes_nothing(
     one, several = draw.integers(0, 5, (2, 40)), draw.integers(0, 2, (2, 40, 3))
     numbers = draw.random((2, 40))
     given = [("classification", *one), ("multi-label", *several), ("regression", *numbers)]
-    whole = [metrics.estimates(*each) for each in given]
-    sums = metrics.estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1)
-    monkeypatch.setattr(metrics, "AT_ONCE", 7 * 40)
-    assert [metrics.estimates(*each) for each in given] == whole
-    assert metrics.estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1) == sums
+    whole = [estimates(*each) for each in given]
+    sums = estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1)
+    monkeypatch.setattr("maskwright.tasks.resamples.AT_ONCE", 7 * 40)
+    assert [estimates(*each) for each in given] == whole
+    assert estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1) == sums
 
 
 NUMBERS = st.lists(st.tuples(*[st.floats(-1e6, 1e6) | st.integers(0, 3)] * 2),
@@ -175,8 +177,8 @@ def test_resamples_of_numbers_together_are_those_one_by_one(pairs: list[tuple[fl
     truth, predicted = np.array(pairs, np.float64).T
     for metric in (metrics.pearson, metrics.spearman, metrics.squared_error):
         plain = partial(metric)
-        together = metrics._drawn([metric], truth, predicted, 6)[metric]
-        one_by_one = metrics._drawn([plain], truth, predicted, 6)[plain]
+        together = by_resample([metric], truth, predicted, 6)[metric]
+        one_by_one = by_resample([plain], truth, predicted, 6)[plain]
         assert together == pytest.approx(one_by_one, nan_ok=True, rel=1e-6, abs=1e-6)
 
 
@@ -188,15 +190,15 @@ def test_resamples_of_several_labels_together_are_those_one_by_one(
     truth, predicted = (draw.integers(0, 2, (rows, labels)) for _ in range(2))
     for metric in (metrics.accuracy, metrics.macro_f1, metrics.micro_f1):
         plain = partial(metric)
-        together = metrics._drawn([metric], truth, predicted, 6)[metric]
-        one_by_one = metrics._drawn([plain], truth, predicted, 6)[plain]
+        together = by_resample([metric], truth, predicted, 6)[metric]
+        one_by_one = by_resample([plain], truth, predicted, 6)[plain]
         assert together == pytest.approx(one_by_one)
 
 
 def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
     truth = np.arange(400) % 2
     predicted = np.where(np.arange(400) % 10 == 0, 1 - truth, truth)
-    one, other = (metrics.estimate(metrics.accuracy, truth, predicted, resamples=200)
+    one, other = (estimate(metrics.accuracy, truth, predicted, resamples=200)
                   for _ in range(2))  # fmt: skip
     assert one == other and one.value == 0.9
     error = math.sqrt(0.9 * 0.1 / 400)
@@ -207,19 +209,19 @@ def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
 def test_all_right_is_not_certain() -> None:
     """Eight of eight: Wilson's interval begins at 8 / (8 + 1.96²) = 0.676."""
     right = np.arange(8) % 2
-    found = metrics.estimates("classification", right, right, resamples=50)
+    found = estimates("classification", right, right, resamples=50)
     assert (found["accuracy"].value, found["accuracy"].high) == (1.0, 1.0)
     assert found["accuracy"].low == pytest.approx(0.6756, abs=1e-3)
     assert math.isnan(found["matthews"].low), "its resamples say nothing"
-    none = metrics.estimate(metrics.accuracy, right, 1 - right, resamples=50)
+    none = estimate(metrics.accuracy, right, 1 - right, resamples=50)
     assert (none.value, none.low) == (0.0, 0.0) and none.high == pytest.approx(0.3244, abs=1e-3)
-    means = metrics.estimates_of_means(["f1"], np.ones((5, 1)))
+    means = estimates_of_means(["f1"], np.ones((5, 1)))
     assert means["f1"].value == 1.0 and math.isnan(means["f1"].low)
 
 
 def test_the_usual_figures_of_a_task() -> None:
     truth, predicted = np.array([0, 1, 0, 1]), np.array([0, 1, 1, 1])
-    found = metrics.estimates("classification", truth, predicted, resamples=10)
+    found = estimates("classification", truth, predicted, resamples=10)
     assert list(found) == ["accuracy", "macro_f1", "matthews"] and found["accuracy"].value == 0.75
-    error = refusal(UsageError, lambda: metrics.estimates("tagging", truth, predicted))
+    error = refusal(UsageError, lambda: estimates("tagging", truth, predicted))
     assert error.found == "'tagging'"

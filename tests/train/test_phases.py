@@ -9,7 +9,9 @@ import pytest
 from maskwright import config
 from maskwright.errors import ConfigError
 from maskwright.recipes import tiny
-from maskwright.recipes.recipe import Recipe, override
+from maskwright.recipes.override import override
+from maskwright.recipes.recipe import Recipe
+from maskwright.toml import to_toml
 from maskwright.train.phases import Phase, Ramp
 
 TWO = '[{"until": 0.5, "length": 16, "batch": 64}, {"until": 0.75, "length": 32, "batch": 32}]'
@@ -29,7 +31,7 @@ def test_a_recipe_keeps_its_phases() -> None:
         Phase(until=0.75, length=32, batch=32),
         Phase(until=1.0, length=64, batch=32),
     )
-    assert config.from_plain(Recipe, tomllib.loads(config.to_toml(recipe))) == recipe
+    assert config.from_plain(Recipe, tomllib.loads(to_toml(recipe))) == recipe
     assert recipe.fingerprint != tiny.recipe().fingerprint
     later = override(recipe, ["training.phases.0.until=0.6"])
     assert later.phases[0].until == 0.6

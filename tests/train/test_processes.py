@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from maskwright import config
 from maskwright.recipes.recipe import Checkpoints
+from maskwright.toml import to_toml
 from tinyrun import recipe, text_file
 
 TOLERANCE = 1e-5  # relative to the largest loss or weight, over 24 fp32 steps with dropout
@@ -51,7 +51,7 @@ def weights(out: Path) -> dict[str, np.ndarray]:
 def test_two_processes_agree_with_one(tmp_path: Path) -> None:
     made = replace(recipe(text_file(tmp_path)), checkpoints=Checkpoints(every=0))
     toml = tmp_path / "recipe.toml"
-    toml.write_text(config.to_toml(made))
+    toml.write_text(to_toml(made))
     one, two = train(tmp_path, toml, 1), train(tmp_path, toml, 2)
     first, second = losses(one), losses(two)
     assert len(first) == 24
@@ -61,6 +61,6 @@ def test_two_processes_agree_with_one(tmp_path: Path) -> None:
         largest = np.abs(ours[name]).max()
         assert np.abs(ours[name] - theirs[name]).max() <= 100 * TOLERANCE * largest, name
     # The control: another seed is far outside the tolerance.
-    toml.write_text(config.to_toml(replace(made, training=replace(made.training, seed=1))))
+    toml.write_text(to_toml(replace(made, training=replace(made.training, seed=1))))
     other = train(tmp_path / "other", toml, 1)
     assert np.abs(losses(other) - first).max() > 100 * TOLERANCE * np.abs(first).max()

@@ -13,7 +13,7 @@ import torch
 
 from maskwright.cli import main
 from maskwright.errors import UsageError
-from maskwright.tasks.metrics import Estimate
+from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.prepare import prepare
 from maskwright.understand import layers as room
 from maskwright.understand import pooling

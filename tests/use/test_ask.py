@@ -14,7 +14,8 @@ from maskwright.errors import IncompatibleError
 from maskwright.generate.fill import fill
 from maskwright.objectives import masked
 from maskwright.pretrain import checkpoints, journal, run
-from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe, find
+from maskwright.recipes.find import find
+from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
 from maskwright.use import ask, evaluate_text
 from maskwright.use.evaluate_text import evaluate_folder
 from maskwright.use.show import show

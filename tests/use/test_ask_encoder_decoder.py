@@ -23,14 +23,8 @@ from maskwright.generate.decode import Sampling, generate
 from maskwright.generate.fill import Candidate, fill
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.samples import opening
-from maskwright.recipes.recipe import (
-    Evaluation,
-    FamilyModel,
-    ObjectiveChoice,
-    Recipe,
-    RowChoice,
-    read,
-)
+from maskwright.recipes.find import read
+from maskwright.recipes.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe, RowChoice
 from maskwright.tokenizer.roles import Style
 from maskwright.tokenizer.train import TokenizerChoice, train
 from maskwright.train.optimizer import AdamW

@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from maskwright import commit, config
+from maskwright import commit, dotted
+from maskwright.compare import comparable
 from maskwright.compare.entrant import Entrant, Equal, Pace, enter, finished, run_folder, train
 from maskwright.data.pack import PackedDocuments
-from maskwright.errors import IncompatibleError, UsageError
 from maskwright.evaluate import likelihood, minimal_pairs
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.objectives import masked
 from maskwright.pretrain import build, checkpoints, journal, run, start
+from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.recipe import Recipe, frozen_part
 from maskwright.report import comparison, document
 from maskwright.report.comparison import Comparison, Contender, Measure
@@ -37,19 +37,8 @@ from maskwright.report.wording import count
 from maskwright.use import grammar
 from maskwright.use.ask import open_model
 
-# What of the corpus decides the held-out text: files named for it, or a share of all.
-NAMED = ("held_out_text", "form", "column", "on_bad")
 UNEQUAL = 0.05  # how far apart the budgets may come out without a word
 APART = ("training.seed", "training.budget")
-LOSS = Measure("loss", "held-out loss")
-OWN = Measure("loss", "own held-out loss", compares=False)
-# Of replaced tokens the network beside the model is asked, which draws them.
-GENERATOR = replace(LOSS, title="held-out loss of the generator")
-BITS = Measure("bits_per_byte", "bits per byte")
-# Folded capitals and unknown words cost nothing to predict: such figures are of different texts.
-KEPT_BITS = replace(BITS, title="bits per byte of what its tokenizer keeps", compares=False)
-MASKED = Measure("masked_loss", "masked loss (15 %)")
-PAIRS = Measure("pairs", "minimal pairs", higher_is_better=True)
 
 
 def compare(
@@ -76,8 +65,8 @@ def compare(
     """
     equal, say, out = Equal.parse(budget), printer(stream), Path(out)
     data = None if data is None else Path(data)
-    _refuse_names(recipes, seeds)
-    _refuse_other_text(recipes)
+    comparable.refuse_names(recipes, seeds)
+    comparable.refuse_other_text(recipes)
     recipes = [build.resolved(recipe) for recipe in recipes]
     commit.require_own(out, "prepared", "runs")
     commit.probe_writable(out)
@@ -85,8 +74,8 @@ def compare(
     entrants = [enter(recipe, out, equal, say) for recipe in recipes]
     if len(entrants) > 1 and not _differences(entrants):
         say("note: the recipes differ in nothing but their names")
-    _refuse_other_documents(entrants)
-    measures = _measures(entrants, pairs=data is not None)
+    comparable.refuse_other_documents(entrants)
+    measures = comparable.measures(entrants, pairs=data is not None)
     planned = {
         run_folder(out, entrant.recipe.name, seed): (seed, entrant)
         for seed in range(seeds)
@@ -113,87 +102,6 @@ def compare(
     return made
 
 
-# ------------------------------------------------------------------------------ refusals
-def _refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
-    names = [r.name for r in recipes]
-    if not names or seeds < 1:
-        raise UsageError("nothing to compare", found=f"{len(names)} recipes, {seeds} seeds")
-    for name in names:
-        if names.count(name) > 1 or not name or name.startswith(".") or "/" in name:
-            raise UsageError(
-                "recipes are told apart by their names", where="name", found=", ".join(names),
-                wanted="different names without a slash",
-                do="maskwright show RECIPE --set name=OTHER --set … > other.toml",
-            )  # fmt: skip
-
-
-def _refuse_other_text(recipes: Sequence[Recipe]) -> None:
-    def held_out(recipe: Recipe) -> dict[str, Any]:
-        plain: dict[str, Any] = config.to_plain(recipe.corpus)
-        # Of texts with weights each has its own share held out, whatever the weights are.
-        plain["weights"] = "one for each text" if recipe.corpus.weights else "none"
-        named = {k: plain[k] for k in NAMED}
-        return named if recipe.corpus.held_out_text else {**named, **plain}
-
-    for other in recipes[1:]:
-        for path, ours, theirs in config.differences(
-            held_out(recipes[0]), held_out(other), "corpus"
-        ):
-            raise IncompatibleError(
-                "the recipes do not hold out the same text", where=path,
-                found=f"{recipes[0].name}: {ours!r}, {other.name}: {theirs!r}",
-                wanted="the same questions for all",
-                do=f"give all the same: --text, --set {path}=…, or corpus.held_out_text",
-            )  # fmt: skip
-
-
-def _refuse_other_documents(entrants: Sequence[Entrant]) -> None:
-    """The same settings over files that changed meanwhile are another text."""
-    first = entrants[0].prepared.held_out.document_bytes
-    for other in entrants[1:]:
-        if not np.array_equal(first, other.prepared.held_out.document_bytes):
-            raise IncompatibleError(
-                "the recipes do not hold out the same text", where="corpus",
-                found=f"other documents for {entrants[0].recipe.name} and {other.recipe.name}",
-                do="start the comparison anew in another folder",
-            )  # fmt: skip
-
-
-def _measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
-    """The figures to show. At least one compares all entrants.
-
-    Raises:
-        IncompatibleError: none does; the fields that differ are named.
-    """
-    alike = len({e.questions for e in entrants}) == 1
-    one_tokenizer = len({e.prepared.tokenizer.fingerprint for e in entrants}) == 1
-    codes, fills = ([getattr(e, name) for e in entrants] for name in ("codes_text", "fills"))
-    coding = [e for e in entrants if e.codes_text]
-    same_bits = len({e.prepared.tokenizer.fingerprint for e in coding}) == 1
-    same_bits = same_bits or all(e.keeps_text for e in coding)
-    common = alike or pairs or (all(codes) and same_bits) or (one_tokenizer and all(fills))
-    if not common:
-        field = "tokenizer" if not one_tokenizer else "objective"
-        one, other = next(
-            (entrants[0], e) for e in entrants[1:] if e.questions != entrants[0].questions
-        )
-        plain = [config.to_plain(getattr(e.recipe, field)) for e in (one, other)]
-        changes = config.differences(plain[0], plain[1], field)
-        listed = "; ".join(f"{path}: {ours!r} and {theirs!r}" for path, ours, theirs in changes)
-        raise IncompatibleError(
-            "no figure says the same of all these recipes", where=field,
-            found=listed or f"{one.recipe.name} and {other.recipe.name} learn from other text",
-            wanted="one tokenizer and one objective, or causal models whose tokenizers keep all of "
-            "the text (byte-bpe that folds no capitals), for bits per byte",
-            do="score minimal pairs with all of them: --data FOLDER",
-        )  # fmt: skip
-    usual = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
-    shown = [usual if alike else OWN]
-    shown += [BITS if same_bits else KEPT_BITS] if any(codes) and not alike else []
-    shown += [MASKED] if any(fills) and one_tokenizer and not alike else []
-    return shown + ([PAIRS] if pairs else [])
-
-
 # ------------------------------------------------------------------------------ afterwards
 def _collect(
     entrants: Sequence[Entrant],
@@ -212,9 +120,9 @@ def _collect(
         for seed in range(seeds):
             folder = run_folder(out, e.recipe.name, seed)
             made = _figures(e, folder, seed)
-            if BITS in measures and e.codes_text:
+            if comparable.BITS in measures and e.codes_text:
                 made.final["bits_per_byte"] = _bits(e, folder)
-            if MASKED in measures and e.fills:
+            if comparable.MASKED in measures and e.fills:
                 made.final["masked_loss"] = _masked_loss(e, folder, length)
             if data is not None and paradigms is not None:
                 results.append(_judged(e, folder, data, paradigms, say))
@@ -276,7 +184,7 @@ def _bits(entrant: Entrant, folder: Path) -> float:
     objective = build.objective(entrant.recipe, loaded.model, tokenizer)
     checkpoints.take_others(objective, checkpoints.model_folder(folder))
     store = entrant.prepared.held_out
-    source = build.held_out_rows(entrant.recipe, store)
+    source = held_out_rows(entrant.recipe, store)
     each = float(store.document_bytes.sum()) / max(1, store.num_tokens)
     found = likelihood.evaluate(objective, source, rows=len(source), bytes_per_token=each)
     assert found.bits_per_byte is not None
@@ -330,7 +238,7 @@ def _differences(entrants: Sequence[Entrant]) -> list[list[str]]:
     paths = dict.fromkeys(
         path
         for other in plain[1:]
-        for path, _, _ in config.differences(plain[0], other)
+        for path, _, _ in dotted.differences(plain[0], other)
         if not path.startswith(APART)
     )
     return [[path, *(_at(each, path) for each in plain)] for path in paths]

@@ -13,14 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from maskwright import commit, config
+from maskwright import commit, config, dotted
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.evaluate import likelihood
-from maskwright.pretrain import build, checkpoints, run
+from maskwright.pretrain import build, checkpoints, run, taught
+from maskwright.pretrain.lengths import check_length
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
-from maskwright.recipes.recipe import Recipe, frozen_part, is_run, read
+from maskwright.pretrain.rows import held_out_rows
+from maskwright.recipes.find import is_run, read
+from maskwright.recipes.recipe import Recipe, frozen_part
 from maskwright.report.say import Say
 from maskwright.report.wording import duration
+from maskwright.toml import to_toml
 from maskwright.train import loop
 from maskwright.train.operations import training_operations
 from maskwright.train.schedule import Budget
@@ -94,17 +98,17 @@ class Entrant:
 def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
     """Prepare the text of `recipe` and count what its training costs."""
     choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
-    about = [*choices, build.needs_sentences(recipe)]
+    about = [*choices, taught.needs_sentences(recipe)]
     folder = out / "prepared" / config.fingerprint(about)[:16]
     folder.mkdir(parents=True, exist_ok=True)
     prepared = prepare(recipe, folder, say)
     point = build.transformer_config(recipe, prepared.tokenizer)
-    build.check_length(recipe, point)
+    check_length(recipe, point)
     network = build.model(recipe, point)
     objective = build.objective(recipe, network, prepared.tokenizer)
     operations, begun = 0.0, 0.0
     for phase in recipe.phases:
-        rows = build.held_out_rows(recipe, prepared.held_out, phase.length)
+        rows = held_out_rows(recipe, prepared.held_out, phase.length)
         middle = (begun + phase.until) / 2  # where rates of masks that change are at their mean
         trial = next(likelihood.questions(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
         share, begun = phase.until - begun, phase.until
@@ -168,7 +172,7 @@ def train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> None
     if not is_run(folder):
         _lay_out(recipe, entrant.folder, folder)
     before = frozen_part(read(folder / run.RECIPE))
-    for path, old, new in config.differences(before, frozen_part(recipe)):
+    for path, old, new in dotted.differences(before, frozen_part(recipe)):
         raise IncompatibleError(
             "another run lies where this one would", where=f"{folder}: {path}",
             found=repr(old), wanted=repr(new), do="choose another --out",
@@ -191,7 +195,7 @@ def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
     if staged.exists():
         commit.remove_folder(staged)
     staged.mkdir(parents=True)
-    (staged / run.RECIPE).write_text(config.to_toml(recipe), encoding="utf-8")
+    (staged / run.RECIPE).write_text(to_toml(recipe), encoding="utf-8")
     for part in ("tokenizer", "data"):
         shutil.copytree(prepared / part, staged / part, copy_function=_link)
     staged.replace(folder)

@@ -25,6 +25,15 @@ KINDS = {
     **dict.fromkeys((".conll", ".conllu", ".bio", ".iob"), "columns"),
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+# What people have instead, and what to make of it.
+MADE_OF = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as .csv"),
+    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub", ".html", ".htm"),
+                    "save its text as .txt"),
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".bz2", ".xz"), "unpack it first"),
+    **dict.fromkeys((".arrow", ".feather"), "save it as .parquet"),
+    **dict.fromkeys((".pkl", ".pickle"), "save it as .jsonl; a pickle could run any code"),
+}  # fmt: skip
 NEAR_LIMIT = 5000
 # Files and folders, one or several.
 Paths = str | Path | Sequence[str | Path]
@@ -189,7 +198,7 @@ def _named(path: Path) -> Source:
             where=shown(path),
             found=f"the ending {''.join(path.suffixes[-2:])!r}",
             wanted=f"an ending {_suffixes()}",
-            do="rename it; plain text ends in .txt",
+            do=MADE_OF.get(path.suffix.lower(), "rename it; plain text ends in .txt"),
         )
     return source
 

@@ -23,7 +23,7 @@ from maskwright.errors import DataError, UsageError, near
 from maskwright.evaluate import intervals
 from maskwright.evaluate.intervals import Interval
 from maskwright.randomness import key, permute
-from maskwright.tasks import metrics
+from maskwright.tasks.estimate import wilson
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 FIELDS = ("sentence_good", "sentence_bad")
@@ -72,7 +72,7 @@ class Result:
 
     def interval(self, name: str) -> Interval:
         """95 % interval of one paradigm's accuracy, by Wilson's score."""
-        return metrics.wilson(float(self.outcomes[name].mean()), len(self.outcomes[name]))
+        return wilson(float(self.outcomes[name].mean()), len(self.outcomes[name]))
 
     def ties(self, name: str) -> int:
         return int((self.outcomes[name] == 0.5).sum())

@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 from maskwright import catalogue
-from maskwright.config import differences
+from maskwright.dotted import differences
 from maskwright.errors import ConfigError, IncompatibleError, near
 from maskwright.families.fields import Fields
 from maskwright.families.weights import Rule, carriers, linear, ties

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from maskwright.finetune.kind import Kind
@@ -44,22 +44,11 @@ def card(
         plain: whether the reference library reads the folder.
         loads: lines of code, as a person would type them.
     """
-    known = {m: round(v, 6) for m, v in figures.items() if math.isfinite(v)}
-    result = {
-        "task": {"type": kind.pipeline, "name": kind.task},
-        "dataset": {"name": ", ".join(data) or "the rows given", "type": "local", "split": asked},
-        "metrics": [{"type": m, "name": m, "value": v} for m, v in known.items()],
-    }
-    front = {
-        "library_name": "transformers" if plain else "maskwright",
-        "base_model": base,
-        "pipeline_tag": kind.pipeline,
-        "tags": ["maskwright", kind.task],
-        "metrics": list(known),
-        "model-index": [{"name": name, "results": [result]}],
-    }
-    head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in front.items())
-    lines = [f"---\n{head}---", f"# {name}", f"A model for {kind.task}, fine-tuned from `{base}`."]
+    library = "transformers" if plain else "maskwright"
+    lines = [
+        _front_matter(kind, name, library, base, data, asked, figures),
+        *(f"# {name}", f"A model for {kind.task}, fine-tuned from `{base}`."),
+    ]
     if kind.labels:
         some = ", ".join(f"`{label}`" for label in kind.labels[:SHOWN_LABELS])
         more = len(kind.labels) - SHOWN_LABELS
@@ -82,6 +71,33 @@ def card(
     code = "\n".join(loads)
     lines.append(f"## Use\n\n```python\n{code}\n```")
     return "\n\n".join(lines) + "\n"
+
+
+def _front_matter(
+    kind: Kind,
+    name: str,
+    library: str,
+    base: str,
+    data: Iterable[str],
+    asked: str,
+    figures: Mapping[str, float],
+) -> str:
+    known = {m: round(v, 6) for m, v in figures.items() if math.isfinite(v)}
+    result = {
+        "task": {"type": kind.pipeline, "name": kind.task},
+        "dataset": {"name": ", ".join(data) or "the rows given", "type": "local", "split": asked},
+        "metrics": [{"type": m, "name": m, "value": v} for m, v in known.items()],
+    }
+    front = {
+        "library_name": library,
+        "base_model": base,
+        "pipeline_tag": kind.pipeline,
+        "tags": ["maskwright", kind.task],
+        "metrics": list(known),
+        "model-index": [{"name": name, "results": [result]}],
+    }
+    head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in front.items())
+    return f"---\n{head}---"
 
 
 def _markdown(table: Table) -> str:

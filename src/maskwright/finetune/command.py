@@ -12,11 +12,12 @@ from typing import Any, TextIO
 from maskwright.checkpoint import pretrained
 from maskwright.config import fingerprint
 from maskwright.errors import UsageError, near
+from maskwright.finetune.frame import POOLINGS, room
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kept import REJECTS
-from maskwright.finetune.kind import POOLINGS, Kind, kind_of
+from maskwright.finetune.kind import Kind
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.kinds import embeddings
-from maskwright.finetune.learner import room
 from maskwright.finetune.measure_curve import measure_curve
 from maskwright.finetune.method import PROBE, Method
 from maskwright.finetune.recipe import NAME, Recipe, render
@@ -24,8 +25,9 @@ from maskwright.finetune.run import finetune, require_unfinished
 from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
 from maskwright.report import document, tables
-from maskwright.report.say import printer
+from maskwright.report.say import Say, printer
 from maskwright.tasks import splits, survey
+from maskwright.tasks.examples import Examples
 from maskwright.tasks.framing import TEMPLATES, Template
 from maskwright.tasks.prepare import prepare
 from maskwright.train.optimizer import AdamW
@@ -69,17 +71,7 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
         say(f"note: the model has positions for {most} tokens, not for {wanted}")
     examples = prepare(data, columns=recipe.columns or None, kind=recipe.task, division=DIVISION,
                        rejects=out / REJECTS, **vars(recipe.read))  # fmt: skip
-    for line in examples.task.lines():
-        say(line)
-    looked = survey.survey(examples)
-    for each in looked.tables():
-        say("\n" + tables.for_terminal(each))
-    if examples.drawn:
-        parts = ", ".join(f"{part} {len(examples.parts[part]):,} rows" for part in examples.drawn)
-        say(f"drawn from the rows for learning: {parts}; always the same ones")
-    for warning in looked.warnings:
-        say(f"note: {warning}")
-
+    _say_what_was_read(examples, say)
     made_from = {"model": fingerprint(hashes(checkpoints.model_folder(model))),
                  "data": hash_rows(examples)}  # fmt: skip
     for name, told in recipe.made_from.items():
@@ -89,14 +81,7 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
 
     told_in_words = {} if recipe.prompt is None else {"prompt": recipe.prompt}
     kind = kind_of(examples.task.kind, settled=told_in_words)
-    if recipe.head_rate is not None and kind.head is None:
-        raise UsageError("such a task has no head", where="--head-rate", found=kind.task,
-                         wanted="a task with a head, such as classification",
-                         do="leave it out")  # fmt: skip
-    if recipe.accumulate > 1 and kind.rivals:
-        raise UsageError("each text is a wrong answer to the others of its step, which therefore "
-                         "cannot be cut", where="--accumulate", found=kind.task,
-                         do="leave it out, or choose a smaller --batch")  # fmt: skip
+    _refuse_idle(recipe, kind)
     made_with = embeddings.pooling_of(checkpoints.model_folder(model))
     pooling = recipe.pooling
     if pooling is None and kind.task in embeddings.TASKS:
@@ -126,6 +111,35 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     made_from["files"] = fingerprint(files)
     document.write(out / NAME, render(replace(recipe, made_from=made_from)))
     return made
+
+
+def _say_what_was_read(examples: Examples, say: Say) -> None:
+    for line in examples.task.lines():
+        say(line)
+    looked = survey.survey(examples)
+    for each in looked.tables():
+        say("\n" + tables.for_terminal(each))
+    if examples.drawn:
+        parts = ", ".join(f"{part} {len(examples.parts[part]):,} rows" for part in examples.drawn)
+        say(f"drawn from the rows for learning: {parts}; always the same ones")
+    for warning in looked.warnings:
+        say(f"note: {warning}")
+
+
+def _refuse_idle(recipe: Recipe, kind: Kind) -> None:
+    """Refuse settings that mean nothing for such a task.
+
+    Raises:
+        UsageError: there are some.
+    """
+    if recipe.head_rate is not None and kind.head is None:
+        raise UsageError("such a task has no head", where="--head-rate", found=kind.task,
+                         wanted="a task with a head, such as classification",
+                         do="leave it out")  # fmt: skip
+    if recipe.accumulate > 1 and kind.rivals:
+        raise UsageError("each text is a wrong answer to the others of its step, which therefore "
+                         "cannot be cut", where="--accumulate", found=kind.task,
+                         do="leave it out, or choose a smaller --batch")  # fmt: skip
 
 
 def _settings(recipe: Recipe, width: int, way: Method) -> Settings:

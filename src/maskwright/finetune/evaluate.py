@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from maskwright import commit
 from maskwright.config import fingerprint
@@ -22,15 +22,15 @@ from maskwright.finetune import page, recipe
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kept import REJECTS
 from maskwright.finetune.learner import reader
-from maskwright.finetune.predict import load
+from maskwright.finetune.predict import Predictor, load
 from maskwright.pretrain import checkpoints
 from maskwright.report import document, tables
-from maskwright.report.say import printer
+from maskwright.report.say import Say, printer
 from maskwright.tasks import table
 from maskwright.tasks.build import build
+from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
-from maskwright.tasks.infer import infer
-from maskwright.tasks.metrics import Estimate
+from maskwright.tasks.infer import Task, infer
 from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION
 from maskwright.tasks.survey import as_read, left_out
 
@@ -78,12 +78,74 @@ def evaluate_file(
     if chosen not in names:
         raise UsageError("no such part of the data", where=data, found=chosen,
                          wanted=near(chosen, names))  # fmt: skip
+    rows = _rows(folder, model, whole, chosen, data, columns or {}, read, say)
+    kind, encoded = model.kind, model.kind.encode(rows, model.frame)
+    if encoded.cut:
+        say(encoded.cut)
+    outputs = reader(model.model, kind, model.frame, model.collation)(encoded)
+    answers = kind.answers(encoded, outputs)
+    figures = kind.estimated(rows, answers)
+    asked = "" if chosen == ALL else chosen
+    shown = _table(f"{kind.task}, {len(rows):,} rows" + (f" of {asked}" if asked else ""), figures)
+    for each in (shown, kind.by_class(rows, answers)):
+        if each is not None:
+            say("\n" + tables.for_terminal(each))
+    if out is not None:
+        wrong = kind.mistakes(encoded, outputs)
+        facts = {"model": checkpoints.called(Path(folder)), "data": dict(hashes(Path(data)))}
+        shown_page = page.render(
+            name=Path(folder).resolve().name, kind=kind, asked=asked, table=shown, figures={},
+            losses={}, rows=rows, answers=answers, mistakes=wrong, facts=facts, what="evaluation",
+        )  # fmt: skip
+        about = {"task": kind.task, "part": chosen, "rows": len(rows), **facts}
+        plain = about | {"figures": {name: _plain(each) for name, each in figures.items()}}
+        document.write(Path(out) / NAME, json.dumps(plain, indent=2) + "\n")
+        say(f"report: {document.write(Path(out) / PAGE, shown_page)}")
+    return figures
+
+
+def _rows(
+    folder: Path | str,
+    model: Predictor,
+    whole: table.Table,
+    part: str,
+    data: Path | str,
+    columns: Mapping[str, Sequence[str]],
+    read: HowRead,
+    say: Say,
+) -> Sequence[Any]:
+    """The rows of the `part` that is asked, as the model's task has them; what was understood is
+    said."""
     asked_of = replace(
         whole,
-        parts={ALL: whole.parts[chosen]},
-        counts={ALL: whole.counts[chosen]},
-        rejects={ALL: whole.rejects[chosen]} if whole.rejects else {},
+        parts={ALL: whole.parts[part]},
+        counts={ALL: whole.counts[part]},
+        rejects={ALL: whole.rejects[part]} if whole.rejects else {},
     )
+    task = _task(model, asked_of, data, columns)
+    for line in task.columns.lines():
+        say(line)
+    if part in (ALL, TRAIN) and _learned_from(folder, data):
+        say("note: these are the files that the model learned from, so the figures flatter it")
+    made = build(asked_of, task, fold_labels=read.fold_labels, repair_tags=read.repair_tags,
+                 no_label=read.no_label, reading=read.reading, classes=model.kind.labels,
+                 values=model.values)  # fmt: skip
+    for line in (*as_read(part, whole.counts[part]), *left_out(made)):
+        say(line)
+    return made.parts[ALL]
+
+
+def _task(
+    model: Predictor,
+    asked_of: table.Table,
+    data: Path | str,
+    columns: Mapping[str, Sequence[str]],
+) -> Task:
+    """The model's task in these data: columns that are called as in the training data are the same.
+
+    Raises:
+        DataError: some columns of a label are there, and others are not.
+    """
     for told in model.targets.values():
         missing = [name for name in told if not _stands(name, asked_of.columns)]
         if missing and len(missing) < len(told):
@@ -92,45 +154,15 @@ def evaluate_file(
                             do="add it, or rename all of them to have them found anew")  # fmt: skip
     known = {role: list(names) for role, names in (model.columns | model.targets).items()
              if all(_stands(name, asked_of.columns) for name in names)}  # fmt: skip
-    task = infer(asked_of, {**known, **(columns or {})}, model.kind.task)
-    asked_for = set(columns or {})
-    task.columns.why.update(dict.fromkeys(known.keys() - asked_for, "as in the training data"))
-    for line in task.columns.lines():
-        say(line)
-    if chosen in (ALL, TRAIN) and _learned_from(folder, data):
-        say("note: these are the files that the model learned from, so the figures flatter it")
-    made = build(asked_of, task, fold_labels=read.fold_labels, repair_tags=read.repair_tags,
-                 no_label=read.no_label, reading=read.reading, classes=model.kind.labels,
-                 values=model.values)  # fmt: skip
-    for line in (*as_read(chosen, whole.counts[chosen]), *left_out(made)):
-        say(line)
-    kind, rows = model.kind, made.parts[ALL]
-    encoded = kind.encode(rows, model.frame)
-    if encoded.cut:
-        say(encoded.cut)
-    outputs = reader(model.model, kind, model.frame, model.collation)(encoded)
-    answers = kind.answers(encoded, outputs)
-    figures = kind.estimated(rows, answers)
-    title = f"{kind.task}, {len(rows):,} rows" + ("" if chosen == ALL else f" of {chosen}")
+    task = infer(asked_of, {**known, **columns}, model.kind.task)
+    task.columns.why.update(dict.fromkeys(known.keys() - set(columns), "as in the training data"))
+    return task
+
+
+def _table(title: str, figures: Mapping[str, Estimate]) -> tables.Table:
     cells = [[name, estimate.render()] for name, estimate in figures.items()]
     note = "95 % intervals by resampling the rows."
-    shown = {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
-    for each in (shown, kind.by_class(rows, answers)):
-        if each is not None:
-            say("\n" + tables.for_terminal(each))
-    if out is not None:
-        wrong = kind.mistakes(encoded, outputs)
-        facts = {"model": checkpoints.called(Path(folder)), "data": dict(hashes(Path(data)))}
-        shown_page = page.render(
-            name=Path(folder).resolve().name, kind=kind, asked="" if chosen == ALL else chosen,
-            table=shown, figures={}, losses={}, rows=rows, answers=answers, mistakes=wrong,
-            facts=facts, what="evaluation",
-        )  # fmt: skip
-        about = {"task": kind.task, "part": chosen, "rows": len(rows), **facts}
-        plain = about | {"figures": {name: _plain(each) for name, each in figures.items()}}
-        document.write(Path(out) / NAME, json.dumps(plain, indent=2) + "\n")
-        say(f"report: {document.write(Path(out) / PAGE, shown_page)}")
-    return figures
+    return {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
 
 
 def _stands(name: str, columns: Collection[str]) -> bool:

@@ -12,57 +12,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright import catalogue
 from maskwright.errors import DataError, UsageError
 from maskwright.finetune.examples import Collation, Examples
-from maskwright.finetune.tune import Scored, scores
-from maskwright.nn.config import TextPooling
+from maskwright.finetune.frame import Frame, Long
+from maskwright.finetune.scores import Scored, scores
 from maskwright.nn.pieces import Pooling
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective, Vocabulary
 from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.report.tables import Table
-from maskwright.report.wording import figure
 from maskwright.tasks import examples as labelled
-from maskwright.tasks import metrics
-from maskwright.tasks.metrics import Estimate
+from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.one_row import text_of
-from maskwright.tasks.table import Row
+from maskwright.tasks.rows import Row
 from maskwright.tasks.unknown import unknown_note
-from maskwright.tokenizer.tokenizer import Tokenizer
 
 Scores = NDArray[np.float32]
 Outputs = NDArray[Any]  # scores, or texts
-# What stays of a text, or: all of it in pieces. Each piece is scored, and the scores are averaged
-# or the largest taken; or that is done with the vectors of the pieces, and what comes of them is
-# scored; or layers over these vectors read them first.
-Long = Literal["head", "tail", "head-and-tail", "pieces-mean", "pieces-max", "vectors-mean",
-               "vectors-max", "hierarchical"]  # fmt: skip
-LONG: tuple[Long, ...] = get_args(Long)
-HIERARCHICAL = "hierarchical"
-# What is read of a text, as users call it: the state of [CLS] (of the last token, of a decoder), or
-# something of all states.
-POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}
 Answers = Sequence[Any] | NDArray[Any]  # one for each row
-ROOM = "finetune.kinds"
-
-
-@dataclass(frozen=True)
-class Frame:
-    """How texts become ids: at most `length` of them, `segments` where the model tells a first text
-    from a second, what becomes of a whole text that is too `long`, and whether a model of one stack
-    `continues` what it has read when it writes."""
-
-    tokenizer: Tokenizer
-    length: int
-    segments: bool
-    long: Long = "head"
-    continues: bool = False
 
 
 @dataclass(frozen=True)
@@ -300,20 +272,6 @@ class Kind(ABC):
         return replace(self, settled={**self.settled, **values})
 
 
-def classes_table(figures: Sequence[metrics.ClassFigures], note: str) -> Table:
-    """Figures of classes; a dash where one is not defined."""
-    return {
-        "title": "Class by class",
-        "head": ["", "precision", "recall", "F1", "rows"],
-        "rows": [
-            [each.name, *(figure(v) if np.isfinite(v) else "–"
-                          for v in (each.precision, each.recall, each.f1)), f"{each.rows:,}"]
-            for each in figures
-        ],
-        "note": note,
-    }  # fmt: skip
-
-
 def text(value: Any, role: str, where: str) -> str:
     """`value`, which has to be a text.
 
@@ -325,40 +283,3 @@ def text(value: Any, role: str, where: str) -> str:
                         wanted="a text with a word in it",
                         do="correct the row, or pass it over (--read on_bad=skip)")  # fmt: skip
     return value
-
-
-def kind_of(
-    task: str, labels: Sequence[str] = (), settled: Mapping[str, Any] | None = None
-) -> Kind:
-    """The kind that serves `task`; where a head can answer it as well as written words, a "prompt"
-    in `settled` asks for words.
-
-    Raises:
-        UsageError: none does.
-    """
-    modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
-    serving = [module.KIND for module in modules if task in module.TASKS]
-    if not serving:
-        known = dict.fromkeys(name for module in modules for name in module.TASKS)
-        raise UsageError("this task is not learned by this command", found=task,
-                         wanted=", ".join(known))  # fmt: skip
-    told = "prompt" in (settled or {})
-    chosen = next((kind for kind in serving if kind.writes == told), serving[0])
-    made: Kind = chosen(task, tuple(labels), settled or {})
-    return made
-
-
-def kind_of_head(head: str, labels: Sequence[str], problem: Problem) -> Kind:
-    """The kind of a model of which only the head is known.
-
-    Raises:
-        UsageError: there is none.
-    """
-    for name in catalogue.names(ROOM):
-        module = catalogue.load(ROOM, name)
-        if module.KIND.head == head:
-            for task in module.TASKS:
-                made: Kind = module.KIND(task, tuple(labels))
-                if made.problem == problem:
-                    return made
-    raise UsageError("no kind of task has this head", found=f"{head}, {problem}")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,30 +15,20 @@ from maskwright.checkpoint.transfer import carry
 from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.families.family import family as family_named
 from maskwright.finetune.examples import Collation
+from maskwright.finetune.frame import LONG, Frame, Long, collation_of, frame_of, room
+from maskwright.finetune.headed import headed, reading_texts
 from maskwright.finetune.kept import Kept
-from maskwright.finetune.kind import (
-    HIERARCHICAL,
-    LONG,
-    POOLINGS,
-    Answers,
-    Encoded,
-    Frame,
-    Kind,
-    Long,
-    Outputs,
-)
+from maskwright.finetune.kind import Answers, Encoded, Kind, Outputs
 from maskwright.finetune.method import PROBE, Method
 from maskwright.finetune.progress import Watch, unseen
 from maskwright.finetune.tune import Settings, Tuned, steps_of, tune
 from maskwright.nn import initialise
-from maskwright.nn.config import Head, TransformerConfig
-from maskwright.nn.pieces import layers_over
+from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
 from maskwright.randomness import key, torch_seed
 from maskwright.tasks.parts import TRAIN, VALIDATION
-from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.loop import Hook
 
 
@@ -114,7 +103,7 @@ class Learner:
         if loaded.tokenizer is None:
             raise IncompatibleError("the model has no tokenizer", where=path)
         config, family = headed(path, loaded, kind)
-        config = _reading_texts(config, kind, long)
+        config = reading_texts(config, kind, long)
         if family is not None and not family_named(family).belongs(config):
             family = None
         most = room(config, length or kind.longest, method.positions)
@@ -243,82 +232,3 @@ def reader(
     objective = kind.objective(model, build.vocabulary(frame.tokenizer), frame.long)
     objective.eval()
     return lambda encoded: kind.outputs(objective, encoded, collation)
-
-
-# ------------------------------------------------------------------------------ model and texts
-def _reading_texts(config: TransformerConfig, kind: Kind, long: Long) -> TransformerConfig:
-    """The same with heads that read whole texts as is wanted."""
-    if kind.head != "sequence":
-        return config
-    over = layers_over(config) if long == HIERARCHICAL else None
-    said = kind.settled.get("pooling")  # else the head's own, which a ModernBERT's config may say
-    heads = tuple(
-        replace(head, over=over, pooling=head.pooling if said is None else POOLINGS[str(said)])
-        for head in config.heads
-    )
-    return replace(config, heads=heads)
-
-
-def headed(
-    path: Path, loaded: pretrained.Pretrained, kind: Kind
-) -> tuple[TransformerConfig, str | None]:
-    """The config of the loaded model with the head of `kind` in place of its own, and the family
-    that has a name for it.
-
-    Raises:
-        IncompatibleError: answers are written, and the model writes no text.
-    """
-    member = pretrained.described(path).family
-    kits = {} if member is None else member.architectures
-    # A vector of a text is that of an encoder where there is one; others read such a folder so.
-    alone = kind.head is None and not kind.writes
-    for name, kit in sorted(kits.items(), key=lambda item: alone and item[1].decoder is True):
-        wanted = [] if kind.head is None else [kind.head]
-        if [head for _, head in kit.heads] != wanted:
-            continue
-        if kit.vocabulary != kind.writes or kit.generates != kind.writes:
-            continue
-        if kit.labels is not None and kind.head in ("sequence", "token"):
-            continue  # of pairs of sentences, or of replaced tokens
-        config = pretrained.described(path, name).config
-        heads = tuple(replace(head, labels=kind.num_outputs) for head in config.heads)
-        return replace(config, heads=heads), None if member is None else member.name
-    top: tuple[Head, ...] = ()
-    if kind.writes:
-        if loaded.config.decoder is None or loaded.config.vocabulary_head is None:
-            raise IncompatibleError(
-                "this model cannot write a text", where=path,
-                found="no decoder" if loaded.config.decoder is None else "no vocabulary head",
-                wanted="a decoder with a vocabulary head",
-                do="choose an encoder-decoder such as t5 or bart, or a decoder such as gpt2",
-            )  # fmt: skip
-        return replace(loaded.config, heads=()), None
-    if kind.head is not None:
-        top = (Head(name="classifier", kind=kind.head, labels=kind.num_outputs),)
-    return replace(loaded.config, vocabulary_head=None, heads=top), None
-
-
-def collation_of(
-    config: TransformerConfig, tokenizer: Tokenizer, extra: dict[str, Any] | None = None
-) -> Collation:
-    """How the model reads texts; `extra` are keys of its config.json."""
-    start = None
-    if len(config.stacks) == 2:
-        start = (extra or {}).get("decoder_start_token_id")
-        start = tokenizer.pad if start is None else start
-    return Collation(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
-
-
-def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:
-    """How texts become ids of the model."""
-    return Frame(tokenizer, length, has_segments(config), long, len(config.stacks) == 1)
-
-
-def has_segments(config: TransformerConfig) -> bool:
-    """Whether the model tells first and second text apart."""
-    return config.encoder is not None and config.encoder.embeddings.segments > 1
-
-
-def room(config: TransformerConfig, wanted: int, taken: int = 0) -> int:
-    """`wanted` tokens of a text, or what the model has positions for besides the `taken` ones."""
-    return wanted if config.longest is None else min(wanted, config.longest - taken)

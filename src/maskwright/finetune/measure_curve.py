@@ -20,6 +20,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,9 +36,11 @@ from maskwright.finetune.curve import (
     table,
     verdicts,
 )
+from maskwright.finetune.frame import Long
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kept import REJECTS
-from maskwright.finetune.kind import Kind, Long, kind_of
+from maskwright.finetune.kind import Encoded, Kind
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.learner import Learner, reader
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import Watch, watching
@@ -45,7 +48,7 @@ from maskwright.finetune.tune import Settings
 from maskwright.pretrain import checkpoints
 from maskwright.pretrain.run import LOCK
 from maskwright.report import document, tables
-from maskwright.report.say import printer, quiet
+from maskwright.report.say import Say, printer, quiet
 from maskwright.report.wording import figure
 from maskwright.strict_json import parse
 from maskwright.tasks import examples as labelled
@@ -81,17 +84,13 @@ def measure_curve(
         UsageError: more labels than there are, or figures of another task in `out`.
         OutputError: `out` holds something else.
     """
-    say, watch = printer(stream), watching(stream)
+    say, watch, said = printer(stream), watching(stream), set[tuple[str, int]]()
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
     kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
     kind = kind.of_data(data)
     last = TEST if TEST in data.parts else VALIDATION
-    whole = len(data.parts[TRAIN])
-    numbers = sorted({count or whole for count in counts})
-    if numbers[-1] > whole or numbers[0] < 1:
-        raise UsageError("no such number of labels to draw", where="--curve", found=numbers,
-                         wanted=f"1 to {whole:,}, or all")  # fmt: skip
+    numbers = _numbers(counts, len(data.parts[TRAIN]))
     about = {
         "task": kind.task,
         "model": folder.name,
@@ -103,14 +102,9 @@ def measure_curve(
     with commit.Lock(out / LOCK):
         known = _known(out / LINES, about)
         curve = Curve(kind.measure, numbers)
-
         for count, seed in itertools.product(numbers, range(seeds)):
             drawn = _drawn(data, count, seed)
-            for name, answers in kind.baselines(drawn, last):
-                way = f"{name} (no pretraining)"
-                value = kind.measured(drawn.parts[last], answers)[curve.measure]
-                curve.put(way, count, seed, _defined(value))
-                curve.baselines += [way] if way not in curve.baselines else []
+            _put_baselines(curve, kind, drawn, last, count, seed)
             # Of drawn weights none has been learned before: all of them learn alike fast.
             anew = Method(FULL, head_rate=methods[0].head_rate or 1.0)
             for method, scratch in [*((m, False) for m in methods), (anew, True)]:
@@ -119,18 +113,42 @@ def measure_curve(
                 asked_so = [method.layer_decay, method.head_factor, config.to_plain(chosen)]
                 how = config.fingerprint([*asked_so, length, long])
                 row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
-                if tuple(row.values()) not in known:
-                    told = _trained(
-                        folder, kind, drawn, method, chosen, length, long, last, watch,
-                        scratch=scratch,
-                    )  # fmt: skip
-                    known[tuple(row.values())] = told
-                    with (out / LINES).open("a", encoding="utf-8") as file:
-                        file.write(json.dumps({**row, **told}) + "\n")
-                told = known[tuple(row.values())]
+                train = partial(_trained, folder, kind, drawn, method, chosen, length, long, last,
+                                watch, partial(_say_cut, said, say), scratch=scratch)  # fmt: skip
+                told = _remembered(out / LINES, known, row, train)
                 curve.put_trained(way, count, seed, told)
                 shown = figure(told["value"])
                 say(f"{way}, {count:,} labels, seed {seed}: {curve.measure} {shown}")
+    _tell(curve, about, out, say)
+    return curve
+
+
+def _numbers(counts: Sequence[int], whole: int) -> list[int]:
+    """The numbers of labels, each once; 0 is the `whole`.
+
+    Raises:
+        UsageError: there are not so many.
+    """
+    numbers = sorted({count or whole for count in counts})
+    if numbers[-1] > whole or numbers[0] < 1:
+        raise UsageError("no such number of labels to draw", where="--curve", found=numbers,
+                         wanted=f"1 to {whole:,}, or all")  # fmt: skip
+    return numbers
+
+
+def _put_baselines(
+    curve: Curve, kind: Kind, drawn: labelled.Examples, last: str, count: int, seed: int
+) -> None:
+    """What needs no pretraining, with the same labels."""
+    for name, answers in kind.baselines(drawn, last):
+        way = f"{name} (no pretraining)"
+        value = kind.measured(drawn.parts[last], answers)[curve.measure]
+        curve.put(way, count, seed, _defined(value))
+        curve.baselines += [way] if way not in curve.baselines else []
+
+
+def _tell(curve: Curve, about: dict[str, Any], out: Path, say: Say) -> None:
+    """Write the figures and the page, and say what they come to."""
     plain = {"measure": curve.measure, "figures": curve.figures, "moved": curve.moved,
              "learned": curve.learned}  # fmt: skip
     document.write(out / NAME, json.dumps({**about, **plain}, indent=2) + "\n")
@@ -138,7 +156,6 @@ def measure_curve(
         say("\n" + tables.for_terminal(made))
     say("\n".join(verdicts(curve)))
     say(f"report: {document.write(out / PAGE, render(curve, about))}")
-    return curve
 
 
 def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
@@ -166,6 +183,21 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
     }
 
 
+def _remembered(
+    path: Path,
+    known: dict[tuple[Any, ...], dict[str, float]],
+    row: dict[str, Any],
+    train: Callable[[], dict[str, float]],
+) -> dict[str, float]:
+    """What the training of this `row` came to: what is `known`, or done now and written down."""
+    place = tuple(row.values())
+    if place not in known:
+        known[place] = train()
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**row, **known[place]}) + "\n")
+    return known[place]
+
+
 def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
     """The same with `count` training rows, and a validation part of that size."""
     drawn = splits.with_few(data, count, seed)
@@ -186,11 +218,13 @@ def _trained(
     long: Long,
     last: str,
     watch: Watch,
+    say_cut: Callable[[Mapping[str, Encoded]], None],
     *,
     scratch: bool,
 ) -> dict[str, float]:
     learner = Learner.of(folder, kind, method, length, long)
     parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
+    say_cut(parts)
     way = SCRATCH if scratch else method.name
     name = f"{way}, {len(data.parts[TRAIN]):,} labels, seed {settings.seed}"
     found = learner.learn(parts, method, settings, last, quiet, watch, scratch=scratch, name=name)
@@ -202,6 +236,15 @@ def _trained(
     }
     told = {name: _defined(each[kind.measure]) for name, each in figures.items()}
     return {**told, "moved": found.moved}
+
+
+def _say_cut(said: set[tuple[str, int]], say: Say, parts: Mapping[str, Encoded]) -> None:
+    """What of each part did not fit, once for each number of rows; all trainings read alike."""
+    for part, encoded in parts.items():
+        place = (part, len(encoded.rows))
+        if encoded.cut and place not in said:
+            say(f"{part}: {encoded.cut}")
+        said.add(place)
 
 
 def _defined(value: float) -> float:

@@ -20,15 +20,9 @@ from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.finetune import learner, result
 from maskwright.finetune.examples import Collation
-from maskwright.finetune.kind import (
-    HIERARCHICAL,
-    Encoded,
-    Frame,
-    Kind,
-    Outputs,
-    kind_of,
-    kind_of_head,
-)
+from maskwright.finetune.frame import HIERARCHICAL, Frame, collation_of, frame_of, room
+from maskwright.finetune.kind import Encoded, Kind, Outputs
+from maskwright.finetune.kind_of import kind_of, kind_of_head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
@@ -181,12 +175,12 @@ def load(folder: Path | str) -> Predictor:
     if task.get("attached"):
         taken = attach(loaded.model, folder / result.ADAPTER,
                        family=loaded.about.family).settings.positions  # fmt: skip
-    collation = learner.collation_of(loaded.config, loaded.tokenizer, loaded.extra)
-    length = learner.room(loaded.config, int(task["length"]), taken)
+    collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
+    length = room(loaded.config, int(task["length"]), taken)
     return Predictor(
         loaded.model.eval(),
         kind,
-        learner.frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
+        frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
         replace(collation, alone=taken > 0),
         task.get("columns") or {role: (role,) for role in kind.roles},
         task.get("targets", {}),

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from maskwright import config
 from maskwright.errors import UsageError
-from maskwright.finetune.kind import Long
+from maskwright.finetune.frame import Long
 from maskwright.finetune.method import FULL
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
+from maskwright.toml import read_toml, to_toml
 
 NAME = "finetune.toml"
 HEADER = (
@@ -110,7 +110,7 @@ def read(path: Path | str) -> Recipe:
     Raises:
         UsageError: no such file, or a value out of range.  ConfigError: no recipe.
     """
-    return config.read_toml(Recipe, Path(path))
+    return read_toml(Recipe, Path(path))
 
 
 def changed(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
@@ -122,4 +122,4 @@ def changed(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
 
 def render(recipe: Recipe) -> str:
     """The text of its file."""
-    return HEADER + config.to_toml(recipe)
+    return HEADER + to_toml(recipe)

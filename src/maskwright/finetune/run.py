@@ -9,17 +9,19 @@ label. What a task asks of the model is a `Kind` (kind.py, kinds/).
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright import commit
 from maskwright.config import fingerprint
 from maskwright.errors import UsageError
+from maskwright.finetune.frame import Long
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kept import FOLDER, REJECTS, Kept
-from maskwright.finetune.kind import Long, kind_of
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
@@ -27,7 +29,7 @@ from maskwright.finetune.result import ADAPTER, Result, best_of
 from maskwright.finetune.tune import Settings, passes_of
 from maskwright.pretrain.checkpoints import MODEL
 from maskwright.pretrain.run import LOCK
-from maskwright.report.say import printer
+from maskwright.report.say import Say, printer
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 from maskwright.train.optimizer import AdamW
@@ -99,18 +101,9 @@ def finetune(
     with commit.Lock(out / LOCK):
         require_unfinished(out)  # another process may have ended it meanwhile
         kept.require_same()
-        found: list[Seed] = []
-        watch = watching(stream)
-        try:
-            for seed in range(seeds):
-                chosen = replace(settings, seed=seed)
-                found.append(learner.learn(parts, method, chosen, last, say, watch, kept=kept))
-                best = best_of(found)
-                found = [one if one is best else one.without_model() for one in found]
-        except KeyboardInterrupt:
-            say(f"stopped; {len(found)} of {seeds} seeds had finished and are kept: the same "
-                f"command with --out {shlex.quote(str(out))} goes on")  # fmt: skip
-            raise
+        learn = partial(learner.learn, parts, method, last=last, say=say, watch=watching(stream),
+                        kept=kept)  # fmt: skip
+        found = _seeds(learn, settings, seeds, out, say)
         for half in (out / MODEL, out / ADAPTER):  # of a try that was stopped while it wrote
             if half.exists():
                 commit.remove_folder(half)
@@ -118,6 +111,23 @@ def finetune(
         kept.finish()
     say(f"model: {out / MODEL}\nnext: maskwright predict {shlex.quote(str(out))} FILE")
     return out / MODEL
+
+
+def _seeds(
+    learn: Callable[[Settings], Seed], settings: Settings, seeds: int, out: Path, say: Say
+) -> list[Seed]:
+    """What each seed came to; only the best still has its model."""
+    found: list[Seed] = []
+    try:
+        for seed in range(seeds):
+            found.append(learn(replace(settings, seed=seed)))
+            best = best_of(found)
+            found = [one if one is best else one.without_model() for one in found]
+    except KeyboardInterrupt:
+        say(f"stopped; {len(found)} of {seeds} seeds had finished and are kept: the same "
+            f"command with --out {shlex.quote(str(out))} goes on")  # fmt: skip
+        raise
+    return found
 
 
 def require_unfinished(out: Path) -> None:

@@ -19,7 +19,7 @@ from maskwright.checkpoint.transfer import TOPS
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.finetune.kind import Kind
 from maskwright.finetune.predict import Answer, Answering, Predictor, answers_of, load
-from maskwright.finetune.tune import scores_together
+from maskwright.finetune.scores import scores_together
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Supervised
 from maskwright.pretrain import build

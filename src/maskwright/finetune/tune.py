@@ -1,7 +1,6 @@
 """Train a model with a head on labelled examples: the one loop, epochs, the best epoch kept.
 
     tune(objective, train, …)     ->  Tuned: the model in float32, the figure of every epoch
-    scores(objective, examples)   ->  (N, L) float32, in the order of the examples or places
 
 The batches of an epoch are a keyed shuffle of all examples, so nothing has to be remembered. An
 epoch is chosen by the caller's own figure on validation data, the earliest among equals; with
@@ -11,21 +10,19 @@ epoch is chosen by the caller's own figure on validation data, the earliest amon
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch
 from maskwright.errors import ConfigError, DataError
-from maskwright.finetune.contrast import Contrast
 from maskwright.finetune.examples import Collation, Examples
+from maskwright.finetune.scores import AT_ONCE
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective
-from maskwright.objectives.supervised import Supervised, pool_texts
 from maskwright.randomness import key, permute
 from maskwright.train import loop
 from maskwright.train.machine import Machine, choose
@@ -34,9 +31,6 @@ from maskwright.train.pace import Pace, Paced
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
-
-# Ids that are scored at a time; examples of like length are scored together.
-AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +91,6 @@ class Tuned:
         """The model, where it is still there."""
         assert self.model is not None
         return self.model
-
-
-# What gives scores, not texts.
-Scored = Supervised | Contrast
 
 
 def tune(
@@ -243,66 +233,3 @@ def _widened(
         for name, parameter in model.named_parameters():
             parameter.data = {**kept, **own}[name].float().to(parameter.device)
     return model.float().eval()
-
-
-def scores(objective: Scored, examples: Examples, collation: Collation) -> NDArray[np.float32]:
-    """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
-    return _asked(objective, examples, collation, objective.scores, examples.asked)
-
-
-def scores_together(
-    objectives: Sequence[Supervised], examples: Examples, collation: Collation
-) -> list[NDArray[np.float32]]:
-    """`scores` of each of several heads of one body, which reads each text once."""
-    first = objectives[0]
-
-    def ask(batch: Batch) -> Tensor:
-        hidden = first.states(batch)
-        return torch.cat([each.scores_of(hidden, batch) for each in objectives], 1)
-
-    found = _asked(first, examples, collation, ask, examples.asked)
-    widths = [each.head.labels for each in objectives]
-    return np.split(found, np.cumsum(widths)[:-1], axis=1)
-
-
-def vectors(objective: Supervised, examples: Examples, collation: Collation) -> NDArray[np.float32]:
-    """(N, D): the mean of the hidden states of each text, in their order."""
-
-    def mean(batch: Batch) -> Tensor:
-        return pool_texts(objective.states(batch), batch.documents, "mean")
-
-    return _asked(objective, examples, collation, mean, len(examples))
-
-
-@torch.no_grad()
-def _asked(
-    objective: Scored,
-    examples: Examples,
-    collation: Collation,
-    ask: Callable[[Batch], Tensor],
-    count: int,
-) -> NDArray[np.float32]:
-    device = objective.product.tokens.weight.device
-    found: NDArray[np.float32] | None = None
-    for numbers in by_length(examples.lengths * examples.choices):
-        batch, which = examples.batch(numbers, collation)
-        told = ask(batch.to(device)).float().cpu().numpy()
-        width = told.shape[1]
-        if found is None:
-            found = np.full((count, width), -np.inf, dtype=np.float32)
-        elif width > found.shape[1]:  # choices, of which this batch has more
-            found = np.pad(found, ((0, 0), (0, width - found.shape[1])), constant_values=-np.inf)
-        found[which, :width] = told
-    return np.zeros((0, 0), dtype=np.float32) if found is None else found
-
-
-def by_length(lengths: NDArray[np.int64], at_once: int = AT_ONCE) -> Iterator[NDArray[np.int64]]:
-    """Numbers of examples in portions of at most `at_once` ids, the longest first."""
-    order = np.argsort(-lengths, kind="stable")
-    ends = np.cumsum(lengths[order])
-    begin = 0
-    while begin < len(order):
-        before = ends[begin] - lengths[order[begin]]
-        stop = max(begin + 1, int(np.searchsorted(ends, before + at_once, side="right")))
-        yield order[begin:stop]
-        begin = stop

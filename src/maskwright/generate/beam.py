@@ -21,7 +21,8 @@ from torch import Tensor
 
 from maskwright.config import require
 from maskwright.errors import ConfigError
-from maskwright.generate.decode import Reader, check, trained_length
+from maskwright.generate.decode import check
+from maskwright.generate.reader import Reader, trained_length
 from maskwright.nn.transformer import Transformer
 
 # Beyond this only the length decides, and its power may leave the range of numbers.

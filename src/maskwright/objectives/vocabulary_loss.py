@@ -8,7 +8,7 @@ together, a chunk of targets at a time, in one buffer of bounded size. What make
   run at full speed.
 - The buffer is passed over twice between the products, once for `exp`, once for the sums s over the
   vocabulary. Nothing is subtracted before `exp` while every s stays far from the ends of the float
-  range; where one does not, the scores are made again and their maxima taken off.
+  range; where one does not, the scores are made again and their maxima taken off (`exponentials`).
 - The exponentials are never divided by s, nor is the one-hot y taken off them: the gradient of the
   scores is exp / s - y, and both go to the narrow sides of the two products,
   `grad_hidden = expᵀ @ weight / s - weight[targets]` and
@@ -38,13 +38,10 @@ from torch.autograd.function import once_differentiable
 
 from maskwright.errors import DataError
 from maskwright.nn.linear import spare_rows
+from maskwright.objectives.exponentials import drawn_by, exponentials_of, shifted
 
 # Bytes of scores that exist at a time.
 BUFFER_BYTES = 96 << 20
-# Exponentials and sums between these need no maximum taken off; well inside bfloat16's range.
-_SAFE = (1e-25, 1e30)
-# Rows of the vocabulary whose exponentials are added up in one go; see `_group_sums`.
-_GROUP = 64
 # Targets per unit of width from which on the table is turned round (docs/log.md).
 _MANY = 3
 # Vocabularies smaller than this, and than the hidden states are wide, are scored whole.
@@ -151,7 +148,7 @@ def _whole(
     drawn = targets.new_empty(0)
     if uniforms is not None:
         with torch.no_grad():
-            drawn = _draw(scores.softmax(1).t(), uniforms[:count], wide)
+            drawn = drawn_by(scores.softmax(1).t(), uniforms[:count], wide)
     return total, losses.detach(), drawn
 
 
@@ -229,13 +226,13 @@ def _chunks(
         rows, target = hidden[chunk], targets[chunk]
         scores = buffer[: size * len(rows)].view(size, len(rows))
         _scores(scores, read[chunk], table, added)
-        exponentials, total, shift, found = _exponentials(scores, target, wide)
+        exponentials, total, shift, found = exponentials_of(scores, target, wide)
         if found is None:
             _scores(scores, read[chunk], table, added)
-            exponentials, total, shift, found = _shifted(scores, target, wide)
+            exponentials, total, shift, found = shifted(scores, target, wide)
         losses[chunk] = found
         if uniforms is not None:
-            drawn[chunk] = _draw(exponentials, uniforms[chunk], wide)
+            drawn[chunk] = drawn_by(exponentials, uniforms[chunk], wide)
         inverse = total.reciprocal()
         mine = max(0, min(len(rows), real - first))
         inverse[mine:] = 0.0
@@ -287,73 +284,3 @@ def _scores(scores: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -
         torch.mm(weight, rows.t(), out=scores)
     else:
         torch.addmm(bias[:, None], weight, rows.t(), out=scores)
-
-
-def _exponentials(
-    scores: Tensor, target: Tensor, wide: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor | float, Tensor | None]:
-    """exp(score) in place of the scores, their sums (n,), what was taken off the scores (n,), and
-    the losses; None for the losses where a sum is out of range, and everything has to be done
-    again with `_shifted`.
-
-    Looking at the sums would make a GPU wait, so there it is always `_shifted`; so it is in
-    float16, whose exponentials lose digits long before their sums are out of range.
-    """
-    if scores.device.type != "cpu" or scores.dtype == torch.float16:
-        return _shifted(scores, target, wide)
-    exponentials = scores.exp_()
-    total = _sums(exponentials, wide)
-    own = exponentials.gather(0, target[None])[0].to(wide)
-    smallest = min(float(own.min()), float(total.min()))
-    safe = _SAFE[0] < smallest and float(total.max()) < _SAFE[1]  # false for NaN, too
-    # A narrow `own` that dominates its sum is rounded there alike: the loss is never negative.
-    return exponentials, total, 0.0, (total / own).log() if safe else None
-
-
-def _shifted(
-    scores: Tensor, target: Tensor, wide: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same with each column's largest score taken off first."""
-    own = scores.gather(0, target[None])[0].to(wide)
-    narrow = scores.amax(0)
-    exponentials, largest = scores.sub_(narrow).exp_(), narrow.to(wide)
-    total = _sums(exponentials, wide)
-    return exponentials, total, largest, total.log() + (largest - own)
-
-
-def _sums(exponentials: Tensor, wide: torch.dtype) -> Tensor:
-    """Sums over the vocabulary, wide; the rounding of a narrow type's groups is averaged away."""
-    if exponentials.dtype == wide:
-        return exponentials.sum(0)
-    return _group_sums(exponentials).sum(0, dtype=wide)
-
-
-def _group_sums(exponentials: Tensor) -> Tensor:
-    """(ceil(V / 64), n) sums of every 64 rows of (V, n), in their own type: asked for a wider one,
-    the kernel would copy all of them first."""
-    size, count = exponentials.shape
-    even = size - size % _GROUP
-    groups = exponentials[:even].view(-1, _GROUP, count).sum(1)
-    if even == size:
-        return groups
-    return torch.cat([groups, exponentials[even:].sum(0, keepdim=True)])
-
-
-def _draw(exponentials: Tensor, uniforms: Tensor, wide: torch.dtype) -> Tensor:
-    """(n,) ids, each drawn by its column of exponentials (V, n): first a group of the vocabulary,
-    then an id in it, so that all the exponentials are passed over only once. What the uniform
-    number leaves within the group is measured on the group's own sum, unrounded."""
-    size, count = exponentials.shape
-    if not count:
-        return torch.zeros(0, dtype=torch.int64, device=exponentials.device)
-    sums = _group_sums(exponentials).to(wide)
-    edges = sums.cumsum(0)  # groups, n
-    level = uniforms * edges[-1]
-    group = (edges <= level).sum(0).clamp(max=len(edges) - 1)[None]
-    own = sums.gather(0, group)
-    share = (level - (edges.gather(0, group) - own))[0] / own[0]
-    rows = group * _GROUP + torch.arange(_GROUP, device=sums.device)[:, None]
-    inside = exponentials.gather(0, rows.clamp(max=size - 1)).to(wide)
-    inside = inside.masked_fill(rows >= size, 0.0).cumsum(0)
-    place = (inside <= share * inside[-1]).sum(0).clamp(max=_GROUP - 1)
-    return (group[0] * _GROUP + place).clamp(max=size - 1)

@@ -29,7 +29,7 @@ from maskwright.checkpoint import files, pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.errors import CheckpointError, IncompatibleError, StorageError
 from maskwright.nn.transformer import Transformer
-from maskwright.recipes.recipe import is_run
+from maskwright.recipes.find import is_run
 from maskwright.strict_json import parse
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.average import Average

@@ -21,9 +21,11 @@ from maskwright.data.store import TokenStore
 from maskwright.errors import IncompatibleError, MaskwrightError
 from maskwright.evaluate import likelihood
 from maskwright.pretrain import build, checkpoints, run
-from maskwright.recipes import recipe as recipes
+from maskwright.pretrain.rows import held_out_rows
+from maskwright.recipes.corpus import Corpus
+from maskwright.recipes.find import is_run, read
+from maskwright.recipes.override import override, with_text
 from maskwright.recipes.recipe import (
-    Corpus,
     Folder,
     ObjectiveChoice,
     Recipe,
@@ -56,8 +58,8 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
         IncompatibleError: it has no tokenizer, or is of two stacks and has no mask to write for.
     """
     budget = Budget(minutes=minutes)
-    if recipes.is_run(folder):
-        own = recipes.read(folder / run.RECIPE)
+    if is_run(folder):
+        own = read(folder / run.RECIPE)
         optimizer = replace(
             own.training.optimizer, learning_rate=SHARE * own.training.optimizer.learning_rate
         )
@@ -102,7 +104,7 @@ def adapt(
         MaskwrightError: as `recipe_of` and `run.pretrain`.
     """
     folder, out, processes = Path(folder), Path(out), distribute.join()
-    recipe = recipes.override(recipes.with_text(recipe_of(folder, minutes), texts), list(settings))
+    recipe = override(with_text(recipe_of(folder, minutes), texts), list(settings))
     before = checkpoints.model_folder(folder)  # the newest, whatever is written there meanwhile
     last = run.pretrain(recipe, out, stream=stream)
     if not processes.first:
@@ -117,7 +119,7 @@ def adapt(
 def worth(before: Path, out: Path, old: Path) -> tables.Table:
     """The losses of the run `out` and of the model `before` it, on its held-out text and on that of
     the store `old`, if it is there and can be read in the rows of the run."""
-    recipe = recipes.read(out / run.RECIPE)
+    recipe = read(out / run.RECIPE)
     assert isinstance(recipe.model, Folder)
     known = recipe.model.architecture is None  # else heads were drawn
     paths = [before] * known + [checkpoints.newest(out)]
@@ -150,7 +152,7 @@ def _loss(recipe: Recipe, path: Path, folder: Path) -> float:
     device = machine.choose(recipe.training.precision, recipe.training.device).device
     figures = likelihood.evaluate(
         objective.to(device),
-        build.held_out_rows(recipe, store),
+        held_out_rows(recipe, store),
         rows=recipe.evaluation.rows,
         batch_rows=recipe.evaluation.batch,
         device=device,

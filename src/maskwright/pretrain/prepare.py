@@ -26,9 +26,10 @@ from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import DataError, IncompatibleError, TokenizerError
 from maskwright.manifest import hash_file
-from maskwright.pretrain.build import needs_sentences
+from maskwright.pretrain.taught import needs_sentences
 from maskwright.pretrain.text import Text, require_other_files, texts_of
-from maskwright.recipes.recipe import Corpus, Recipe, TokenizerFolder
+from maskwright.recipes.corpus import Corpus
+from maskwright.recipes.recipe import Recipe, TokenizerFolder
 from maskwright.report import document
 from maskwright.report.say import Say
 from maskwright.strict_json import parse

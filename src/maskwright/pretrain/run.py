@@ -26,7 +26,7 @@ from typing import TextIO
 
 import torch
 
-from maskwright import commit, config
+from maskwright import commit, dotted
 from maskwright.data.loader import Loader
 from maskwright.errors import (
     ConfigError,
@@ -35,17 +35,19 @@ from maskwright.errors import (
     ResourceError,
     UsageError,
 )
-from maskwright.pretrain import build, crash, journal
+from maskwright.pretrain import build, crash, journal, taught
 from maskwright.pretrain.checkpoints import has_checkpoint
 from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
 from maskwright.pretrain.sitting import Sitting, begin
-from maskwright.recipes.recipe import FREE, INEXACT, Recipe, frozen_part, read
+from maskwright.recipes.find import read
+from maskwright.recipes.recipe import FREE, INEXACT, Recipe, frozen_part
 from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
+from maskwright.toml import to_toml
 from maskwright.train import distribute, loop, machine, process_memory
 from maskwright.train.diverged import DivergedError
 from maskwright.train.signals import listening
@@ -80,7 +82,7 @@ def pretrain(
         _claim(recipe, out)
         if settle is not None:
             recipe = settle(recipe, prepare(recipe, out, printer(stream)))
-            document.write(out / RECIPE, config.to_toml(recipe))
+            document.write(out / RECIPE, to_toml(recipe))
     processes.wait()
     return _run(recipe, out, processes, stream=stream)
 
@@ -131,7 +133,7 @@ def _claim(recipe: Recipe, out: Path) -> None:
                 where=out,
                 do=f"choose another --out{other}",
             )
-        document.write(out / RECIPE, config.to_toml(recipe))
+        document.write(out / RECIPE, to_toml(recipe))
 
 
 def _same_start(recipe: Recipe, out: Path) -> bool:
@@ -145,12 +147,12 @@ def _same_start(recipe: Recipe, out: Path) -> bool:
         begun = read(out / RECIPE)
     except ConfigError:
         return False
-    chosen = (lambda r: r.corpus, lambda r: r.tokenizer, build.needs_sentences)
+    chosen = (lambda r: r.corpus, lambda r: r.tokenizer, taught.needs_sentences)
     return all(each(begun) == each(recipe) for each in chosen) and not text_changed(out)
 
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:
-    every = config.differences(frozen_part(before), frozen_part(after))
+    every = dotted.differences(frozen_part(before), frozen_part(after))
     changes = [change for change in every if change[0] not in INEXACT]
     if changes:
         listed = "; ".join(f"{path}: {old!r} -> {new!r}" for path, old, new in changes[:8])

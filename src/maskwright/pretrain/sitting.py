@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
-from maskwright import config
+from maskwright import config, dotted
 from maskwright.checkpoint import layout
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.shapes import num_parameters
@@ -25,8 +25,11 @@ from maskwright.objectives.encoder_decoder import EncoderDecoder
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints, has_checkpoint
+from maskwright.pretrain.lengths import check_length, untrained_positions
 from maskwright.pretrain.prepare import Prepared
-from maskwright.recipes.recipe import Folder, Recipe, find
+from maskwright.pretrain.rows import held_out_rows, training_rows
+from maskwright.recipes.find import find
+from maskwright.recipes.recipe import Folder, Recipe
 from maskwright.report import document
 from maskwright.report.say import quiet
 from maskwright.train import machine
@@ -82,33 +85,12 @@ def begin(
         ResourceError: the model does not fit into memory.
     """
     saved = has_checkpoint(out)
-    begun = start.resumed(recipe, out) if saved else recipe
-    point = build.transformer_config(begun, prepared.tokenizer)
-    build.check_length(recipe, point)
-    _check_memory(point, chosen, recipe)
-    network = build.model(begun, point, quiet if saved else say).to(chosen.device)
-    objective = build.objective(recipe, network, prepared.tokenizer)
-    family = build.family_name(begun)
-    layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
-    if not saved and (note := build.untrained_positions(recipe, point)):
-        say(note)
-    if not saved and isinstance(recipe.model, Folder):
-        start.bring(objective, recipe.model, say)
-    elif not saved:
-        objective.begin()
+    objective, family = _objective(recipe, out, prepared, chosen, saved, say)
     parameters = Parameters(objective, chosen.compute)
     optimizer = recipe.training.optimizer.start(parameters)
     ema = recipe.training.ema
     average = Average(parameters, ema) if ema else None
-    about = {
-        "recipe": find(str(out)).fingerprint,  # what changed since is free to change
-        "tokenizer": prepared.tokenizer.fingerprint,
-        "data": prepared.train_fingerprint,
-        "machine": {
-            **machine.describe(chosen),
-            "training.microbatches": recipe.training.microbatches,  # dropout is keyed by them
-        },
-    }
+    about = _about(recipe, out, prepared, chosen)
     begins = objective.start if isinstance(objective, EncoderDecoder) else None
     model = About(family=family, decoder_start=begins)
     checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, model)
@@ -117,17 +99,14 @@ def begin(
         state = _restore(checkpoints, optimizer, average, about, out, say, processes)
     elif processes.first:
         journal.cut(out, 0)
-    train_rows = [build.training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
-    held_out = build.held_out_rows(recipe, prepared.held_out)
+    train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
+    held_out = held_out_rows(recipe, prepared.held_out)
     if processes.first:
         _say_uneven(train_rows[-1], say)
     run: dict[str, Any] = {}
     if processes.first:
         run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
-        if (targets := run["references"]["targets"]) < FEW_TARGETS:
-            say(f"note: only {targets:,} targets are held out, so held-out figures say little; "
-                "give more text, hold out more of it (corpus.held_out), or look at more rows "
-                "(evaluation.rows)")  # fmt: skip
+        _say_few(run["references"]["targets"], say)
         document.write(out / RUN, json.dumps(run, indent=2) + "\n")
     return Sitting(
         recipe=recipe,
@@ -145,6 +124,41 @@ def begin(
         stream=stream or sys.stdout,
         average=average,
     )
+
+
+def _objective(
+    recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine, saved: bool, say: Any
+) -> tuple[Objective, str | None]:
+    """The objective around the model as the run began, and the family that names its weights. What
+    was `saved` begins nothing: its checkpoint is read over it."""
+    begun = start.resumed(recipe, out) if saved else recipe
+    point = build.transformer_config(begun, prepared.tokenizer)
+    check_length(recipe, point)
+    _check_memory(point, chosen, recipe)
+    network = build.model(begun, point, quiet if saved else say).to(chosen.device)
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    family = build.family_name(begun)
+    layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
+    if not saved and (note := untrained_positions(recipe, point)):
+        say(note)
+    if not saved and isinstance(recipe.model, Folder):
+        start.bring(objective, recipe.model, say)
+    elif not saved:
+        objective.begin()
+    return objective, family
+
+
+def _about(recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine) -> dict[str, Any]:
+    """What a checkpoint says of where it comes from, so that nothing else goes on with it."""
+    return {
+        "recipe": find(str(out)).fingerprint,  # what changed since is free to change
+        "tokenizer": prepared.tokenizer.fingerprint,
+        "data": prepared.train_fingerprint,
+        "machine": {
+            **machine.describe(chosen),
+            "training.microbatches": recipe.training.microbatches,  # dropout is keyed by them
+        },
+    }
 
 
 def _described(
@@ -176,6 +190,16 @@ def _described(
         "references": lines.to_json(),
         "machine": machine_,
     }
+
+
+def _say_few(targets: int, say: Callable[[str], None]) -> None:
+    """Say where too little is held out for figures."""
+    if targets < FEW_TARGETS:
+        say(
+            f"note: only {targets:,} targets are held out, so held-out figures say little; "
+            "give more text, hold out more of it (corpus.held_out), or look at more rows "
+            "(evaluation.rows)"
+        )
 
 
 def _say_uneven(rows: RowSource, say: Callable[[str], None]) -> None:
@@ -218,7 +242,7 @@ def _restore(
                 do="restore it, or start another run",
             )
     before = {**about["machine"], **restored.about["machine"]}  # an older release knew less of it
-    for path, now, then in config.differences(about["machine"], before):
+    for path, now, then in dotted.differences(about["machine"], before):
         say(f"{path} was {then} and is {now}: the run continues, not bit-exactly")
     if processes.first:
         journal.cut(out, restored.state.step)

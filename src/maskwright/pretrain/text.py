@@ -21,7 +21,7 @@ from maskwright.corpus.files import find
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.read import Reader
 from maskwright.errors import ConfigError, DataError
-from maskwright.recipes.recipe import Corpus
+from maskwright.recipes.corpus import Corpus
 
 FEW = 256  # documents, of which the share is counted in text and not left to the hashes
 SEVERAL = 10  # texts, of which at least two are held out: pairs of sentences need them

@@ -11,7 +11,7 @@ from maskwright.corpus.read import DEFAULT
 from maskwright.corpus.reading import Reading
 from maskwright.errors import OutputError
 from maskwright.pretrain.text import Text
-from maskwright.recipes.recipe import Corpus
+from maskwright.recipes.corpus import Corpus
 from maskwright.tokenizer.report import report
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train

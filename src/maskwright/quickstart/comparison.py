@@ -15,8 +15,10 @@ from maskwright.generate.fill import fill
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import build, checkpoints, run
 from maskwright.pretrain.prepare import Prepared, prepare
+from maskwright.pretrain.rows import held_out_rows, training_rows
 from maskwright.quickstart import task
-from maskwright.recipes.recipe import Recipe, read
+from maskwright.recipes.find import read
+from maskwright.recipes.recipe import Recipe
 from maskwright.report.say import Say
 from maskwright.report.tables import Table, for_terminal
 
@@ -43,8 +45,8 @@ def compare(out: Path, say: Say) -> list[Table]:
 def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     """Loss and accuracy at the usual mask rate, so that figures compare with others'."""
     usual = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
-    source = build.held_out_rows(recipe, prepared.held_out)
-    train = build.training_rows(recipe, prepared.train)
+    source = held_out_rows(recipe, prepared.held_out)
+    train = training_rows(recipe, prepared.train)
     rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
     other = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
     objectives = [

@@ -22,6 +22,7 @@ from maskwright.errors import UsageError
 from maskwright.pretrain import build, run
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared
+from maskwright.pretrain.rows import training_rows
 from maskwright.quickstart.comparison import compare
 from maskwright.recipes import quickstart as member
 from maskwright.recipes.recipe import Recipe
@@ -117,7 +118,7 @@ def _pace(recipe: Recipe, prepared: Prepared) -> float:
     plan = loop.Plan(seed=0, microbatches=1, budget=Budget(steps=100),
                      schedule=training.schedule, device=chosen.device)  # fmt: skip
     process_memory.keep_memory()
-    loader = Loader(build.training_rows(recipe, prepared.train), training.batch, 0)
+    loader = Loader(training_rows(recipe, prepared.train), training.batch, 0)
     state, marks = TrainState(), []
     batches = Microbatches(objective, [(1.0, loader)], plan, state)
     objective.train()

@@ -31,7 +31,8 @@ from sklearn.preprocessing import StandardScaler
 from maskwright.checkpoint.transfer import transfer
 from maskwright.corpus import labelled
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.tune import Settings, scores, tune, vectors
+from maskwright.finetune.scores import scores, vectors
+from maskwright.finetune.tune import Settings, tune
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer

@@ -7,9 +7,9 @@ evaluation take the other five.
 
 from __future__ import annotations
 
+from maskwright.recipes.corpus import Corpus
 from maskwright.recipes.recipe import (
     Checkpoints,
-    Corpus,
     Evaluation,
     FamilyModel,
     Initialisation,

@@ -7,9 +7,9 @@ without bias correction (Devlin et al. 2018, A.2; google-research/bert, optimiza
 
 from __future__ import annotations
 
+from maskwright.recipes.corpus import Corpus
 from maskwright.recipes.recipe import (
     Checkpoints,
-    Corpus,
     Evaluation,
     FamilyModel,
     ObjectiveChoice,

@@ -8,9 +8,9 @@ measures the machine and sets the number of steps.
 
 from __future__ import annotations
 
+from maskwright.recipes.corpus import Corpus
 from maskwright.recipes.recipe import (
     Checkpoints,
-    Corpus,
     Evaluation,
     FamilyModel,
     ObjectiveChoice,

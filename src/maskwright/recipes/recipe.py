@@ -1,23 +1,21 @@
 """Recipe: every choice of a run as one frozen value, saved beside its results.
 
 A built-in recipe is a function that returns a Recipe; a user's is a TOML file; the `recipe.toml`
-in a run folder is the resolved one and runs again as it stands. `--set a.b=c` replaces one field.
-Unknown keys are errors with the near name.
+in a run folder is the resolved one and runs again as it stands (`find`). `--set a.b=c` replaces one
+field (`override`). Unknown keys are errors with the near name.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from maskwright import catalogue, config
-from maskwright.corpus.files import Paths, listed
-from maskwright.corpus.reading import Reading
-from maskwright.errors import ConfigError, UsageError, near
+from maskwright import config
+from maskwright.errors import ConfigError
 from maskwright.nn.config import TransformerConfig
+from maskwright.recipes.corpus import Corpus
 from maskwright.tokenizer.train import TokenizerChoice
 from maskwright.train.adafactor import Adafactor
 from maskwright.train.lamb import Lamb
@@ -27,9 +25,6 @@ from maskwright.train.optimizer import AdamW
 from maskwright.train.phases import Phase, Ramp
 from maskwright.train.schedule import Budget, Schedule
 
-BUDGET = "training.budget."
-OPTIMIZER = "training.optimizer"
-FOLDERS = ("model.folder", "tokenizer.folder")
 # Settings that may differ when a run is resumed: they do not change what is computed.
 FREE = (
     "training.log_seconds",
@@ -42,84 +37,6 @@ FREE = (
 )
 # What may change when a run goes on, which then is not the same to the bit.
 INEXACT = ("training.microbatches",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CharacterRanges:
-    """Parts of one text by character, [start, stop): for small studies that say it this way."""
-
-    train: tuple[int, int]
-    held_out: tuple[int, int]
-    tokenizer: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        for name in ("train", "held_out", "tokenizer"):
-            start, stop = getattr(self, name)
-            if not 0 <= start < stop:
-                raise ConfigError("not a range of characters", where=name, found=[start, stop],
-                                  wanted="0 <= start < stop")  # fmt: skip
-        begun, ended = self.held_out
-        if self.train[0] < ended and begun < self.train[1]:
-            raise ConfigError("what is held out would be trained on", where="train",
-                              found=list(self.train), wanted=f"nothing of {[begun, ended]}",
-                              do="choose ranges apart")  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Corpus(Reading):
-    """Where the text comes from, and how files are read. No `text` means the embedded corpus;
-    `$NAME` stands for an environment variable. `held_out` is the share of documents (of a few
-    documents: of their text) that only evaluation sees, unless `held_out_text` names files for it.
-    Of the text no more is taken than the documents that begin within `limit_bytes`. `weights`, one
-    for each file or folder of `text`, say which share of the rows comes from each; without them
-    every text is read equally often."""
-
-    text: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
-    held_out: float = 0.02
-    held_out_text: tuple[str, ...] = ()
-    characters: CharacterRanges | None = None
-    limit_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        try:
-            super().__post_init__()
-        except ConfigError as error:
-            raise error.under("corpus.") from None
-        if self.limit_bytes is not None:
-            config.require("corpus.limit_bytes", self.limit_bytes, 1)
-        if self.weights:
-            self._check_weights()
-        if twice := set(self.text) & set(self.held_out_text):
-            raise ConfigError("the same file would be trained on and held out",
-                              where="corpus.held_out_text", found=", ".join(sorted(twice)),
-                              wanted="other files than corpus.text")  # fmt: skip
-        if not 0.0 < self.held_out < 1.0:
-            raise ConfigError(
-                "a share is out of range",
-                where="corpus.held_out",
-                found=self.held_out,
-                wanted="0 < held_out < 1",
-            )
-
-    def _check_weights(self) -> None:
-        where = "corpus.weights"
-        if len(self.weights) != len(self.text) or len(self.text) < 2:
-            raise ConfigError(
-                "there is not a weight for each text",
-                where=where,
-                found=f"{len(self.weights)} weights, {len(self.text)} texts",
-                wanted="one for each of two or more files or folders",
-                do="name them: --text ONE TWO --set corpus.weights=[3,1]",
-            )
-        for weight in self.weights:
-            config.require(where, weight, 1e-6, 1e6)
-        if len(set(self.text)) < len(self.text):
-            raise ConfigError("a text has two weights", where=where, found=", ".join(self.text))
-        for other in ("characters", "limit_bytes"):
-            if getattr(self, other) is not None:
-                raise ConfigError(f"weights do not go with corpus.{other}", where=where,
-                                  wanted="one or the other")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +214,7 @@ class Recipe:
 
     name: str
     note: str = ""
-    corpus: Corpus = Corpus()
+    corpus: Corpus = field(default_factory=Corpus)
     tokenizer: TokenizerChoice | TokenizerFolder
     model: FamilyModel | Point | Folder
     initialisation: Initialisation = Initialisation()
@@ -335,97 +252,3 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
         else:
             plain.pop(table)
     return plain
-
-
-def find(name: str) -> Recipe:
-    """A recipe by built-in name, by TOML file, or by run folder.
-
-    Raises:
-        UsageError: none of these; the message has the near names.
-        ConfigError: the file is not a recipe.
-    """
-    path = Path(name)
-    if is_run(path):
-        return read(path / "recipe.toml")
-    if path.suffix == ".toml":
-        return read(path)
-    known = catalogue.names("recipes")
-    if name not in known:
-        raise UsageError(
-            "no recipe of that name",
-            found=repr(name),
-            wanted=near(name, known),
-            do="maskwright list recipes",
-        )
-    recipe = catalogue.load("recipes", name).recipe()
-    assert isinstance(recipe, Recipe)
-    return recipe
-
-
-def is_run(folder: Path) -> bool:
-    """Whether `folder` is that of a run: it holds the recipe of one."""
-    return (folder / "recipe.toml").is_file()
-
-
-def read(path: Path) -> Recipe:
-    """A recipe from a TOML file.
-
-    Raises:
-        UsageError: no such file.  ConfigError: not TOML, or not a recipe.
-    """
-    return config.read_toml(Recipe, path)
-
-
-def with_text(recipe: Recipe, paths: Paths) -> Recipe:
-    """`recipe` on the user's own files; a bound on the embedded corpus is none on them.
-
-    Raises:
-        ConfigError: the recipe weighs another number of texts.
-    """
-    limit = recipe.corpus.limit_bytes if recipe.corpus.text else None
-    return replace(
-        recipe, corpus=replace(recipe.corpus, text=tuple(listed(paths)), limit_bytes=limit)
-    )
-
-
-def override(recipe: Recipe, settings: list[str]) -> Recipe:
-    """`recipe` with each `path=value` applied; all are in place before they are checked.
-
-    A setting inside `model.settings` or `objective.options` may be new, to any depth; whether there
-    is one of that name is asked when they are read. All others must exist. A budget given in
-    another unit takes the place of the one that is there, and an optimizer of another kind brings
-    its own settings, all but the learning rate. `model.folder=PATH` and `tokenizer.folder=PATH` put
-    what lies there in the place of what the recipe would make; of a family's model the architecture
-    stays.
-    """
-    values: dict[str, Any] = {}
-    for setting in sorted(settings, key=lambda setting: not setting.startswith(FOLDERS)):
-        path, sign, text = setting.partition("=")
-        if not sign:
-            raise UsageError(
-                "--set wants path=value",
-                found=repr(setting),
-                wanted="for example --set training.batch=32",
-            )
-        if path == f"{OPTIMIZER}.kind" and text != recipe.training.optimizer.kind:
-            rate = recipe.training.optimizer.learning_rate
-            fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
-            recipe = config.replace_at(recipe, fresh)
-        elif path.startswith(BUDGET):
-            given = values.setdefault(BUDGET[:-1], {})  # of two, the budget itself refuses one
-            given[path.removeprefix(BUDGET)] = config.parse_value(text)
-        elif path in FOLDERS:
-            values |= _from_folder(recipe, path.split(".")[0], text)
-        else:
-            values[path] = config.parse_value(text)
-    return config.replace_at(recipe, values)
-
-
-def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:
-    """The plain value of `table` that takes what lies at `path`."""
-    made: Folder | TokenizerFolder = TokenizerFolder(path=path)
-    if table == "model":
-        model = recipe.model
-        architecture = model.architecture if isinstance(model, FamilyModel) else None
-        made = Folder(path=path, architecture=architecture)
-    return {table: {"type": type(made).__name__, **config.to_plain(made)}}

@@ -19,10 +19,9 @@ from maskwright.nn.config import (
     VocabularyHead,
     layers,
 )
+from maskwright.recipes.corpus import CharacterRanges, Corpus
 from maskwright.recipes.recipe import (
-    CharacterRanges,
     Checkpoints,
-    Corpus,
     Evaluation,
     Initialisation,
     ObjectiveChoice,

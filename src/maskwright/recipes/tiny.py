@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from maskwright.recipes.corpus import Corpus
 from maskwright.recipes.recipe import (
     Checkpoints,
-    Corpus,
     Evaluation,
     FamilyModel,
     ObjectiveChoice,

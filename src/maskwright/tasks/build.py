@@ -19,9 +19,12 @@ from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.examples import Examples
 from maskwright.tasks.infer import KINDS, Task, whole
 from maskwright.tasks.labels import Vocabulary
+from maskwright.tasks.near_labels import fold_onto
+from maskwright.tasks.one_label import spelled
 from maskwright.tasks.one_row import cells, reader
 from maskwright.tasks.repair import repaired
-from maskwright.tasks.table import DEFAULT, Row, Table
+from maskwright.tasks.rows import DEFAULT_READING, Row
+from maskwright.tasks.table import Table
 
 
 def build(
@@ -31,7 +34,7 @@ def build(
     fold_labels: bool = False,
     repair_tags: bool = False,
     no_label: str | None = None,
-    reading: Reading = DEFAULT,
+    reading: Reading = DEFAULT_READING,
     classes: Sequence[str] = (),
     values: Sequence[int] | None = None,
 ) -> Examples:
@@ -205,7 +208,7 @@ def _given(
     rows = [row for part in table.parts.values() for row in part]
     met = {cell: row for row in rows for cell in _readable(row, task)}
     if task.columns.column(role).kind not in ("whole", "number", "wholes"):
-        folded = labels.fold_onto(plain, map(str, met)) if fold else {}
+        folded = fold_onto(plain, map(str, met)) if fold else {}
         return Vocabulary(plain, plain, column, folded)
     numbers = {number: row for cell, row in met.items() if (number := whole(cell)) is not None}
     called = _called(table, task, column, rows)
@@ -264,7 +267,7 @@ def _classes(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabula
     def read(row: Row) -> list[tuple[Any, Row]]:
         found = list(cells(row, task))
         for cell in found:
-            labels.spelled(cell, row, name, numbers, words=bool(names))
+            spelled(cell, row, name, numbers, words=bool(names))
         return [(cell, row) for cell in found]
 
     found, _ = _usable(table.first, read, reading)

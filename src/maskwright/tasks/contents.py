@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maskwright.tasks.table import Row
+from maskwright.tasks.rows import Row
 
 WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
 # A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.

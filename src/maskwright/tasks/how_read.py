@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from maskwright import config
+from maskwright import config, dotted
 from maskwright.corpus.reading import Reading
 from maskwright.errors import UsageError, near
 
@@ -62,7 +62,7 @@ def how_read(settings: Sequence[str]) -> HowRead:
             raise UsageError("unknown reading option", where=WHERE, found=repr(setting),
                              wanted=f"NAME=VALUE, {near(name, known)}",
                              do=f"of {', '.join(known)}")  # fmt: skip
-        values[name] = text if name in AS_TYPED else config.parse_value(text)
+        values[name] = text if name in AS_TYPED else dotted.parse_value(text)
         if name == "separator":
             values[name] = SPELLED.get(text, text)
     no_label = values.pop("no_label", None)

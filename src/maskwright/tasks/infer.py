@@ -19,10 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from maskwright.errors import DataError, UsageError, near
-from maskwright.tasks.columns import SHAPES, Columns, find
+from maskwright.tasks.columns import SHAPES, Columns
 from maskwright.tasks.contents import WHOLE, Column, is_empty, value_of
+from maskwright.tasks.find_columns import find
+from maskwright.tasks.rows import Row
 from maskwright.tasks.spellings import plain
-from maskwright.tasks.table import Row, Table
+from maskwright.tasks.table import Table
 
 # kind -> (shape, form of the label)
 KINDS: dict[str, tuple[str, str]] = {

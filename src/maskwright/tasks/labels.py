@@ -1,30 +1,25 @@
-"""The classes of a task: their order, their names, and what is no class, refused with its line.
+"""The classes of a task: their order, their names, and what is none of them, refused with its line.
 
 The order depends on the set of labels only, never on the order of rows: whole numbers ascend, names
 are sorted without regard to case, `O` comes first among tags, and names that come with the data
-(`labels.json`, the notes of a parquet file) keep the order they have there. Labels that differ only
-by case, blanks or Unicode's form are refused, because one of them is nearly always a slip; `fold`
-joins them.
+(`labels.json`, the notes of a parquet file) keep the order they have there.
 """
 
 from __future__ import annotations
 
-import math
-import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from maskwright.errors import DataError, near, shorten
-from maskwright.tasks.contents import CODE, NoList, is_empty, value_of
-from maskwright.tasks.infer import whole
-from maskwright.tasks.table import Row
+from maskwright.tasks.contents import is_empty, value_of
+from maskwright.tasks.near_labels import near_spellings
+from maskwright.tasks.one_label import Label, spelled
+from maskwright.tasks.rows import Row
 
-Label = int | str
 LISTED = 8
-RARE = 20
 OUTSIDE = "O"
 
 
@@ -104,7 +99,7 @@ def learn(
         rows.setdefault(label, row)
         if name_column is not None:
             _note_name(called, label, row, name_column)
-    folded = {} if numbers else _near_spellings(counts, rows, column, fold)
+    folded = {} if numbers else near_spellings(counts, rows, column, fold)
     values = sorted((label for label in counts if label not in folded), key=_order)
     if names:
         listed: tuple[Label, ...] = tuple(range(len(names))) if numbers else tuple(names)
@@ -128,150 +123,12 @@ def learn(
     return made
 
 
-def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = False) -> Label:
-    """A label as one of two types: a whole number, or a name just as it stands there.
-
-    Args:
-        value: what stands in `column` of `row`.
-        numbers: whether labels are whole numbers; `words`: whether names may stand for them.
-
-    Raises:
-        DataError: empty, a fraction, or nothing that can be a label.
-    """
-    if is_empty(value):
-        raise DataError(
-            "the label is empty",
-            where=f"{row.where}, column {column!r}",
-            found="null" if value is None else repr(value),
-            wanted="a label in every row",
-            do="label the row, or take it out (--read on_bad=skip drops and counts it)",
-        )
-    if type(value) is NoList:
-        raise DataError(
-            "the cell is no list",
-            where=f"{row.where}, column {column!r}",
-            found=repr(shorten(value)),
-            wanted='a list such as ["a", "b"], as in the other rows',
-            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-        )
-    if numbers:
-        number = whole(value)
-        if number is not None and not (type(value) is str and CODE.fullmatch(value)):
-            return number
-    if type(value) is bool:
-        return "true" if value else "false"
-    if type(value) is int:
-        return str(value)
-    if type(value) is float and not numbers:
-        return str(int(value)) if value == int(value) else repr(value)
-    if type(value) is str and numbers and not words:
-        raise DataError(
-            "the label is no whole number",
-            where=f"{row.where}, column {column!r}",
-            found=repr(value),
-            wanted="a whole number, as in the other rows",
-            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-        )
-    if type(value) is not str:
-        raise DataError(
-            "no label",
-            where=f"{row.where}, column {column!r}",
-            found=repr(value),
-            wanted="a whole number" if numbers else "a name or a whole number",
-            do="correct the row; for numbers with fractions choose the task regression",
-        )
-    return value
-
-
-def number(value: Any, row: Row, column: str) -> float:
-    """A target of regression.
-
-    Raises:
-        DataError: empty, no number, or not finite.
-    """
-    found = math.nan
-    if type(value) in (int, float, str) and not is_empty(value):
-        try:
-            found = float(value)
-        except (ValueError, OverflowError):
-            found = math.nan
-    if not math.isfinite(found):
-        raise DataError(
-            "the target is not a finite number",
-            where=f"{row.where}, column {column!r}",
-            found="null" if value is None else repr(value),
-            wanted="a number, such as 3.5",
-            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-        )
-    return found
-
-
-def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """(rare name, common name) that look like one name misspelt: at most a letter in six apart,
-    and twenty times as rare."""
-    import difflib
-
-    listed = sorted(counts, key=lambda name: counts[name])
-    found = []
-    for place, rare in enumerate(listed):
-        common = [name for name in listed[place + 1 :] if counts[name] >= RARE * counts[rare]]
-        close = difflib.get_close_matches(rare, common, n=1, cutoff=5 / 6)
-        found += [(rare, name) for name in close]
-    return found
-
-
 # ------------------------------------------------------------------------------ order and names
 def _order(label: Label) -> tuple[bool, int, str, str]:
     if type(label) is int:
         return False, label, "", ""
     name = str(label)
     return name != OUTSIDE, 0, name.casefold(), name
-
-
-def fold_onto(names: Sequence[str], spellings: Iterable[str]) -> dict[str, str]:
-    """Spelling -> the one of `names` that it differs from only by case or blanks."""
-    known: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        known[_key(name)].append(name)
-    return {
-        spelling: known[_key(spelling)][0]
-        for spelling in spellings
-        if spelling not in names and len(known.get(_key(spelling), ())) == 1
-    }
-
-
-def _key(label: Label) -> str:
-    """What labels have in common that differ only by case, blanks or Unicode's form."""
-    return " ".join(unicodedata.normalize("NFC", str(label)).split()).casefold()
-
-
-def _near_spellings(
-    counts: Counter[Label], rows: Mapping[Label, Row], column: str, fold: bool
-) -> dict[str, str]:
-    alike: dict[str, list[str]] = defaultdict(list)
-    for label in counts:
-        alike[_key(label)].append(str(label))
-    folded: dict[str, str] = {}
-    for spellings in alike.values():
-        if len(spellings) == 1:
-            continue
-        common, *others = sorted(spellings, key=lambda s: (-counts[s], s))
-        if not fold:
-            rare = others[-1]
-            # Two forms of one letter look alike: these are told by their code points.
-            forms = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
-            said = ascii if forms else repr
-            raise DataError(
-                "labels that differ only by case or blanks"
-                if not forms
-                else "labels that differ only by the form of their letters (Unicode)",
-                where=f"{rows[rare].where}, column {column!r}",
-                found=", ".join(f"{said(s)} ({counts[s]:,} rows)" for s in (common, *others)),
-                wanted=f"one spelling, such as {said(common)}",
-                do="correct the rows, or join the spellings (--read fold_labels=true)",
-            )
-        folded |= dict.fromkeys(others, common)
-    return folded
 
 
 def _note_name(

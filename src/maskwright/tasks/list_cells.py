@@ -21,7 +21,8 @@ from typing import Any
 from maskwright.errors import DataError
 from maskwright.strict_json import parse
 from maskwright.tasks.contents import MOSTLY, NoList, is_empty
-from maskwright.tasks.table import Row, Table
+from maskwright.tasks.rows import Row
+from maskwright.tasks.table import Table
 
 # A cell of a table may be a list; one that is Python and no JSON has at most so many characters.
 TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)

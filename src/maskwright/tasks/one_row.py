@@ -28,7 +28,8 @@ from maskwright.tasks.examples import (
 )
 from maskwright.tasks.infer import Task, whole
 from maskwright.tasks.labels import Vocabulary
-from maskwright.tasks.table import Row
+from maskwright.tasks.one_label import number
+from maskwright.tasks.rows import Row
 
 LETTERS = string.ascii_uppercase
 TRUE = {"1", "1.0", "true"}
@@ -40,7 +41,7 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
 
     def target(row: Row) -> Target:
         if known is None:
-            return labels.number(value_of(row, columns["label"]), row, columns["label"])
+            return number(value_of(row, columns["label"]), row, columns["label"])
         if kind == "multi-label":
             return tuple(sorted({known.index(cell, row) for cell in cells(row, task)}))
         return known.index(value_of(row, columns["label"]), row)

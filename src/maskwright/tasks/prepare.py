@@ -15,6 +15,7 @@ from maskwright.tasks import splits, table
 from maskwright.tasks.build import build
 from maskwright.tasks.examples import Examples
 from maskwright.tasks.infer import infer
+from maskwright.tasks.rows import DEFAULT_READING
 from maskwright.tasks.splits import Division
 
 
@@ -31,7 +32,7 @@ def prepare(
     repair_tags: bool = False,
     no_label: str | None = None,
     division: Division = splits.DEFAULT,
-    reading: Reading = table.DEFAULT,
+    reading: Reading = DEFAULT_READING,
     rejects: Path | str | None = None,
 ) -> Examples:
     """Labelled files as a task with all its parts; `task.lines()` says what was understood.

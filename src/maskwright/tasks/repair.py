@@ -9,7 +9,8 @@ from maskwright.errors import UsageError
 from maskwright.tasks import tags
 from maskwright.tasks.contents import value_of
 from maskwright.tasks.infer import Task
-from maskwright.tasks.table import Row, Table
+from maskwright.tasks.rows import Row
+from maskwright.tasks.table import Table
 
 
 def repaired(table: Table, task: Task) -> tuple[Table, int]:

@@ -1,4 +1,5 @@
-"""How columns are called in data that people share: the spellings `columns.py` looks for.
+"""How columns are called in data that people share: the spellings `column_search.py` looks
+for.
 
 All without case and signs (`plain`), the most telling first.
 """

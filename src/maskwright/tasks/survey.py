@@ -17,7 +17,7 @@ import numpy as np
 
 from maskwright.corpus.ledger import Counts
 from maskwright.tasks.examples import BETWEEN, Answered, Example, Examples, label_of, whole_text
-from maskwright.tasks.labels import near_misses
+from maskwright.tasks.near_labels import near_misses
 from maskwright.tasks.splits import folded, told_apart_by
 
 LISTED, LISTED_FILES = 3, 5

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, DataError, IncompatibleError, near
 from maskwright.tasks import squad_score
-from maskwright.tasks.metrics import Estimate, estimate_of_sums, estimates_of_means
+from maskwright.tasks.estimate import Estimate, estimate_of_sums, estimates_of_means
 
 BLEU_ORDER = 4
 CHRF_ORDER = 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from maskwright import commit
 from maskwright.corpus.files import Paths
@@ -13,7 +13,7 @@ from maskwright.corpus.read import read
 from maskwright.errors import UsageError
 from maskwright.report import tables
 from maskwright.report.grid import grid
-from maskwright.report.say import printer
+from maskwright.report.say import Say, printer
 from maskwright.report.svg import escape
 from maskwright.report.tables import Table
 from maskwright.understand import heads, senses, trees
@@ -50,29 +50,12 @@ def attention(
     say, out = printer(stream), Path(out)
     subject = Subject.of(Path(model))
     if sentence is not None:
-        whole = len(subject.tokenizer.encode(sentence))
-        most = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
-        if not 1 <= whole <= most:
-            raise UsageError(
-                "not a text that can be drawn",
-                where="--sentence",
-                found=f"{whole} tokens",
-                wanted=f"1 to {most}",
-            )
+        _require_drawable(subject, sentence)
     two = len(subject.model.config.stacks) == 2
     if two:
         say(f"note:{ONE_OF_TWO}")
-    texts = [each for group in senses.SENTENCES.values() for each in group]
     bank = trees.read_trees(Path(tree)) if tree is not None else []
-    if text:
-        texts = []
-        for document_ in read(text):
-            texts.append(document_.text)
-            if len(texts) == TEXTS:
-                say(f"note: only the first {TEXTS} texts are looked at")
-                break
-    elif bank:
-        texts = [" ".join(each.words) for each in bank[:TEXTS]]
+    texts = _texts(text, bank, say)
     commit.probe_writable(out)
     require_new(out)
     found = heads.look_at_heads(subject, texts)
@@ -93,19 +76,23 @@ def attention(
     shown = [_head_table(found)] + ([_tree_table(relations)] if relations else [])
     for each in shown:
         say("\n" + tables.for_terminal(each))
-    names = [f"layer {n + 1}" for n in range(len(found.found["entropy"]))]
-    numbers = [str(n + 1) for n in range(found.found["entropy"].shape[1])]
-    maps = ""
-    for name, values in found.found.items():
-        high = max(1.0, float(values.max()))
-        made = grid(_measured(found, name), values.tolist(), names, numbers, high=high)
-        maps += f'<div class="grid">{made}</div>'
     drawn, most = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
     seen = heads.one_text(subject, drawn, most)
     sections = [(escape(each["title"]), tables.for_page(each)) for each in shown]
-    sections.append(("Every head", f'<div class="grids">{maps}</div>{HEADS}'))
+    sections.append(("Every head", f'<div class="grids">{_maps(found)}</div>{HEADS}'))
     sections.append(("One text", _one_text(seen)))
-    plain = {
+    plain = _plain(found, relations, passed)
+    head = (
+        f"<p>Attention on {found.tokens:,} tokens of {found.texts:,} texts"
+        + (f", {found.cut:,} of them cut at {found.longest} tokens" if found.cut else "")
+        + f".{ONE_OF_TWO if two else ''}</p>"
+    )
+    return write(out, subject, "What heads look at", head, sections, plain, say)
+
+
+def _plain(found: heads.Heads, relations: Sequence[trees.Relation], passed: int) -> dict[str, Any]:
+    """All figures, as they are written to `results.json`."""
+    return {
         "texts": found.texts,
         "tokens": found.tokens,
         "cut": found.cut,
@@ -114,12 +101,45 @@ def attention(
         "heads": {name: values.tolist() for name, values in found.found.items()},
         "relations": [dataclasses.asdict(each) for each in relations],
     }
-    head = (
-        f"<p>Attention on {found.tokens:,} tokens of {found.texts:,} texts"
-        + (f", {found.cut:,} of them cut at {found.longest} tokens" if found.cut else "")
-        + f".{ONE_OF_TWO if two else ''}</p>"
-    )
-    return write(out, subject, "What heads look at", head, sections, plain, say)
+
+
+def _require_drawable(subject: Subject, sentence: str) -> None:
+    whole = len(subject.tokenizer.encode(sentence))
+    most = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
+    if not 1 <= whole <= most:
+        raise UsageError(
+            "not a text that can be drawn",
+            where="--sentence",
+            found=f"{whole} tokens",
+            wanted=f"1 to {most}",
+        )
+
+
+def _texts(text: Paths, bank: Sequence[trees.Tree], say: Say) -> list[str]:
+    """What the heads are looked at in: the user's texts, those of the bank, or our own."""
+    if text:
+        texts = []
+        for document_ in read(text):
+            texts.append(document_.text)
+            if len(texts) == TEXTS:
+                say(f"note: only the first {TEXTS} texts are looked at")
+                break
+        return texts
+    if bank:
+        return [" ".join(each.words) for each in bank[:TEXTS]]
+    return [each for group in senses.SENTENCES.values() for each in group]
+
+
+def _maps(found: heads.Heads) -> str:
+    """A map of all heads for each of their figures."""
+    names = [f"layer {n + 1}" for n in range(len(found.found["entropy"]))]
+    numbers = [str(n + 1) for n in range(found.found["entropy"].shape[1])]
+    maps = ""
+    for name, values in found.found.items():
+        high = max(1.0, float(values.max()))
+        made = grid(_measured(found, name), values.tolist(), names, numbers, high=high)
+        maps += f'<div class="grid">{made}</div>'
+    return maps
 
 
 def _measured(found: heads.Heads, name: str) -> str:

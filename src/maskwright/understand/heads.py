@@ -24,7 +24,7 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.errors import DataError
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.tune import by_length
+from maskwright.finetune.scores import by_length
 from maskwright.understand.states import Subject, look
 
 KINDS = ("previous", "next", "itself", "first", "special")

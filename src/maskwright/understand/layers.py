@@ -31,20 +31,22 @@ from torch.nn import functional
 from maskwright.data.batch import Batch
 from maskwright.errors import UsageError
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.kind import Kind, kind_of
+from maskwright.finetune.kind import Kind
+from maskwright.finetune.kind_of import kind_of
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.sequences import Sequences
 from maskwright.objectives.supervised import pool_texts
 from maskwright.randomness import integers, key, permute, torch_seed
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics
+from maskwright.tasks.estimate import Estimate, estimate
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 from maskwright.understand.states import Pooling, Subject, at_places, layer_states
 
 ITERATIONS, TOLERANCE = 100, 1e-3
 # A control of fewer words, or of one word nearly everywhere, is learned by any model.
 FEWEST_WORDS, NEARLY_ALL = 10, 0.9
-NOTHING = metrics.Estimate(np.nan, np.nan, np.nan)
+NOTHING = Estimate(np.nan, np.nan, np.nan)
 MIX_EPOCHS, MIX_BATCH, MIX_RATE = 20, 256, 1e-2
 
 
@@ -67,11 +69,11 @@ class Layered:
     layers: list[str]
     learned: int
     asked: int
-    accuracy: list[metrics.Estimate]
-    control: list[metrics.Estimate]
-    untrained: list[metrics.Estimate]
+    accuracy: list[Estimate]
+    control: list[Estimate]
+    untrained: list[Estimate]
     weights: list[float]
-    mixed: metrics.Estimate
+    mixed: Estimate
     baselines: dict[str, float]
     cut: str = ""
     no_control: str = ""
@@ -222,7 +224,7 @@ def _probed(
     asked: NDArray[np.float32],
     labels: NDArray[np.int64],
     truth: NDArray[np.int64],
-) -> metrics.Estimate:
+) -> Estimate:
     mean, deviation = known.mean(0), known.std(0) + 1e-6
     told = np.full(len(truth), labels[0])
     if len(np.unique(labels)) > 1:
@@ -231,7 +233,7 @@ def _probed(
             warnings.simplefilter("ignore", ConvergenceWarning)
             probe.fit((known - mean) / deviation, labels)
         told = probe.predict((asked - mean) / deviation)
-    return metrics.estimate(metrics.accuracy, truth, told)
+    return estimate(metrics.accuracy, truth, told)
 
 
 class _Mix(nn.Module):
@@ -250,9 +252,7 @@ class _Mix(nn.Module):
         return scores
 
 
-def _mix(
-    known: _Asked, asked: _Asked, classes: int, seed: int
-) -> tuple[list[float], metrics.Estimate]:
+def _mix(known: _Asked, asked: _Asked, classes: int, seed: int) -> tuple[list[float], Estimate]:
     mean = known.states.mean(1, keepdims=True)
     deviation = known.states.std(1, keepdims=True) + 1e-6
     states, others = (torch.from_numpy((part.states - mean) / deviation) for part in (known, asked))
@@ -268,7 +268,7 @@ def _mix(
     with torch.inference_mode():
         told = mix(others).argmax(1).numpy()
         weights = mix.weights.softmax(0).tolist()
-    return weights, metrics.estimate(metrics.accuracy, asked.labels, told)
+    return weights, estimate(metrics.accuracy, asked.labels, told)
 
 
 def _baselines(known: _Asked, asked: _Asked, *, whole: bool) -> dict[str, float]:

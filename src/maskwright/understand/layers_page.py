@@ -20,37 +20,7 @@ def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) ->
     """Say and write accuracy, control, selectivity and the learned mix by layer."""
     if found.cut:
         say(f"note: {found.cut}")
-    table: Table = {
-        "title": f"{found.task} on the {found.part} part, read off each layer",
-        "head": ["", "accuracy", "control", "selectivity", "untrained", "in the mix"],
-        "rows": [
-            [
-                name,
-                one.render(),
-                figure(two.value, 4),
-                figure(gap, 4),
-                f"{three.value:.4f}",
-                f"{weight:.3f}",
-            ]
-            for name, one, two, gap, three, weight in zip(
-                found.layers,
-                found.accuracy,
-                found.control,
-                found.selectivity,
-                found.untrained,
-                found.weights,
-                strict=True,
-            )
-        ]
-        + [["learned mix", found.mixed.render(), "", "", "", ""]]
-        + [[name, f"{value:.4f}", "", "", "", ""] for name, value in found.baselines.items()],
-        "note": f"Logistic regression on frozen states, learned from {found.learned:,} and asked "
-        f"{found.asked:,}; 95 % intervals. Control: a class drawn for each "
-        f"{'word' if found.task == 'tagging' else 'first word of a text'}"
-        + (f"; it says nothing here, as {found.no_control}" if found.no_control else "")
-        + ". Selectivity: accuracy minus control. Untrained: a model of this shape with weights "
-        "as drawn.",
-    }
+    table = _table(found)
     say("\n" + tables.for_terminal(table))
     xs = list(range(len(found.layers)))
     chart = Chart(
@@ -82,6 +52,40 @@ def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) ->
         (escape(table["title"]), tables.for_page(table)),
     ]
     return write(out, subject, "What layers know", _head(found), sections, values, say)
+
+
+def _table(found: layers.Layered) -> Table:
+    return {
+        "title": f"{found.task} on the {found.part} part, read off each layer",
+        "head": ["", "accuracy", "control", "selectivity", "untrained", "in the mix"],
+        "rows": [
+            [
+                name,
+                one.render(),
+                figure(two.value, 4),
+                figure(gap, 4),
+                f"{three.value:.4f}",
+                f"{weight:.3f}",
+            ]
+            for name, one, two, gap, three, weight in zip(
+                found.layers,
+                found.accuracy,
+                found.control,
+                found.selectivity,
+                found.untrained,
+                found.weights,
+                strict=True,
+            )
+        ]
+        + [["learned mix", found.mixed.render(), "", "", "", ""]]
+        + [[name, f"{value:.4f}", "", "", "", ""] for name, value in found.baselines.items()],
+        "note": f"Logistic regression on frozen states, learned from {found.learned:,} and asked "
+        f"{found.asked:,}; 95 % intervals. Control: a class drawn for each "
+        f"{'word' if found.task == 'tagging' else 'first word of a text'}"
+        + (f"; it says nothing here, as {found.no_control}" if found.no_control else "")
+        + ". Selectivity: accuracy minus control. Untrained: a model of this shape with weights "
+        "as drawn.",
+    }
 
 
 def _head(found: layers.Layered) -> str:

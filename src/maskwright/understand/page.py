@@ -15,7 +15,7 @@ from maskwright.pretrain import checkpoints
 from maskwright.report import document, tables
 from maskwright.report.curves import Line
 from maskwright.report.say import Say
-from maskwright.tasks.metrics import Estimate
+from maskwright.tasks.estimate import Estimate
 from maskwright.understand.states import Subject
 
 PAGE = "report.html"

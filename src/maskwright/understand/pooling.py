@@ -16,11 +16,12 @@ from torch import Tensor
 
 from maskwright.data.batch import Batch
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.kind import kind_of
+from maskwright.finetune.kind_of import kind_of
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import pool_texts
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics
+from maskwright.tasks.estimate import Estimate, estimate
 from maskwright.tasks.parts import TEST, VALIDATION
 from maskwright.understand.states import Pooling, Subject, layer_states
 
@@ -75,8 +76,8 @@ class Pooled:
     part: str
     pairs: int
     layers: list[str]
-    found: dict[str, list[metrics.Estimate]]
-    untrained: list[metrics.Estimate]
+    found: dict[str, list[Estimate]]
+    untrained: list[Estimate]
     words: float
     cut: str = ""
 
@@ -105,9 +106,9 @@ def _told(
     examples: Examples,
     way: Pooling,
     truth: NDArray[np.float64],
-) -> list[metrics.Estimate]:
+) -> list[Estimate]:
     states = layer_states(model, examples, subject.collation, way).astype(np.float64)
     states /= np.linalg.norm(states, axis=2, keepdims=True) + 1e-12
     near = (states[:, 0::2] * states[:, 1::2]).sum(2)  # a pair's texts follow each other
     near = np.round(near, SAME_DIGITS)  # cosines alike but for rounding share their rank
-    return [metrics.estimate(metrics.spearman, truth, layer, resamples=RESAMPLES) for layer in near]
+    return [estimate(metrics.spearman, truth, layer, resamples=RESAMPLES) for layer in near]

@@ -12,7 +12,7 @@ from maskwright.report.curves import Chart, draw
 from maskwright.report.say import Say
 from maskwright.report.svg import COLOURS, escape
 from maskwright.report.tables import Table
-from maskwright.tasks.metrics import Estimate
+from maskwright.tasks.estimate import Estimate
 from maskwright.understand import pooling
 from maskwright.understand.page import line, plain, write
 from maskwright.understand.states import Subject

@@ -23,9 +23,11 @@ from maskwright.errors import DataError, UsageError
 from maskwright.finetune.examples import Examples, framed
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.sequences import Sequences
-from maskwright.tasks import metrics, table
+from maskwright.tasks import metrics
+from maskwright.tasks.estimate import Estimate, estimate
 from maskwright.tasks.one_row import text_of
 from maskwright.tasks.parts import names_beside
+from maskwright.tasks.rows import read_rows
 from maskwright.understand.states import Subject, at_places, layer_states
 
 WORD = "bank"
@@ -71,7 +73,7 @@ class Told:
     texts: list[str]
     apart: list[float]
     untrained: list[float]
-    neighbour: list[metrics.Estimate]
+    neighbour: list[Estimate]
     chance: float
     picture: NDArray[np.float64]
     best: int
@@ -100,7 +102,7 @@ def tell_senses(subject: Subject, word: str, texts: Sequence[str], senses: Seque
     return Told(
         word, subject.layers, list(senses), list(texts), apart,
         [_apart(layer, truth) for layer in others],
-        [metrics.estimate(metrics.accuracy, truth, told) for told in near],
+        [estimate(metrics.accuracy, truth, told) for told in near],
         float(shares @ ((shares * len(senses) - 1) / (len(senses) - 1))),
         _two_widest(found[best]), best,
     )  # fmt: skip
@@ -120,7 +122,7 @@ def read_senses(
         raise UsageError("no such role of a column", where="--column", found=", ".join(odd),
                          wanted="text, label")  # fmt: skip
     texts, meanings = [], []
-    for row in table.read(names_beside(find(path)[0])[0]):
+    for row in read_rows(names_beside(find(path)[0])[0]):
         for role, (name, *_) in named.items():
             if name not in row.values:
                 raise DataError("a column is not there", where=row.where,

@@ -31,31 +31,9 @@ def show_senses(
     Raises:
         UsageError: a word of which there are no texts.
     """
-    if data is not None:
-        texts, meanings = senses.read_senses(data, columns)
-    elif word == senses.WORD:
-        texts = [text for group in senses.SENTENCES.values() for text in group]
-        meanings = [name for name, group in senses.SENTENCES.items() for _ in group]
-    else:
-        raise UsageError(
-            "no texts with this word",
-            where="--word",
-            found=word,
-            do="give a csv with the columns text and label: --data FILE",
-        )
+    texts, meanings = _texts(word, data, columns)
     found = senses.tell_senses(subject, word, texts, meanings)
-    table: Table = {
-        "title": f"“{word}” in {len(found.senses)} texts and {len(set(found.senses))} meanings",
-        "head": ["", "nearest has the same meaning", "apart", "apart, untrained"],
-        "rows": [
-            [name, near.render(), f"{one:+.4f}", f"{two:+.4f}"]
-            for name, near, one, two in zip(
-                found.layers, found.neighbour, found.apart, found.untrained, strict=True
-            )
-        ],
-        "note": f"Apart: the mean cosine within a meaning minus that across. By chance the nearest "
-        f"has the same meaning in {found.chance:.0%}. The embeddings know no context.",
-    }
+    table = _table(word, found)
     say("\n" + tables.for_terminal(table))
     xs = list(range(len(found.layers)))
     lines = [
@@ -89,3 +67,36 @@ def show_senses(
         f"({found.chance:.0%} by chance).</p>"
     )
     return write(out, subject, "One word, two meanings", head, sections, plain(found), say)
+
+
+def _texts(
+    word: str, data: Path | None, columns: Mapping[str, Sequence[str]] | None
+) -> tuple[list[str], list[str]]:
+    """Texts with `word`, and what it means in each."""
+    if data is not None:
+        return senses.read_senses(data, columns)
+    if word == senses.WORD:
+        texts = [text for group in senses.SENTENCES.values() for text in group]
+        meanings = [name for name, group in senses.SENTENCES.items() for _ in group]
+        return texts, meanings
+    raise UsageError(
+        "no texts with this word",
+        where="--word",
+        found=word,
+        do="give a csv with the columns text and label: --data FILE",
+    )
+
+
+def _table(word: str, found: senses.Told) -> Table:
+    return {
+        "title": f"“{word}” in {len(found.senses)} texts and {len(set(found.senses))} meanings",
+        "head": ["", "nearest has the same meaning", "apart", "apart, untrained"],
+        "rows": [
+            [name, near.render(), f"{one:+.4f}", f"{two:+.4f}"]
+            for name, near, one, two in zip(
+                found.layers, found.neighbour, found.apart, found.untrained, strict=True
+            )
+        ],
+        "note": f"Apart: the mean cosine within a meaning minus that across. By chance the nearest "
+        f"has the same meaning in {found.chance:.0%}. The embeddings know no context.",
+    }

@@ -18,9 +18,8 @@ from maskwright.checkpoint import pretrained
 from maskwright.data.batch import Batch
 from maskwright.errors import IncompatibleError
 from maskwright.finetune.examples import Collation, Examples
-from maskwright.finetune.kind import Frame
-from maskwright.finetune.learner import has_segments, room
-from maskwright.finetune.tune import by_length
+from maskwright.finetune.frame import Frame, has_segments, room
+from maskwright.finetune.scores import by_length
 from maskwright.nn import initialise
 from maskwright.nn import mask as masks
 from maskwright.nn.stack import Trace

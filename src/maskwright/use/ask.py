@@ -13,10 +13,10 @@ from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.generate.decode import Sampling, generate, require_writer
 from maskwright.generate.fill import Candidate, Hole, fill
-from maskwright.pretrain import build, checkpoints
+from maskwright.pretrain import build, checkpoints, taught
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.samples import opening
-from maskwright.recipes.recipe import is_run, read
+from maskwright.recipes.find import is_run, read
 from maskwright.report.say import Say, quiet
 from maskwright.tasks.unknown import unknown_note
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -52,7 +52,7 @@ def fill_mask(folder: Path | str, text: str, *, top: int = 5, say: Say = quiet) 
     """
     folder = Path(folder)
     loaded, tokenizer = open_model(folder)
-    shift = build.shift(read(folder / RECIPE)) if is_run(folder) else 0
+    shift = taught.shift(read(folder / RECIPE)) if is_run(folder) else 0
     start = None
     if len(loaded.config.stacks) == 2 and tokenizer.mask is not None:
         start = _decoder_start(folder, loaded, tokenizer)
@@ -129,7 +129,7 @@ def generate_text(
         seed=seed,
         forbidden=(*(i for i in tokenizer.special_ids if i != end), *rows),
     )
-    whole = is_run(folder) and build.reads_whole(read(folder / RECIPE))
+    whole = is_run(folder) and taught.reads_whole(read(folder / RECIPE))
     (made,) = generate(
         loaded.model, [start], tokens, sampling, sources=sources, end=end, whole=whole
     )
@@ -140,7 +140,7 @@ def _decoder_start(folder: Path, loaded: Pretrained, tokenizer: Tokenizer) -> in
     """What the decoder of a folder of two stacks begins with: in a run the token of its objective,
     and None where that leaves the decoder as it was; elsewhere what config.json says."""
     if is_run(folder):
-        role = build.decoder_start(read(folder / RECIPE))
+        role = taught.decoder_start(read(folder / RECIPE))
         if role is None:
             return None
         known = build.vocabulary(tokenizer)
@@ -165,4 +165,4 @@ def _writes_framed(folder: Path) -> bool:
     if not is_run(folder):
         return True
     recipe = read(folder / RECIPE)
-    return recipe.objective.name == "denoising" and build.row_kind(recipe) in FRAMED
+    return recipe.objective.name == "denoising" and taught.row_kind(recipe) in FRAMED

@@ -26,10 +26,12 @@ from maskwright.errors import IncompatibleError, UsageError
 from maskwright.evaluate import likelihood
 from maskwright.objectives import causal, masked
 from maskwright.objectives.objective import Objective
-from maskwright.pretrain import build, checkpoints
+from maskwright.pretrain import build, checkpoints, taught
 from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
+from maskwright.pretrain.rows import held_out_rows
 from maskwright.pretrain.run import RECIPE
-from maskwright.recipes.recipe import Recipe, is_run, read
+from maskwright.recipes.find import is_run, read
+from maskwright.recipes.recipe import Recipe
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.use.ask import open_model
 
@@ -108,7 +110,7 @@ def evaluate_folder(
             built = Path(scratch) / "store"
             sentences = len(loaded.config.stacks) == 2
             if recipe is not None:
-                sentences = sentences or build.needs_sentences(recipe)
+                sentences = sentences or taught.needs_sentences(recipe)
             if reading is None:
                 reading = Reading() if recipe is None else recipe.corpus
             reader = Reader(texts, reading)
@@ -139,6 +141,11 @@ def evaluate_folder(
             source,
             rows=rows,
         )
+    return Measured(figures, lines, not trained_on, read_of, _notes(recipe, objective, kept))
+
+
+def _notes(recipe: Recipe | None, objective: Objective, kept: bool) -> list[str]:
+    """What the figures are, and are not, comparable with."""
     notes = []
     if recipe is not None and (note := _other_question(recipe, objective)):
         notes.append(note)
@@ -149,7 +156,7 @@ def evaluate_folder(
         )
     if objective.scorer is not objective.product:
         notes.append("of the network beside the model that fills its holes (the generator)")
-    return Measured(figures, lines, not trained_on, read_of, notes)
+    return notes
 
 
 def _measure(
@@ -159,10 +166,10 @@ def _measure(
     an encoder and next tokens for a decoder, and that of the run where these would not do."""
     config = loaded.config
     simple = len(config.stacks) == 1 and config.vocabulary_head is not None
-    if simple and (recipe is None or not (build.shift(recipe) or build.reads_whole(recipe))):
+    if simple and (recipe is None or not (taught.shift(recipe) or taught.reads_whole(recipe))):
         objective = _objective(loaded, tokenizer)
         if recipe is not None and recipe.objective.name in ("causal", "masked"):
-            return objective, partial(build.held_out_rows, recipe)
+            return objective, partial(held_out_rows, recipe)
         length = _length(loaded) if recipe is None else recipe.rows.length
         if objective.codes_text:
             return objective, lambda store: Stream(store, length)
@@ -185,7 +192,7 @@ def _measure(
         )
     objective = build.objective(recipe, loaded.model, tokenizer)
     checkpoints.take_others(objective, checkpoints.model_folder(folder))
-    return objective, partial(build.held_out_rows, recipe)
+    return objective, partial(held_out_rows, recipe)
 
 
 def _other_question(recipe: Recipe, asked: Objective) -> str:

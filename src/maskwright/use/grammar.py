@@ -21,11 +21,12 @@ from maskwright.evaluate import minimal_pairs, text_likelihood
 from maskwright.evaluate.likelihood import token_counts
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.nn.transformer import Transformer
-from maskwright.pretrain import build, start
+from maskwright.pretrain import start, taught
 from maskwright.pretrain.checkpoints import model_folder
 from maskwright.pretrain.prepare import training_stores
 from maskwright.pretrain.run import RECIPE
-from maskwright.recipes.recipe import Recipe, is_run, read
+from maskwright.recipes.find import is_run, read
+from maskwright.recipes.recipe import Recipe
 from maskwright.report import document, tables
 from maskwright.report.page import write_report
 from maskwright.report.wording import percent
@@ -48,11 +49,11 @@ def as_trained(model: Transformer, recipe: Recipe | None) -> str:
     Raises:
         IncompatibleError: it predicts no tokens.
     """
-    if recipe is not None and len(model.config.stacks) == 2 and not build.decoder_start(recipe):
+    if recipe is not None and len(model.config.stacks) == 2 and not taught.decoder_start(recipe):
         return "masked"  # the encoder alone was trained
-    if recipe is not None and build.shift(recipe):
+    if recipe is not None and taught.shift(recipe):
         return "masked-next"
-    if recipe is not None and build.reads_whole(recipe):
+    if recipe is not None and taught.reads_whole(recipe):
         return "causal"
     return text_likelihood.native(model)
 
@@ -70,7 +71,7 @@ def evaluate_pairs(
 
     Args:
         out: the folder for the figures; it is made if need be.
-        how: one of `text_likelihood.METHODS`; None: as the model was trained.
+        how: one of `frames.METHODS`; None: as the model was trained.
         part: "all", "choosing" or "reporting" (`minimal_pairs.part`).
 
     Raises:

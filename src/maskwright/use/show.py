@@ -6,7 +6,7 @@ import math
 import shlex
 from pathlib import Path
 
-from maskwright import catalogue, config
+from maskwright import catalogue
 from maskwright.checkpoint import layout
 from maskwright.checkpoint.guarded import read_json
 from maskwright.checkpoint.shapes import num_parameters
@@ -16,9 +16,11 @@ from maskwright.families.family import Family, family
 from maskwright.nn.config import TransformerConfig
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.sitting import RUN
-from maskwright.recipes.recipe import find, override
+from maskwright.recipes.find import find
+from maskwright.recipes.override import override
 from maskwright.report import run_folder
 from maskwright.report.wording import number
+from maskwright.toml import to_toml
 
 
 def show(thing: str, settings: list[str]) -> str:
@@ -39,7 +41,7 @@ def show(thing: str, settings: list[str]) -> str:
         or path.suffix == ".toml"
         or (path / run.RECIPE).exists()
     ):
-        return config.to_toml(override(find(thing), settings)).rstrip()
+        return to_toml(override(find(thing), settings)).rstrip()
     beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     raise UsageError(
         "no such recipe, run or model",

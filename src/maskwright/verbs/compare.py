@@ -32,7 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.recipes.recipe import find, override, with_text
+    from maskwright.recipes.find import find
+    from maskwright.recipes.override import override, with_text
 
     begun = [find(name) for name in a.recipes]
     recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in begun]

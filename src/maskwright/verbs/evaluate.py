@@ -82,7 +82,7 @@ def do(a: argparse.Namespace) -> None:
         data = existing(a.data, "data")
         evaluate_file(a.model, data, part=part, columns=columns, read=read, out=a.out)
     elif pairs:
-        from maskwright.recipes.recipe import is_run
+        from maskwright.recipes.find import is_run
         from maskwright.use.grammar import evaluate_pairs
 
         out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))

@@ -57,7 +57,9 @@ def do(a: argparse.Namespace) -> None:
         raise UsageError("no rows to answer", wanted="a file, or lines from a pipe",
                          do=f"maskwright predict {a.model} FILE")  # fmt: skip
     columns = named_columns(a)
-    from maskwright.finetune.predict_file import piped, predict_file, write_predictions
+    from maskwright.finetune.piped import piped
+    from maskwright.finetune.predict_file import predict_file
+    from maskwright.finetune.write_predictions import write_predictions
     from maskwright.tasks.how_read import how_read
 
     read = how_read(a.read)

@@ -17,7 +17,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.recipes.recipe import find, override, with_text
+    from maskwright.recipes.find import find
+    from maskwright.recipes.override import override, with_text
 
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)

@@ -22,7 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     existing(a.run, "run")
     from maskwright.pretrain import run
-    from maskwright.recipes.recipe import override, read
+    from maskwright.recipes.find import read
+    from maskwright.recipes.override import override
 
     settings = None
     if a.settings and (a.run / run.RECIPE).is_file():

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import IncompatibleError
-from maskwright.finetune.kind import Answers, Encoded, Frame, Outputs
+from maskwright.finetune.frame import Frame
+from maskwright.finetune.kind import Answers, Encoded, Outputs
 from maskwright.finetune.kinds.in_words import Read
 from maskwright.report.tables import Table
 from maskwright.tasks.framing import Labels

@@ -18,18 +18,10 @@ from torch import Tensor
 
 from maskwright.data.batch import Batch
 from maskwright.errors import UsageError
+from maskwright.finetune.classes_table import classes_table
 from maskwright.finetune.encode import divide, encode, examples_of
-from maskwright.finetune.kind import (
-    Answers,
-    Encoded,
-    Frame,
-    Kind,
-    Long,
-    Mistake,
-    Scores,
-    classes_table,
-    text,
-)
+from maskwright.finetune.frame import Frame, Long
+from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores, text
 from maskwright.nn.heads import Head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary
@@ -38,6 +30,7 @@ from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.estimate import Estimate, estimates
 from maskwright.tasks.examples import Pair, Single
 from maskwright.tasks.windows import KEEPS, Keep, pool
 
@@ -178,8 +171,8 @@ class Classification(Kind):
         truth = self._truth(rows)
         return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
-        return metrics.estimates(self.task, self._truth(rows), np.asarray(answers))
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        return estimates(self.task, self._truth(rows), np.asarray(answers))
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         return [(each.name, each.predicted) for each in baseline.baselines(data)]

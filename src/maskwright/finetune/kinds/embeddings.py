@@ -22,15 +22,17 @@ from maskwright.errors import DataError, IncompatibleError
 from maskwright.finetune.contrast import Aim, Contrast
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.kind import POOLINGS, Answers, Encoded, Frame, Kind, Long, Scores, text
+from maskwright.finetune.frame import POOLINGS, Frame, Long
+from maskwright.finetune.kind import Answers, Encoded, Kind, Scores, text
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.estimate import Estimate, estimate, estimates_of_means
 from maskwright.tasks.examples import Match, Pair, Single
 from maskwright.tasks.one_row import text_of
 from maskwright.tasks.parts import TRAIN
-from maskwright.tasks.table import Row
+from maskwright.tasks.rows import Row
 
 TASKS = ("embedding", "matching")
 AT_ONCE = 1024  # anchors that are compared with all candidates
@@ -135,12 +137,12 @@ class Embeddings(Kind):
         each = _of_ranks(given).mean(0)
         return dict(zip(self.measures, map(float, each), strict=True))
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         given = np.asarray(answers)
         if self.task == "embedding":
             truth = _truth(rows)
-            return {m: metrics.estimate(metrics.METRICS[m], truth, given) for m in self.measures}
-        return metrics.estimates_of_means(self.measures, _of_ranks(given))
+            return {m: estimate(metrics.METRICS[m], truth, given) for m in self.measures}
+        return estimates_of_means(self.measures, _of_ranks(given))
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The cosine of the words, weighted by TF-IDF in the training part."""

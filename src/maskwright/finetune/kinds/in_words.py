@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Outputs, kind_of
+from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Outputs
+from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.kinds.writing import Writing
 from maskwright.tasks import examples as labelled
-from maskwright.tasks import metrics
+from maskwright.tasks.estimate import Estimate, estimates_of_means
 from maskwright.tasks.framing import Template
 
 UNREAD = "unread"
@@ -64,7 +65,7 @@ class InWords(Writing):
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         return self.asked.measured(rows, answers)
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return self.asked.estimated(rows, answers)
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
@@ -111,7 +112,7 @@ class Read(InWords):
         found = super().measured(rows, self.filled(answers))
         return {**found, UNREAD: float(self.missing(answers).mean())}
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         found = super().estimated(rows, self.filled(answers))
         missing = self.missing(answers)[:, None].astype(np.float64)
-        return found | metrics.estimates_of_means((UNREAD,), missing)
+        return found | estimates_of_means((UNREAD,), missing)

@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from maskwright.errors import DataError
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.kind import Answers, Encoded, Frame, Kind, Mistake, Scores, text
+from maskwright.finetune.frame import Frame
+from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores, text
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.estimate import Estimate, estimates
 from maskwright.tasks.examples import Choice
 from maskwright.tasks.one_row import options_of, text_of
 from maskwright.tasks.parts import TRAIN
-from maskwright.tasks.table import Row
+from maskwright.tasks.rows import Row
 
 TASKS = ("multiple-choice",)
 
@@ -78,8 +80,8 @@ class MultipleChoice(Kind):
         truth = _truth(rows)
         return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
-        return metrics.estimates(self.task, _truth(rows), np.asarray(answers))
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        return estimates(self.task, _truth(rows), np.asarray(answers))
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The place that is right most often, and the choice with most of the question's words."""

@@ -19,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.finetune.examples import Examples, framed
-from maskwright.finetune.kind import Answers, Encoded, Frame, Kind, Mistake, Scores, text
+from maskwright.finetune.frame import Frame
+from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores, text
 from maskwright.objectives.sequences import Sequences
-from maskwright.tasks import answer_search, metrics, squad_score
+from maskwright.tasks import answer_search, squad_score
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.answer_search import Prediction
 from maskwright.tasks.answers import NULL, AnswerRows, AnswerWindows
+from maskwright.tasks.estimate import Estimate, estimates_of_means
 from maskwright.tasks.examples import Answered
 from maskwright.tasks.squad_file import Answer, Question
 
@@ -127,8 +129,8 @@ class QuestionAnswering(Kind):
         )
         return {"f1": found.f1, "exact": found.exact}
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
-        return metrics.estimates_of_means(self.measures, _each(rows, answers))
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        return estimates_of_means(self.measures, _each(rows, answers))
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
         longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)

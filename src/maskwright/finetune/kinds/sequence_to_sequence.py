@@ -13,8 +13,9 @@ from typing import Any, Self
 from maskwright.data.sentences import sentence_starts
 from maskwright.finetune.kind import Answers, Encoded, Mistake, Outputs, text
 from maskwright.finetune.kinds.writing import Writing
-from maskwright.tasks import baseline, metrics, text_score
+from maskwright.tasks import baseline, text_score
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.examples import Rewrite
 from maskwright.tasks.framing import Template
 from maskwright.tasks.parts import TRAIN
@@ -78,7 +79,7 @@ class SequenceToSequence(Writing):
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         return text_score.figures(list(answers), _references(rows))
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return text_score.estimates(list(answers), _references(rows))
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:

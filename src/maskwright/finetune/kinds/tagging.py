@@ -21,16 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import DataError
+from maskwright.finetune.classes_table import classes_table
 from maskwright.finetune.examples import Examples, framed
-from maskwright.finetune.kind import Answers, Encoded, Frame, Kind, Mistake, Scores, classes_table
+from maskwright.finetune.frame import Frame
+from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores
 from maskwright.objectives.sequences import Sequences
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics, tags
 from maskwright.tasks.contents import value_of
+from maskwright.tasks.estimate import Estimate, OfSums, estimate_of_sums
 from maskwright.tasks.examples import Tagged
 from maskwright.tasks.parts import TRAIN
-from maskwright.tasks.table import Row
+from maskwright.tasks.rows import Row
 from maskwright.tasks.tag_file import Sentence
 from maskwright.tasks.tag_windows import TagWindows
 from maskwright.tasks.tags import OUTSIDE
@@ -150,15 +153,12 @@ class Tagging(Kind):
         found = tags.score(told, true)
         return {"entity_f1": found.overall.f1, "accuracy": found.accuracy}
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, metrics.Estimate]:
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         counts = self._counts(rows, answers)
-        return {
-            name: metrics.estimate_of_sums(figure, counts)
-            for name, figure in self._figures().items()
-        }
+        return {name: estimate_of_sums(figure, counts) for name, figure in self._figures().items()}
 
-    def _figures(self) -> dict[str, metrics.OfSums]:
-        known: dict[str, metrics.OfSums] = {"accuracy": _accuracy, "entity_f1": _entity_f1}
+    def _figures(self) -> dict[str, OfSums]:
+        known: dict[str, OfSums] = {"accuracy": _accuracy, "entity_f1": _entity_f1}
         return {name: known[name] for name in self.measures}
 
     def _counts(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64]:

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.kind import Encoded, Frame, Kind, Long, Outputs
-from maskwright.finetune.tune import by_length
+from maskwright.finetune.frame import Frame, Long
+from maskwright.finetune.kind import Encoded, Kind, Outputs
+from maskwright.finetune.scores import by_length
 from maskwright.generate.beam import beam_search
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives import causal, sequence_to_sequence

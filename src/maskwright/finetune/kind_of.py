@@ -1,0 +1,50 @@
+"""Which kind serves a task, of those that lie in `kinds/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maskwright import catalogue
+from maskwright.errors import UsageError
+from maskwright.finetune.kind import Kind
+from maskwright.objectives.supervised import Problem
+
+ROOM = "finetune.kinds"
+
+
+def kind_of(
+    task: str, labels: Sequence[str] = (), settled: Mapping[str, Any] | None = None
+) -> Kind:
+    """The kind that serves `task`; where a head can answer it as well as written words, a "prompt"
+    in `settled` asks for words.
+
+    Raises:
+        UsageError: none does.
+    """
+    modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
+    serving = [module.KIND for module in modules if task in module.TASKS]
+    if not serving:
+        known = dict.fromkeys(name for module in modules for name in module.TASKS)
+        raise UsageError("this task is not learned by this command", found=task,
+                         wanted=", ".join(known))  # fmt: skip
+    told = "prompt" in (settled or {})
+    chosen = next((kind for kind in serving if kind.writes == told), serving[0])
+    made: Kind = chosen(task, tuple(labels), settled or {})
+    return made
+
+
+def kind_of_head(head: str, labels: Sequence[str], problem: Problem) -> Kind:
+    """The kind of a model of which only the head is known.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for name in catalogue.names(ROOM):
+        module = catalogue.load(ROOM, name)
+        if module.KIND.head == head:
+            for task in module.TASKS:
+                made: Kind = module.KIND(task, tuple(labels))
+                if made.problem == problem:
+                    return made
+    raise UsageError("no kind of task has this head", found=f"{head}, {problem}")

@@ -1,0 +1,130 @@
+"""The rows of a file that is to be answered, each with its example.
+
+A file may have the columns of the training data or, for tasks of one text, be plain text with a
+line for each; cells of a csv may spell lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus.files import RegularFile, Source, find
+from maskwright.corpus.ledger import Counts, Ledger
+from maskwright.corpus.read import text_blocks
+from maskwright.corpus.reading import Reading
+from maskwright.corpus.table import OTHERS
+from maskwright.errors import DataError, UsageError, near
+from maskwright.finetune.answer_columns import PREDICTION, name_taken
+from maskwright.finetune.predict import Predictor
+from maskwright.finetune.several import Several
+from maskwright.tasks.how_read import WHERE, HowRead
+from maskwright.tasks.list_cells import row_with_lists
+from maskwright.tasks.parts import names_beside
+from maskwright.tasks.rows import Row, read_rows
+
+# What is read of a row as a list.
+LISTS = ("tokens", "choices")
+
+
+def rows_to_answer(
+    source: Path, model: Predictor | Several, read: HowRead, counts: Counts
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    """(values of the row, the example) of a table, or of lines of plain text; None is the example
+    of a bad row, where those are passed over. `counts` takes what the reading met."""
+    skips = read.reading.on_bad == "skip"
+    files = names_beside(find(source)[0])[0]
+    names = [name for role in model.columns.values() for name in role]
+    if len({file.kind == "text" for file in files}) > 1:
+        raise UsageError("tables and plain text in one folder", where=source,
+                         found=", ".join(file.shown for file in files[:10]),
+                         wanted="one or the other")  # fmt: skip
+    if any(file.kind == "text" for file in files):
+        if len(names) > 1 and model.kind.alone:
+            names = [model.kind.alone]
+        if len(names) > 1:
+            raise UsageError("lines of plain text are one text each", where=source,
+                             wanted=f"a table with the columns {', '.join(names)}")  # fmt: skip
+        if idle := table_settings(read):
+            raise UsageError("option has no effect here", where=f"{WHERE} {idle[0]}",
+                             found="lines of text, one text each",
+                             do="leave it out, or name a .csv or .tsv file")  # fmt: skip
+        for file in files:
+            for place, (number, text) in enumerate(_lines(file, read.reading, counts)):
+                where = f"{file.shown}, line {number}"
+                if not place:
+                    _refuse_header(text, names[0], where)
+                yield {names[0]: text}, _tried(skips, model.kind.of_value, text, where)
+        return
+    for row in read_rows(files, read.reading, read.header, counts=counts):
+        if PREDICTION in row.values:
+            raise name_taken(PREDICTION, row.where)
+        known = row.values.keys()
+        missing = next((n for n in names if not {n, n.partition(".")[0]} & known), None)
+        if missing is not None:
+            alone = model.kind.alone
+            other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
+            raise DataError("a column that the model reads is not there", where=row.where,
+                            found=", ".join(row.values), wanted=repr(missing),
+                            do=f"say which it is: --column ROLE=NAME ({near(missing, row.values)})"
+                            f"{other}")  # fmt: skip
+        yield dict(row.values), _tried(skips, _example, model, row)
+
+
+def table_settings(read: HowRead) -> list[str]:
+    """What is set of `read` that only tables have."""
+    usual = Reading()
+    names = [n for n in ("separator", "quoting") if getattr(read.reading, n) != getattr(usual, n)]
+    return [*names, *(["header"] if read.header else [])]
+
+
+def _refuse_header(line: str, name: str, where: str) -> None:
+    """Refuse a first line of text that names the column of the texts: a table begins so.
+
+    Raises:
+        DataError: it does.
+    """
+    cells = [cell.strip().strip('"') for mark in OTHERS for cell in line.split(mark)]
+    if name in cells:
+        raise DataError(
+            "the first line names columns, as that of a table",
+            where=where,
+            found=repr(line[:80]),
+            wanted=f'lines of text, one text each, or JSON lines such as {{"{name}": …}}',
+            do="name a .csv or .tsv file; of a pipe say what separates the columns: "
+            "--read separator=,",
+        )
+
+
+def _example(model: Predictor | Several, row: Row) -> Any:
+    listed = [model.columns[role] for role in LISTS if role in model.columns]
+    alone = [names[0] for names in listed if len(names) == 1]
+    return model.kind.of_row(row_with_lists(row, alone), model.columns)
+
+
+def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
+    """The example that `make` makes; None of a bad one, if those are passed over."""
+    try:
+        return make(*given)
+    except DataError as error:
+        if skips:
+            return None
+        if "on_bad=skip" not in (error.do or ""):
+            raise
+        # Rows that are learned from would be dropped; here they stay.
+        raise error.advising("correct the row, or pass it over (--read on_bad=skip): its "
+                             "prediction is then null") from None  # fmt: skip
+
+
+def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a text file of any encoding and compression that the corpus reader
+    takes."""
+    ledger = Ledger(reading, counts, None)
+    with RegularFile(file) as opened:
+        for block in text_blocks(opened, file, ledger):
+            for number, line in block.lines():
+                counts.documents += 1
+                yield number, line
+        counts.hashes[file.shown] = opened.finish()
+    ledger.finish("the file has 0 lines", "line")

@@ -1,0 +1,81 @@
+"""Whether the rows of a recipe fit the positions of a model: none too long, few never reached."""
+
+from __future__ import annotations
+
+import bisect
+from functools import partial
+
+from maskwright import catalogue
+from maskwright.errors import IncompatibleError
+from maskwright.nn.config import Learned, TransformerConfig
+from maskwright.pretrain.taught import options_of, row_kind, streams
+from maskwright.recipes.recipe import Folder, Recipe
+
+# Of a table of positions: so much of it may be said to be trained.
+NEARLY = 0.9
+
+
+def check_length(recipe: Recipe, point: TransformerConfig, whose: str = "") -> None:
+    """Refuse rows of which a stack would read more than its table of positions has.
+
+    Args:
+        whose: the setting that names the model, where it is not the recipe's own.
+
+    Raises:
+        IncompatibleError: with both lengths.
+    """
+    lengths = [phase.length for phase in recipe.phases]
+    longest = max(lengths)
+    where = "rows.length"
+    if recipe.rows.length < longest:
+        where = f"training.phases.{lengths.index(longest)}.length"
+    for name, stack in point.stacks.items():
+        read = partial(_length_read, recipe, point, name)
+        limit = stack.longest
+        needed = read(longest)
+        if limit is None or needed <= limit:
+            continue
+        fitting = bisect.bisect_right(range(limit + 1), limit, key=read) - 1
+        raise IncompatibleError(
+            "rows are longer than the model has positions for",
+            where=whose or where,
+            found=longest if needed == longest else f"{longest}: the {name} reads {needed}",
+            wanted=f"at most {limit} ({name})",
+            do=f"make {where} {fitting} or less, or give the model more positions"
+            if recipe.training.phases or whose
+            else f"--set rows.length={fitting}, or give the model more positions",
+        )
+
+
+def untrained_positions(recipe: Recipe, point: TransformerConfig) -> str:
+    """A note where a table has vectors of positions that no row reaches: what reads longer texts
+    with such a model meets them as they were drawn. Empty where there are none, or the model comes
+    from a folder."""
+    if isinstance(recipe.model, Folder):
+        return ""
+    longest = max(phase.length for phase in recipe.phases)
+    for name, stack in point.stacks.items():
+        table = stack.embeddings.positions
+        read = _length_read(recipe, point, name, longest)
+        if isinstance(table, Learned) and read < NEARLY * table.length:
+            return (
+                f"note: the {name} has vectors for {table.length:,} positions, of which rows of "
+                f"{longest:,} tokens train {read:,}; longer texts will meet what was drawn "
+                "(longer rows in training.phases, or a smaller table)"
+            )
+    return ""
+
+
+def _length_read(recipe: Recipe, point: TransformerConfig, stack: str, length: int) -> int:
+    """How many tokens a stack reads at most where rows have `length`."""
+    member, kind = catalogue.load("objectives", recipe.objective.name), row_kind(recipe)
+    if len(point.stacks) == 2 and hasattr(member, "lengths_of"):
+        options = options_of(recipe)
+        # Packed texts stand beside one special token at least, others may fill their row.
+        text = length if kind in ("stream", "windows") else length - 1
+        if kind == "blocks":
+            text = member.text_length(options, length)
+        inputs, targets = member.lengths_of(options, max(2, text))
+        return int(max(length, inputs) if stack == "encoder" else targets)
+    whole = kind == "stream" and member.ROWS != "stream" and streams(recipe)
+    return length + (whole and stack == "encoder")

@@ -1,0 +1,87 @@
+"""Where the text of a run comes from: files or the embedded corpus, and what of it is held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maskwright import config
+from maskwright.corpus.reading import Reading
+from maskwright.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharacterRanges:
+    """Parts of one text by character, [start, stop): for small studies that say it this way."""
+
+    train: tuple[int, int]
+    held_out: tuple[int, int]
+    tokenizer: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        for name in ("train", "held_out", "tokenizer"):
+            start, stop = getattr(self, name)
+            if not 0 <= start < stop:
+                raise ConfigError("not a range of characters", where=name, found=[start, stop],
+                                  wanted="0 <= start < stop")  # fmt: skip
+        begun, ended = self.held_out
+        if self.train[0] < ended and begun < self.train[1]:
+            raise ConfigError("what is held out would be trained on", where="train",
+                              found=list(self.train), wanted=f"nothing of {[begun, ended]}",
+                              do="choose ranges apart")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus(Reading):
+    """Where the text comes from, and how files are read. No `text` means the embedded corpus;
+    `$NAME` stands for an environment variable. `held_out` is the share of documents (of a few
+    documents: of their text) that only evaluation sees, unless `held_out_text` names files for it.
+    Of the text no more is taken than the documents that begin within `limit_bytes`. `weights`, one
+    for each file or folder of `text`, say which share of the rows comes from each; without them
+    every text is read equally often."""
+
+    text: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    held_out: float = 0.02
+    held_out_text: tuple[str, ...] = ()
+    characters: CharacterRanges | None = None
+    limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            super().__post_init__()
+        except ConfigError as error:
+            raise error.under("corpus.") from None
+        if self.limit_bytes is not None:
+            config.require("corpus.limit_bytes", self.limit_bytes, 1)
+        if self.weights:
+            self._check_weights()
+        if twice := set(self.text) & set(self.held_out_text):
+            raise ConfigError("the same file would be trained on and held out",
+                              where="corpus.held_out_text", found=", ".join(sorted(twice)),
+                              wanted="other files than corpus.text")  # fmt: skip
+        if not 0.0 < self.held_out < 1.0:
+            raise ConfigError(
+                "a share is out of range",
+                where="corpus.held_out",
+                found=self.held_out,
+                wanted="0 < held_out < 1",
+            )
+
+    def _check_weights(self) -> None:
+        where = "corpus.weights"
+        if len(self.weights) != len(self.text) or len(self.text) < 2:
+            raise ConfigError(
+                "there is not a weight for each text",
+                where=where,
+                found=f"{len(self.weights)} weights, {len(self.text)} texts",
+                wanted="one for each of two or more files or folders",
+                do="name them: --text ONE TWO --set corpus.weights=[3,1]",
+            )
+        for weight in self.weights:
+            config.require(where, weight, 1e-6, 1e6)
+        if len(set(self.text)) < len(self.text):
+            raise ConfigError("a text has two weights", where=where, found=", ".join(self.text))
+        for other in ("characters", "limit_bytes"):
+            if getattr(self, other) is not None:
+                raise ConfigError(f"weights do not go with corpus.{other}", where=where,
+                                  wanted="one or the other")  # fmt: skip

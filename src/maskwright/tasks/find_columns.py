@@ -1,0 +1,187 @@
+"""Which column is what: by its name first, by its content where names say nothing.
+
+The first shape that fits the names wins, in the order of `SHAPES`; how one is tried is said in
+column_search.py. Every role can be given instead; `group`, what must not be torn apart when parts
+are drawn, is never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from maskwright.errors import DataError, UsageError, near
+from maskwright.tasks.column_search import Search
+from maskwright.tasks.columns import LISTS, OPTIONAL, ROLES, SEVERAL, SHAPES, Columns
+from maskwright.tasks.contents import Column, describe, is_empty
+from maskwright.tasks.list_cells import TABLE_FILE, list_of, read_lists, refuse_list_of_numpy
+from maskwright.tasks.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
+from maskwright.tasks.table import Table
+
+# Columns that are called as no list would be are texts, whatever they hold.
+CALLED_LISTS = {spelling for role in LISTS for spelling in NAMES.get(role, (role,))}
+CALLED_TEXTS = {
+    spelling
+    for spellings in (
+        *(NAMES["question"], NAMES["context"], NAMES["text"]), *PAIRS, *SEQUENCES, *MATCHES,
+    )
+    for spelling in spellings
+} - CALLED_LISTS  # fmt: skip
+
+
+def find(
+    table: Table,
+    given: Mapping[str, str | Sequence[str]] | None = None,
+    shapes: Iterable[str] = SHAPES,
+) -> Columns:
+    """The columns of the first shape that fits.
+
+    Args:
+        table: the rows; cells of a csv that spell lists become lists (`list_cells.read_lists`).
+        given: role -> column, or columns; what is not given is searched for.
+        shapes: those to try.
+
+    Raises:
+        UsageError: an unknown role or column, or no shape that has all the roles given.
+        DataError: no shape fits, a part lacks a column that another has, or some labels only are
+            lists.
+    """
+    wanted = {role: _as_names(names) for role, names in (given or {}).items()}
+    lists = read_lists(table, _texts(table, wanted))
+    described = describe(table.first, lists)
+    _check_given(wanted, described)
+    tried = [s for s in shapes if set(wanted) <= {*SHAPES[s], *OPTIONAL}]
+    if not tried:
+        raise UsageError(
+            "no task has all these columns",
+            found=", ".join(wanted),
+            wanted="; ".join(f"{s}: {', '.join(SHAPES[s])}" for s in shapes),
+        )
+    for by_content in (False, True):
+        for shape in tried:
+            found = Search(table.first, described, wanted, by_content).search(shape)
+            if found is not None:
+                if "references" not in found.roles:
+                    found = _with_references(table, found)
+                _check_parts(table, found)
+                _refuse_some_lists(table, found)
+                return found
+    raise _nothing_fits(table, described, tried)
+
+
+# ------------------------------------------------------------------------------ checks and refusals
+def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
+    for role, names in wanted.items():
+        if role not in (*ROLES, *OPTIONAL):
+            raise UsageError("no such role of a column", found=repr(role),
+                             wanted=near(role, (*ROLES, *OPTIONAL)))  # fmt: skip
+        if len(names) > 1 and role not in SEVERAL:
+            raise UsageError(
+                f"one column holds the {role}",
+                where="--column",
+                found=f"{role}={', '.join(names)}",
+                wanted=f"one of them ({', '.join(SEVERAL)} may be several)",
+                do="join them into one column, or make two texts a pair: "
+                "--column first=… --column second=…",
+            )
+        for name in names:
+            if name not in described:
+                raise UsageError(
+                    "the column is missing",
+                    where=f"{role}={name}",
+                    found=f"the columns {', '.join(described)}",
+                    wanted=near(name, described),
+                    do=f"name the column that holds the {role}",
+                )
+
+
+def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Columns of texts, as the user says or by their names; what is called as a text to be written
+    is one beside a text to be read."""
+    said = {name: role for role, names in given.items() for name in names}
+    called = {plain(name) for name in table.columns}
+    written = {to for source, to in SEQUENCES
+               if {source, to} <= called and source != "text" and to != "answer"}  # fmt: skip
+    return {
+        name for name in table.columns
+        if (said[name] not in LISTS if name in said else plain(name) in CALLED_TEXTS | written)
+    }  # fmt: skip
+
+
+def _with_references(table: Table, found: Columns) -> Columns:
+    """The same with the column `references`, where every row has a list of texts in it."""
+    name = "references"
+    if found.shape != "sequence" or name not in found.left_out:
+        return found
+    for rows in table.parts.values():
+        for row in rows:
+            value = row.values.get(name)
+            if type(value) is not list or not value or {type(each) for each in value} != {str}:
+                return found
+    return Columns(found.shape, found.roles | {name: (name,)}, found.why | {name: "by its name"},
+                   found.described)  # fmt: skip
+
+
+def _refuse_some_lists(table: Table, found: Columns) -> None:
+    """Labels of which a few are lists in their cells are no names of classes."""
+    names = found.roles.get("label", ())
+    if found.shape not in ("single", "pair") or len(names) != 1 or found.column("label").in_cells:
+        return
+    for rows in table.parts.values():
+        for row in rows:
+            refuse_list_of_numpy(row, names[0])
+            cell = row.values.get(names[0])
+            if is_empty(cell) or type(cell) is not str or cell.strip()[0] != "[":
+                continue
+            if TABLE_FILE.search(row.file) and list_of(cell) is not None:
+                raise DataError(
+                    "some labels are lists, and others are not",
+                    where=f"{row.where}, column {names[0]!r}",
+                    found=repr(cell[:80]),
+                    wanted="a list in every row, or in none",
+                    do='write each as a list, such as ["a"]; or names with | between them',
+                )
+
+
+def _check_parts(table: Table, found: Columns) -> None:
+    for part, rows in table.parts.items():
+        for role, names in found.roles.items():
+            for name in names if role != "label_name" else ():
+                outer = name.partition(".")[0]
+                if rows and not any({name, outer} & row.values.keys() for row in rows):
+                    others = sorted({n for row in rows for n in row.values})
+                    raise DataError(
+                        f"the part {part!r} has no column {name!r}",
+                        where=rows[0].file,
+                        found=f"the columns {', '.join(others)}",
+                        wanted=f"{name!r}, which holds the {role} in {table.first[0].file}",
+                        do=f"rename the column ({near(name, others)}), or leave this part out",
+                    )
+
+
+def _nothing_fits(table: Table, described: Mapping[str, Column], tried: Sequence[str]) -> DataError:
+    listed = ", ".join(
+        f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
+    )
+    likely = [c.name for c in described.values() if c.has_classes]
+    texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
+    if len(texts) > 1 and len(tried) > 1:
+        one, other = texts[:2]
+        do = f"say what the texts are: text={one}, or first={one} second={other} for pairs, or "
+        do += f"source={one} target={other} for texts to be written"
+    elif texts and not likely and len(tried) > 1:
+        do = "add a column with labels; for text without labels use pretraining"
+    elif len(likely) > 1:
+        do = f"say which column is the label: label={likely[0]} (or {', '.join(likely[1:4])})"
+    else:
+        do = "say what the columns are, such as --column text=NAME --column label=NAME"
+    return DataError(
+        "it is not clear which column is what",
+        where=table.first[0].file,
+        found=listed,
+        wanted="; ".join(" + ".join(SHAPES[shape]) for shape in tried),
+        do=do,
+    )
