@@ -196,7 +196,7 @@ def test_counts_and_hashes(tmp_path: Path) -> None:
     assert counts.hashes == {str(path): sum_of.split()[0]}
     assert (
         counts.summary()
-        == "1 documents from 1 files, 4 rows, 2 blank, 1 rejected: the field is not a text"
+        == "1 document from 1 file, 4 rows, 2 blank, 1 rejected: the field is not a text"
     )
     list(reader)
     assert reader.counts.documents == 1  # counted anew, not on top

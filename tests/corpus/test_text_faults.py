@@ -297,7 +297,7 @@ def test_F58_a_corpus_without_documents_is_an_error(tmp_path: Path, data: bytes,
         path.write_bytes(codecs.BOM_UTF8 + b"text\n")
     error = refusal(DataError, path)
     assert error.what == "the corpus has 0 documents"
-    assert error.found.startswith("0 documents from 1 files")
+    assert error.found.startswith("0 documents from 1 file")
     assert ("empty files" in error.found) == (not path.read_bytes().removeprefix(codecs.BOM_UTF8))
 
 

@@ -360,8 +360,8 @@ def test_rows_that_cannot_be_read_are_told(tuned: tuple[Path, str], tmp_path: Pa
     said: list[str] = []
     stream = io.StringIO()
     assert predict_file(tuned[0], path, stream, read=lax, say=said.append) == 3
-    assert "1 rows could not be answered" in said[0]
-    assert "1 rows could not be read" in said[1] and "line 2" in said[1]
+    assert "1 row could not be answered" in said[0]
+    assert "1 row could not be read" in said[1] and "line 2" in said[1]
     said.clear()
     write_predictions(tuned[0], path, tmp_path / "told.csv", read=lax, say=said.append)
     assert any("line 2" in line for line in said)
@@ -528,12 +528,12 @@ def test_files_that_are_read_as_told(
              "--read", "max_bad_fraction=0.1"]  # fmt: skip
     assert main(learn) != 0 and "--read on_bad=skip" in capsys.readouterr().err
     assert main([*learn, "--read", "on_bad=skip"]) == 0
-    assert "1 bad rows were left out" in capsys.readouterr().out
+    assert "left out: 1 bad row" in capsys.readouterr().out
     ask = ["predict", str(tuned[0]), str(odd), "--column", "text=what", *learn[14:20]]
     assert main([*ask, "--out", str(tmp_path / "told.tsv")]) != 0, "before anything is computed"
     assert "the text is empty" in capsys.readouterr().err
     assert main([*ask, "--read", "on_bad=skip", "--out", str(tmp_path / "told.tsv")]) == 0
-    assert "1 rows could not be answered" in capsys.readouterr().err
+    assert "1 row could not be answered" in capsys.readouterr().err
     with (tmp_path / "told.tsv").open(encoding="utf-8", newline="") as file:
         told = list(csv.DictReader(file, delimiter="\t"))
     assert len(told) == 61 and told[0]["what"] == "die Kätze im Café 0"

@@ -120,7 +120,7 @@ def test_F73_labels_that_differ_by_case_or_blanks(odd: str) -> None:
     error = refusal(DataError, lambda: understood(table))
     assert error.what == "labels that differ only by case or blanks"
     assert error.where == "all.jsonl, line 4, column 'label'"
-    assert error.found == f"'pos' (2 rows), {odd!r} (1 rows)"
+    assert error.found == f"'pos' (2 rows), {odd!r} (1 row)"
     assert "fold_labels" in str(error.do)
     made = understood(table, fold_labels=True)[1]
     assert made.labels is not None and made.labels.names == ("neg", "pos")
@@ -132,7 +132,7 @@ def test_labels_that_differ_by_the_form_of_a_letter() -> None:
     table = table_of(*texts("\u00e1", "b", "a\u0301", "b"))
     error = refusal(DataError, lambda: understood(table))
     assert "form of their letters" in error.what
-    assert "'\\xe1' (1 rows)" in str(error.found) and "'a\\u0301' (1 rows)" in str(error.found)
+    assert "'\\xe1' (1 row)" in str(error.found) and "'a\\u0301' (1 row)" in str(error.found)
     made = understood(table, fold_labels=True)[1]
     assert made.labels is not None and len(made.labels.names) == 2
 
@@ -322,7 +322,7 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) ->
     made = prepare(path, no_label="-1")
     assert made.labels is not None and set(made.labels.names) == {"0", "1", "2"}
     assert made.unlabelled == 20 and sum(map(len, made.parts.values())) == 60
-    assert "20 rows without a label left out" in survey(made).warnings
+    assert "left out: 20 rows without a label" in survey(made).warnings
     folder = tmp_path / "parts"
     folder.mkdir()
     write_rows(folder / "train.jsonl", rows)
@@ -333,7 +333,7 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) ->
     scored = prepare(
         write_rows(tmp_path / "scores.jsonl", numbers), kind="regression", no_label="-1"
     )
-    assert "20 rows without a label left out" in survey(scored).warnings
+    assert "left out: 20 rows without a label" in survey(scored).warnings
     # The control: where numbers below zero are usual, -1 is one of them.
     spread = [{**row, "label": row["label"] - 1} for row in rows]
     usual = prepare(write_rows(tmp_path / "spread.jsonl", spread))

@@ -48,8 +48,8 @@ def test_F67_planted_leaks_are_counted() -> None:
     (leak,) = found.leaks
     assert (leak.part, leak.other, leak.rows, leak.relabelled) == ("test", "train", 2, 1)
     assert leak.places[0] == ("test.jsonl, line 4", "train.jsonl, line 8")
-    assert said(found, "also stand") == (
-        "2 rows of test also stand in train, 1 of them with another label; "
+    assert said(found, "stand in") == (
+        "2 rows of test stand in train, too, 1 of them with another label; "
         "the first: test.jsonl, line 4 and train.jsonl, line 8"
     )
 
@@ -77,14 +77,14 @@ def test_a_misspelt_class_is_pointed_at() -> None:
     train = [{"text": sentence(n), "label": ["positive", "negative"][n % 2]} for n in range(600)]
     train[17]["label"] = "negatve"
     found = of(train=train, test=[{**train[0], "text": "x y"}, {**train[1], "text": "y z"}])
-    assert said(found, "misspelt") == "'negatve' (1 rows) may be 'negative' (299 rows) misspelt"
+    assert said(found, "misspelt") == "'negatve' (1 row) may be 'negative' (299 rows) misspelt"
 
 
 def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     labels = ("a|b", "", "b", "a", " ")
     lines = "".join(f"{sentence(n)},{labels[n % 5]}\n" for n in range(50))
     found = survey(loaded(write(tmp_path / "several.csv", f"text,labels\n{lines}")))
-    assert any(w.startswith("20 rows have an empty cell in the column 'labels'")
+    assert any("in the column 'labels' is read as none of the labels, in 20 rows" in w
                for w in found.warnings), found.warnings  # fmt: skip
     labels = ("yes", "no", "NA", "None", "none")
     lines = "".join(f"{sentence(n)},{labels[n % 5] if n % 5 < 4 else 'no'}\n" for n in range(50))

@@ -50,7 +50,7 @@ def test_only_first_tokens_have_labels() -> None:
     assert kept.tolist() == [1, 0, 0, 3]
     assert rows.words[0][rows.words[0] >= 0].tolist() == [0, 1, 2, 4]
     assert windows.counts.render() == (
-        "5 words of 1 sentences in 1 windows; 1 words have no token, 0 sentences are divided"
+        "5 words of 1 sentence in 1 window; without a token: 1 word, divided: 0 sentences"
     )
     assert windows.decode(perfect(windows, 1)) == [["B-PER", "O", "O", "O", "B-LOC"]]
     assert windows.decode(perfect(windows, 1), missing="?")[0][3] == "?"

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TextIO
 
 from maskwright.corpus.reading import Reading
+from maskwright.counted import counted
 from maskwright.errors import DataError, OutputError, StorageError, shorten
 
 # The share of bad rows means little before this many rows; the end of the reading checks it always.
@@ -76,9 +77,9 @@ class Counts:
 
     def summary(self) -> str:
         """One line: files, rows, documents, and why rows went missing."""
-        parts = [f"{self.files:,} files", f"{self.rows:,} rows", f"{self.blank:,} blank"]
+        parts = [counted(self.files, "file"), counted(self.rows, "row"), f"{self.blank:,} blank"]
         parts += [f"{n:,} rejected: {reason}" for reason, n in sorted(self.rejected_by.items())]
-        return f"{self.documents:,} documents from " + ", ".join(parts)
+        return f"{counted(self.documents, 'document')} from " + ", ".join(parts)
 
 
 class Ledger:

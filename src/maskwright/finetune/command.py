@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from maskwright.checkpoint import pretrained
 from maskwright.config import fingerprint
+from maskwright.counted import counted
 from maskwright.errors import UsageError, near
 from maskwright.finetune.frame import POOLINGS, room
 from maskwright.finetune.hashes import hash_rows, hashes
@@ -120,7 +121,9 @@ def _say_what_was_read(examples: Examples, say: Say) -> None:
     for each in looked.tables():
         say("\n" + tables.for_terminal(each))
     if examples.drawn:
-        parts = ", ".join(f"{part} {len(examples.parts[part]):,} rows" for part in examples.drawn)
+        parts = ", ".join(
+            f"{part} {counted(len(examples.parts[part]), 'row')}" for part in examples.drawn
+        )
         say(f"drawn from the rows for learning: {parts}; always the same ones")
     for warning in looked.warnings:
         say(f"note: {warning}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from maskwright.counted import counted
 from maskwright.evaluate import intervals
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
@@ -126,8 +127,9 @@ def verdicts(curve: Curve) -> list[str]:
         word = {None: "with one seed there is no verdict", False: "which these seeds do not tell "
                 "from nothing", True: "by more than the spread"}[apart]  # fmt: skip
         found.append(
-            f"With {count:,} labels the best with pretraining ({best}) is {figure(abs(gap))} "
-            f"{'above' if gap >= 0 else 'below'} the best without it ({rival}), {word}."
+            f"With {counted(count, 'label')} the best with pretraining ({best}) is "
+            f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it ({rival}), "
+            f"{word}."
         )
     return found
 

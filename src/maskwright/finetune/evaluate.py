@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 from maskwright import commit
 from maskwright.config import fingerprint
+from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError, near
 from maskwright.finetune import page, recipe
 from maskwright.finetune.hashes import hashes
@@ -86,7 +87,9 @@ def evaluate_file(
     answers = kind.answers(encoded, outputs)
     figures = kind.estimated(rows, answers)
     asked = "" if chosen == ALL else chosen
-    shown = _table(f"{kind.task}, {len(rows):,} rows" + (f" of {asked}" if asked else ""), figures)
+    shown = _table(
+        f"{kind.task}, {counted(len(rows), 'row')}" + (f" of {asked}" if asked else ""), figures
+    )
     for each in (shown, kind.by_class(rows, answers)):
         if each is not None:
             say("\n" + tables.for_terminal(each))

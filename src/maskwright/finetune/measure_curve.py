@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright import commit, config
+from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.finetune.curve import (
     ASKED_AGAIN,
@@ -118,7 +119,7 @@ def measure_curve(
                 told = _remembered(out / LINES, known, row, train)
                 curve.put_trained(way, count, seed, told)
                 shown = figure(told["value"])
-                say(f"{way}, {count:,} labels, seed {seed}: {curve.measure} {shown}")
+                say(f"{way}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
     _tell(curve, about, out, say)
     return curve
 
@@ -226,7 +227,7 @@ def _trained(
     parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
     say_cut(parts)
     way = SCRATCH if scratch else method.name
-    name = f"{way}, {len(data.parts[TRAIN]):,} labels, seed {settings.seed}"
+    name = f"{way}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}"
     found = learner.learn(parts, method, settings, last, quiet, watch, scratch=scratch, name=name)
     again = kind.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
     read = reader(found.tuned.network, found.kind, learner.frame, learner.collation)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright.corpus.ledger import Counts
+from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.finetune.answer_columns import PREDICTION
 from maskwright.finetune.predict import PORTION, Predictor, load, portions
@@ -120,8 +121,8 @@ def _finite(value: Any) -> Any:
 def say_bad(bad: int, counts: Counts, say: Say) -> None:
     """Tell of the rows without an answer."""
     if bad:
-        say(f"{bad:,} rows could not be answered; their prediction is null")
+        say(f"{counted(bad, 'row')} could not be answered; the prediction there is null")
     if counts.rejected:
         reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
-        say(f"{counts.rejected:,} rows could not be read and have no line among the predictions, "
-            f"the first: {counts.first_rejected} ({reasons})")  # fmt: skip
+        say(f"{counted(counts.rejected, 'row')} could not be read, with no line among the "
+            f"predictions, the first: {counts.first_rejected} ({reasons})")  # fmt: skip

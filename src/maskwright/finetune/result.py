@@ -22,6 +22,7 @@ from maskwright.adapters import folder as folder_of_adapters
 from maskwright.adapters.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
+from maskwright.counted import counted
 from maskwright.evaluate import intervals
 from maskwright.finetune import page
 from maskwright.finetune.card import card
@@ -111,7 +112,7 @@ class Result:
             spreads = (intervals.over_seeds([e[m] for e in each]) for m in kind.measures)
             rows.insert(1, [f"all {len(self.found)} seeds", *map(_spread, spreads)])
         return {
-            "title": f"{kind.task} on the {self.asked} part, {len(truth):,} examples",
+            "title": f"{kind.task} on the {self.asked} part, {counted(len(truth), 'example')}",
             "own_first": True,
             "head": ["", *kind.measures],
             "rows": rows,

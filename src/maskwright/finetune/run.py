@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 from maskwright import commit
 from maskwright.config import fingerprint
+from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.finetune.frame import Long
 from maskwright.finetune.hashes import hash_rows, hashes
@@ -84,7 +85,7 @@ def finetune(
             say(f"{part}: {encoded.cut}")
     passes = passes_of(settings, len(parts[TRAIN].examples))
     if passes > 1:
-        say(f"each epoch is {passes} passes over the {len(data.parts[TRAIN]):,} rows, for "
+        say(f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
             f"at least {settings.least_steps} steps in all")  # fmt: skip
     last = TEST if TEST in parts else VALIDATION
     plain_method = replace(method, head_rate=method.head_factor)  # however it was said

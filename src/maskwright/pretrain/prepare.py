@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from maskwright import config
+from maskwright.counted import counted
 from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import DataError, IncompatibleError, TokenizerError
@@ -135,7 +136,8 @@ def _store(
         for line in itertools.chain.from_iterable(t.told(held_out=held_out) for t in texts):
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
-    say(f"{part}: {store.num_documents:,} documents, {store.num_tokens:,} tokens{_odd(store)}")
+    say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}"
+        f"{_odd(store)}")  # fmt: skip
     if store.num_documents == 0:
         raise DataError(
             f"no document is left for the part {part!r}",

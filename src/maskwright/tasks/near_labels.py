@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from maskwright.counted import counted
 from maskwright.errors import DataError
 from maskwright.tasks.one_label import Label
 from maskwright.tasks.rows import Row
@@ -44,7 +45,9 @@ def near_spellings(
                 if not forms
                 else "labels that differ only by the form of their letters (Unicode)",
                 where=f"{rows[rare].where}, column {column!r}",
-                found=", ".join(f"{said(s)} ({counts[s]:,} rows)" for s in (common, *others)),
+                found=", ".join(
+                    f"{said(s)} ({counted(counts[s], 'row')})" for s in (common, *others)
+                ),
                 wanted=f"one spelling, such as {said(common)}",
                 do="correct the rows, or join the spellings (--read fold_labels=true)",
             )

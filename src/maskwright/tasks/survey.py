@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.corpus.ledger import Counts
+from maskwright.counted import counted
 from maskwright.tasks.examples import BETWEEN, Answered, Example, Examples, label_of, whole_text
 from maskwright.tasks.near_labels import near_misses
 from maskwright.tasks.splits import folded, told_apart_by
@@ -202,16 +203,16 @@ def left_out(examples: Examples) -> Iterator[str]:
     """A sentence for each way in which the examples are not the rows of the files."""
     if examples.dropped:
         where, reason = examples.dropped[0]
-        yield f"{len(examples.dropped):,} bad rows were left out; the first: {where}, {reason}"
+        yield f"left out: {counted(len(examples.dropped), 'bad row')}; the first: {where}, {reason}"
     if examples.rejects and (examples.dropped or any(c.rejected for c in examples.counts.values())):
         yield f"rows left out are listed in {examples.rejects}"
     if examples.unlabelled:
-        yield f"{examples.unlabelled:,} rows without a label left out"
+        yield f"left out: {counted(examples.unlabelled, 'row')} without a label"
     if examples.folded:
-        yield (f"{examples.folded:,} labels joined with a commoner spelling, which differs only by "
-               "case or blanks")  # fmt: skip
+        yield (f"{counted(examples.folded, 'label')} joined with a commoner spelling, which "
+               "differs only by case or blanks")  # fmt: skip
     if examples.repaired:
-        yield f"{examples.repaired:,} tags changed, so that spans begin with B-"
+        yield f"{counted(examples.repaired, 'tag')} changed, so that spans begin with B-"
 
 
 def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
@@ -221,15 +222,18 @@ def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
     for leak in found.leaks:
         here, there = leak.places[0]
         also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
-        yield (f"{leak.rows:,} rows of {leak.part} also stand in {leak.other}{also}; "
+        yield (f"{counted(leak.rows, 'row')} of {leak.part} stand{_s(leak.rows)} in {leak.other}, "
+               f"too{also}; "
                f"the first: {here} and {there}")  # fmt: skip
     for name, part in found.parts.items():
         if part.contradictions:
             places = " and ".join(part.contradictions[0][:2])
-            yield (f"{len(part.contradictions):,} texts of {name} have different labels; "
+            yield (f"different labels of the same text in {name}: "
+                   f"{counted(len(part.contradictions), 'text')}; "
                    f"the first: {places}")  # fmt: skip
         if part.copies:
-            yield f"{part.copies:,} rows of {name} repeat an earlier row, label included"
+            yield (f"{counted(part.copies, 'row')} of {name} repeat{_s(part.copies)} an earlier "
+                   "row, label included")  # fmt: skip
     yield from left_out(examples)
     if examples.labels is not None:
         yield from _label_warnings(examples, found)
@@ -243,8 +247,9 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
     if examples.task.kind == "multi-label" and len(names) == 1:
         empty = columns.described[names[0]].empty
         if empty:
-            yield (f"{empty:,} rows have an empty cell in the column {names[0]!r}, which is read "
-                   "as none of the labels; take out rows whose labels are not known")  # fmt: skip
+            yield (f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
+                   f"{counted(empty, 'row')}; take out rows whose labels are not "
+                   "known")  # fmt: skip
     counts: Counter[str] = Counter()
     for part in found.parts.values():
         below = [name for name in part.classes if name.startswith("-") and name[1:].isdigit()]
@@ -252,8 +257,8 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
         counts.update({name: n for name, n in part.classes.items() if name in odd})
     for name, rows in counts.items():
         if rows:
-            yield (f"{name!r} ({rows:,} rows) is read as the name of a class; where it means that "
-                   f"there is no label, say --read no_label={name}")  # fmt: skip
+            yield (f"{name!r} ({counted(rows, 'row')}) is read as the name of a class; where it "
+                   f"means that there is no label, say --read no_label={name}")  # fmt: skip
 
 
 def _class_warnings(found: Survey) -> Iterator[str]:
@@ -279,7 +284,13 @@ def _class_warnings(found: Survey) -> Iterator[str]:
                + ("look at each class" if found.kind == "tagging" else "look at macro F1 beside "
                   "accuracy"))  # fmt: skip
     for miss, name in near_misses(here):
-        yield f"{miss!r} ({here[miss]:,} rows) may be {name!r} ({here[name]:,} rows) misspelt"
+        yield (f"{miss!r} ({counted(here[miss], 'row')}) may be {name!r} "
+               f"({counted(here[name], 'row')}) misspelt")  # fmt: skip
+
+
+def _s(number: int) -> str:
+    """The ending of a verb of one thing."""
+    return "s" if number == 1 else ""
 
 
 def _some(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.counted import counted
 from maskwright.errors import DataError, IncompatibleError, near
 from maskwright.tasks.answers import IGNORE
 from maskwright.tasks.offsets import inked
@@ -40,8 +41,9 @@ class TagCounts:
 
     def render(self) -> str:
         return (
-            f"{self.words:,} words of {self.sentences:,} sentences in {self.windows:,} windows; "
-            f"{self.dropped:,} words have no token, {self.divided:,} sentences are divided"
+            f"{counted(self.words, 'word')} of {counted(self.sentences, 'sentence')} in "
+            f"{counted(self.windows, 'window')}; without a token: {counted(self.dropped, 'word')}, "
+            f"divided: {counted(self.divided, 'sentence')}"
         )
 
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import IO, Protocol
 from zlib import crc32
 
+from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
 
 HASHES = 1 << 64
@@ -52,7 +53,9 @@ class SampleSize:
     def render(self) -> str:
         """One line for people."""
         if self.complete:
-            return f"used all of {amount(self.bytes_seen)}, {self.documents_seen:,} documents"
+            return (
+                f"used all of {amount(self.bytes_seen)}, {counted(self.documents_seen, 'document')}"
+            )
         return f"sampled {amount(self.bytes_used)} of {amount(self.bytes_seen)}, seed {self.seed}"
 
 
