@@ -130,9 +130,9 @@ def evaluate(
     rows: int = 1024,
     batch_rows: int = 32,
     bytes_per_token: float | None = None,
-    device: torch.device | str = "cpu",
 ) -> Figures:
-    """Figures of `objective`'s model on the fixed questions; the training mode is left as it was.
+    """Figures of `objective`'s model on the fixed questions, computed where the model is; the
+    training mode is left as it was.
 
     Args:
         bytes_per_token: of the held-out text, for bits per byte: all nats, those of framing too,
@@ -143,6 +143,7 @@ def evaluate(
     objective.eval()
     loss, hits, targets, text = 0.0, [0.0] * len(TOP), 0, 0
     asked, count = list[tuple[np.ndarray, np.ndarray]](), 0
+    device = objective.product.device
     framing = torch.tensor(objective.framing, dtype=torch.int64, device=device)
     try:
         for batch in questions(objective, source, rows, batch_rows):

@@ -213,7 +213,7 @@ def _measured(model: Transformer) -> Iterator[Transformer]:
     was_training = model.training
     network.eval()
     try:
-        kind = network.tokens.weight.device.type
+        kind = network.device.type
         with torch.inference_mode(), torch.autocast(kind, enabled=False):
             yield network
     finally:
@@ -235,7 +235,7 @@ def _framed(frame: Frame, texts: Group) -> NDArray[np.int64]:
 
 
 def _tensor(network: Transformer, tokens: NDArray[np.int64]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(tokens)).to(network.tokens.weight.device)
+    return torch.from_numpy(np.ascontiguousarray(tokens)).to(network.device)
 
 
 def _log_probabilities(

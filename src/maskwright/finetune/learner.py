@@ -221,7 +221,7 @@ def _body(model: Transformer) -> dict[str, torch.Tensor]:
 
 
 def _distance(begun: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
-    apart = sum(float((ended[n] - t).square().sum()) for n, t in begun.items())
+    apart = sum(float((ended[n].to(t.device) - t).square().sum()) for n, t in begun.items())
     return math.sqrt(apart / max(1e-30, sum(float(t.square().sum()) for t in begun.values())))
 
 

@@ -29,6 +29,7 @@ from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
 from maskwright.strict_json import parse
 from maskwright.tokenizer.sample import not_unicode
+from maskwright.train import machine
 
 PORTION = 2048  # examples that are read, encoded and answered together
 Answer = Any
@@ -178,7 +179,7 @@ def load(folder: Path | str) -> Predictor:
     collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
     length = room(loaded.config, int(task["length"]), taken)
     return Predictor(
-        loaded.model.eval(),
+        loaded.model.to(machine.best_device()).eval(),
         kind,
         frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
         replace(collation, alone=taken > 0),

@@ -61,7 +61,7 @@ def _asked(
     ask: Callable[[Batch], Tensor],
     count: int,
 ) -> NDArray[np.float32]:
-    device = objective.product.tokens.weight.device
+    device = objective.product.device
     found: NDArray[np.float32] | None = None
     for numbers in by_length(examples.lengths * examples.choices):
         batch, which = examples.batch(numbers, collation)

@@ -159,7 +159,7 @@ def _scores(
     start: int | None,
 ) -> tuple[list[int], list[int], Float[Tensor, "H V"]]:
     """Row and place of every hole, and its scores; with a `start` they are the decoder's."""
-    device = model.tokens.weight.device
+    device = model.device
     length = max(len(ids) for ids, _ in framed)
     tokens = torch.tensor([ids + [0] * (length - len(ids)) for ids, _ in framed])  # B, T
     segments = torch.tensor([segs + [0] * (length - len(segs)) for _, segs in framed])

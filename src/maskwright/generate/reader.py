@@ -39,7 +39,7 @@ class Reader:
         """Read the sources, once; padded at their ends. Each is for so many rows in a run."""
         if sources is None:
             return
-        device, lengths = self.model.tokens.weight.device, [len(source) for source in sources]
+        device, lengths = self.model.device, [len(source) for source in sources]
         tokens = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
         for row, source in enumerate(sources):
             tokens[row, : len(source)] = torch.tensor(source)
@@ -102,7 +102,7 @@ class Reader:
     def _decode(
         self, tokens: Tensor, places: Tensor, cache: KVCache | None, prefix: Tensor | None = None
     ) -> Tensor:
-        device = self.model.tokens.weight.device
+        device = self.model.device
         visible = None
         if self.pads is not None:
             total = tokens.shape[1] + (0 if cache is None else cache.length)

@@ -238,6 +238,11 @@ class Transformer(nn.Module):
             )
         return trace.hidden
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.tokens.weight.device
+
     def num_parameters(self) -> int:
         """Every weight, whether it trains or not, a shared one counted once."""
         return sum(parameter.numel() for parameter in self.parameters())

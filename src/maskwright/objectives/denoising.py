@@ -47,7 +47,7 @@ LOSS, OTHER, WHICH, TURN, OFFSET = range(5, 10)
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Shares: `infilling`, `masking` and `deletion` of a text's tokens, `permutation` of its
-    sentences, `rotation` of the texts, `random` of the masks, which become another token."""
+    sentences, `rotation` of the texts, `random` of the masks, which become a random token."""
 
     infilling: float = 0.3
     mean_span: float = 3.0

@@ -90,7 +90,7 @@ class ReplacedToken(Objective):
         (self.head,) = judges
         self.options = options
         smaller = generator_config(model.config, options.generator_size, options.generator_layers)
-        generator = initialise.build(smaller).to(model.tokens.weight.device)
+        generator = initialise.build(smaller).to(model.device)
         self.generator = share_embeddings(generator, model)
         self.masked = Masked(self.generator, options.masking, vocabulary)
 

@@ -90,7 +90,7 @@ class SpanBoundary(Objective):
         self.masked = Masked(model, options.masking, vocabulary)
         rows, token_width = model.head_weight.shape
         head = BoundaryHead(model.config.width, token_width, rows, options)
-        self.boundary = head.to(model.tokens.weight.device)
+        self.boundary = head.to(model.device)
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         return self.masked.corrupt(rows, epochs, seed, progress)

@@ -104,7 +104,7 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
     for name in getattr(member, "NETWORKS", ()):
         folder = Path(getattr(options, name))
         start.require_same(folder, getattr(options, f"{name}_sha256"))
-        others[name] = _finished(folder, tokenizer).to(network.tokens.weight.device)
+        others[name] = _finished(folder, tokenizer).to(network.device)
         check_length(recipe, others[name].config, f"objective.options.{name}")
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))

@@ -155,7 +155,6 @@ def _loss(recipe: Recipe, path: Path, folder: Path) -> float:
         held_out_rows(recipe, store),
         rows=recipe.evaluation.rows,
         batch_rows=recipe.evaluation.batch,
-        device=device,
     )
     return figures.loss
 

@@ -83,7 +83,6 @@ class Evaluate:
             s.held_out_rows,
             rows=s.recipe.evaluation.rows,
             batch_rows=s.recipe.evaluation.batch,
-            device=s.machine.device,
             bytes_per_token=s.prepared.held_out_bytes_per_token if s.objective.codes_text else None,
         )
         record = {"kind": "evaluation", "step": state.step, **figures.to_json()}

@@ -2,7 +2,7 @@
 became one mask each (of length 3.5 on average, as released), and the whole text to be written.
 
 Batches of 8,000 rows of 512 tokens, 500,000 steps, peak rate 4e-4 after 10,000 of warm-up, then
-linear, gradients clipped at 0.1, dropout 0.1, a tenth of the masks another token (Lewis et al.
+linear, gradients clipped at 0.1, dropout 0.1, a tenth of the masks a random token (Lewis et al.
 2019, 5.1; facebookresearch/fairseq, issue 1899).
 """
 

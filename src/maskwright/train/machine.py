@@ -36,7 +36,10 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
         ResourceError: a device was asked for that is not there.
     """
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        # By its number, as tensors on it say: `cuda` alone is none of theirs.
+        device = "cpu"
+        if torch.cuda.is_available():
+            device = f"cuda:{torch.cuda.current_device()}"
     if device.partition(":")[0] not in ("cpu", "cuda"):
         raise ConfigError(
             "no such device",
@@ -79,6 +82,11 @@ def matrix_units(device: str) -> str:
     if torch.cpu._is_amx_tile_supported():
         return "AMX"
     return "AVX512-BF16" if torch.cpu._is_avx512_bf16_supported() else ""
+
+
+def best_device() -> torch.device:
+    """Where a finished model is asked, in float32: a GPU if there is one."""
+    return choose("float32").device
 
 
 def use_threads(threads: int | None) -> None:

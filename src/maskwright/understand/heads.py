@@ -103,7 +103,8 @@ def attention(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Batc
     collation = Collation(pad=subject.tokenizer.pad or 0, last=False, alone=True)
     for numbers in by_length(lengths, AT_ONCE):
         batch, _ = examples.batch(numbers, collation)
-        yield batch, look(subject.model, batch).weights
+        seen = look(subject.model, batch.to(subject.model.device)).weights
+        yield batch, [weights.cpu() for weights in seen]
 
 
 @dataclass(frozen=True)

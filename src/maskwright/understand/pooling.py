@@ -43,11 +43,11 @@ def _texts(batch: Batch) -> tuple[Tensor, Tensor]:
     assert batch.pooled is not None
     real = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
     flat = real.reshape(-1) > 0
-    begins = torch.zeros(len(flat), dtype=torch.int64)
+    begins = torch.zeros(len(flat), dtype=torch.int64, device=flat.device)
     begins[batch.pooled] = 1
     number = torch.where(flat, begins.cumsum(0) - 1, -1)
-    ends = torch.zeros(len(batch.pooled), dtype=torch.int64)
-    places = torch.arange(len(flat))[flat]
+    ends = torch.zeros(len(batch.pooled), dtype=torch.int64, device=flat.device)
+    places = torch.arange(len(flat), device=flat.device)[flat]
     ends.scatter_reduce_(0, number[flat], places, "amax", include_self=False)
     return number, ends
 

@@ -27,6 +27,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import checkpoints
 from maskwright.randomness import key, torch_seed
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train import machine
 
 LONGEST = 512  # tokens of a text that are looked at
 AT_ONCE = 8192
@@ -53,12 +54,12 @@ class Subject:
         loaded = pretrained.load(path)
         if loaded.tokenizer is None:
             raise IncompatibleError("the model has no tokenizer", where=path)
-        return cls(path, loaded.model.eval(), loaded.tokenizer)
+        return cls(path, loaded.model.to(machine.best_device()).eval(), loaded.tokenizer)
 
     def untrained(self) -> Transformer:
         """A model of the same shape with weights as they are drawn."""
         generator = torch.Generator().manual_seed(torch_seed(key("init", 0)))
-        return initialise.build(self.model.config, generator).eval()
+        return initialise.build(self.model.config, generator).to(self.model.device).eval()
 
     @property
     def frame(self) -> Frame:
@@ -99,10 +100,11 @@ def layer_states(
         batch, which = examples.batch(numbers, collation)
         if examples.places is None and examples.choices > 1:
             which = (which[:, None] * examples.choices + np.arange(examples.choices)).reshape(-1)
+        batch = batch.to(model.device)
         kept = torch.stack([pooling(hidden, batch) for hidden in look(model, batch).hidden])
         if found is None:
             found = np.zeros((len(kept), count, kept.shape[-1]), np.float32)
-        found[:, which] = kept.numpy()
+        found[:, which] = kept.cpu().numpy()
     return np.zeros((0, 0, 0), np.float32) if found is None else found
 
 

@@ -21,13 +21,14 @@ from maskwright.report.say import Say, quiet
 from maskwright.tasks.unknown import unknown_note
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.wordpiece import CONTINUATION
+from maskwright.train import machine
 
 FRAMED = ("documents", "sentences")
 """The kinds of rows of one text each in its frame."""
 
 
 def open_model(folder: Path) -> tuple[Pretrained, Tokenizer]:
-    """The model and tokenizer in `folder`, which may be a run.
+    """The model, on the best device, and the tokenizer in `folder`, which may be a run.
 
     Raises:
         IncompatibleError: the folder has no tokenizer.  CheckpointError and others: it is no model.
@@ -38,6 +39,7 @@ def open_model(folder: Path) -> tuple[Pretrained, Tokenizer]:
         raise IncompatibleError(
             "the folder has no tokenizer", where=folder, wanted="tokenizer.json"
         )
+    loaded.model.to(machine.best_device())
     return loaded, loaded.tokenizer
 
 

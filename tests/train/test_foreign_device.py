@@ -1,0 +1,38 @@
+"""What a GPU would do is done on a device that is none (tests/foreign.py), in a process of its own:
+training, resuming, fine-tuning, answering, measuring, looking inside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch.utils import backend_registration
+
+TESTS = Path(__file__).parents[1]
+RESUMED = "pretrain/test_objectives_run.py::test_a_resumed_run_is_the_run"
+WALKED = {
+    "fine-tuning": ("train/walk_foreign.py",),
+    "training": (f"{RESUMED}[replaced-token]", f"{RESUMED}[hybrid]", f"{RESUMED}[distillation]"),
+    "asking": (
+        "understand/test_layers.py::test_the_command",
+        "understand/test_heads.py::test_the_commands",
+        "use/test_ask.py::test_a_run_is_measured_as_it_was_trained",
+        "use/test_ask_encoder_decoder.py::test_a_text_is_written_as_was_learned[roberta]",
+        "use/test_grammar.py::test_the_command_prints_saves_and_shows",
+    ),
+}
+
+
+@pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this torch takes no device that is written in Python",
+)
+@pytest.mark.parametrize("what", WALKED)
+def test_all_is_done_there(what: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "foreign", "-p", "no:cacheprovider", "-q",
+               "-n0", *(str(TESTS / walked) for walked in WALKED[what])]  # fmt: skip
+    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout and "skipped" not in done.stdout

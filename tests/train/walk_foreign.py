@@ -1,0 +1,80 @@
+"""What test_foreign_device.py runs in a process that has the device."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import foreign
+from finetune.test_kinds import table
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.predict import load
+from maskwright.pretrain import run
+from tinyrun import recipe, text_file
+from toys import bert
+
+
+def test_what_a_device_refuses() -> None:
+    there, here = torch.ones(2, device=foreign.DEVICE), torch.ones(2)
+    for wrong in (
+        lambda: there + here,
+        lambda: here[there.long()],
+        lambda: there.numpy(),
+        lambda: torch.cat([here, there]),
+    ):
+        with pytest.raises((RuntimeError, TypeError)):
+            wrong()
+
+
+def test_what_a_device_gives() -> None:
+    there = torch.arange(3.0).to(foreign.DEVICE).requires_grad_()
+    assert there.device == foreign.DEVICE
+    assert (there * 2 + torch.tensor(1.0)).device == foreign.DEVICE
+    (there[torch.tensor([1, 2])] ** 2).sum().backward()
+    assert there.grad is not None and there.grad.device == foreign.DEVICE
+    assert there.grad.tolist() == [0.0, 2.0, 4.0]
+    part = there.detach()[1:]
+    part.add_(1.0)  # of the same memory
+    assert there.detach().cpu().tolist() == [0.0, 2.0, 3.0]
+    there.data = torch.zeros(3, device=foreign.DEVICE)
+    assert there.sum().item() == 0.0
+
+
+def test_waits_are_counted() -> None:
+    there = torch.ones(2, device=foreign.DEVICE)
+    foreign.WAITS.clear()
+    assert (there * 2).device == foreign.DEVICE and not foreign.WAITS
+    _ = float(there.sum()), there.cpu(), there.nonzero(), there[there > 0]
+    assert sum(foreign.WAITS.values()) >= 4
+
+
+def test_a_tensor_left_behind_is_seen() -> None:
+    model, tokens = bert().to(foreign.DEVICE), torch.full((1, 4), 7)
+    assert model.encode(tokens.to(foreign.DEVICE)).device == foreign.DEVICE
+    with pytest.raises(RuntimeError, match="same device"):
+        model.encode(tokens)
+
+
+@pytest.mark.parametrize("kind", ["tagging", "question-answering", "multiple-choice"])
+def test_a_fine_tuned_model_answers_as_on_the_processor(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = recipe(text_file(tmp_path), steps=2, dropout=0.0)
+    run.pretrain(settings, tmp_path / "run", stream=io.StringIO())
+    data = table(tmp_path / "data.jsonl", kind, 40)
+    method = {"tagging": "lora", "multiple-choice": "prefix"}.get(kind, "full")
+    finetune_file(tmp_path / "run", data, tmp_path / "out", seeds=1, epochs=1, batch=16,
+                  least_steps=0, method=method, stream=io.StringIO())  # fmt: skip
+    model = load(tmp_path / "out")
+    assert model.model.device == foreign.DEVICE
+    asked = {
+        "tagging": ["the big dog sat", "a cat"],
+        "question-answering": [{"question": "what sat", "context": "the big dog sat"}],
+        "multiple-choice": [{"question": "what sat", "choices": ["the dog", "a mat"]}],
+    }[kind]
+    there = model.predict(asked)
+    assert there == replace(model, model=model.model.to("cpu")).predict(asked)
