@@ -19,12 +19,14 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from maskwright import __version__
-from maskwright.errors import MaskwrightError, UsageError, near, shorten
+from maskwright.errors import MaskwrightError, ResourceError, UsageError, near, shorten
 
 VERBS = (
     "quickstart", "tokenizer", "pretrain", "adapt", "resume", "compare", "evaluate", "finetune",
     "predict", "probe", "attention", "fill-mask", "generate", "show", "list",
 )  # fmt: skip
+# How torch says on a processor that it gets no memory.
+NO_MEMORY = "can't allocate memory"
 # How each verb that reads files is told how to.
 TYPED = {
     **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),
@@ -93,16 +95,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as of a program that SIGPIPE ends
     except Exception as error:
-        if not debug and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            # Wherever it was met first: a text stands where a path is read.
-            told = UsageError("no such file or folder", where=shorten(str(error.filename)),
-                              found="a name longer than names may be", wanted="a path")  # fmt: skip
+        told = None if debug else _no_fault_of_ours(error)
+        if told is not None:
             print(told.render(), file=sys.stderr)
             return told.exit_code
         traceback.print_exc()
         print("error E-BUG: this is a fault of Maskwright, not yours", file=sys.stderr)
         return 70
     return 0
+
+
+def _no_fault_of_ours(error: Exception) -> MaskwrightError | None:
+    """What is told of an error that may come from anywhere and says nothing of this program."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        # A text stands where a path is read.
+        return UsageError("no such file or folder", where=shorten(str(error.filename)),
+                          found="a name longer than names may be", wanted="a path")  # fmt: skip
+    # By its name: torch is not imported for the sake of its error.
+    of_device = type(error).__name__ == "OutOfMemoryError"
+    if of_device or isinstance(error, MemoryError) or NO_MEMORY in str(error):
+        rest = ", or CUDA_VISIBLE_DEVICES= for the processor's" if of_device else ""
+        return ResourceError("out of memory", where="the GPU" if of_device else "this machine",
+                             found=shorten(str(error).partition("\n")[0]) or "no more of it",
+                             do="less at once (finetune has --accumulate and --length), a "
+                             "smaller model" + rest)  # fmt: skip
+    return None
 
 
 def _typed(error: MaskwrightError, given: Sequence[str]) -> str:

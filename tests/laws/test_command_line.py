@@ -128,6 +128,34 @@ def test_a_mistake_gets_an_answer_without_a_traceback(
     assert re.search(says, shown), shown
 
 
+class OutOfMemoryError(RuntimeError):
+    """Called as torch's is."""
+
+
+@pytest.mark.parametrize(
+    ("error", "where"),
+    [
+        (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nmore"), "the GPU"),
+        (MemoryError(), "this machine"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "this machine"),
+    ],
+)
+def test_too_little_memory_is_no_fault_of_ours(
+    error: Exception,
+    where: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(room: str) -> list[str]:
+        raise error
+
+    monkeypatch.setattr("maskwright.catalogue.names", full)
+    assert cli.main(["list"]) == 69
+    shown = capsys.readouterr().err
+    assert f"where:  {where}" in shown and "Traceback" not in shown and "more" not in shown[-9:]
+    assert ("CUDA_VISIBLE_DEVICES=" in shown) is (where == "the GPU")
+
+
 def test_a_fault_of_our_own_is_called_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
