@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, library
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -134,9 +134,9 @@ def _by_truth(name: str, args: Any) -> bool:
     )
 
 
-_FALLBACK = torch.library.Library("_", "IMPL")
+_FALLBACK = library.Library("_", "IMPL")
 _FALLBACK.fallback(_run, "PrivateUse1")
-_MAKING = torch.library.Library("aten", "IMPL")
+_MAKING = library.Library("aten", "IMPL")
 for _name, _form in (("empty", "memory_format"), ("empty_strided", "default"), ("copy_", "default"),
                      ("_copy_from", "default"), ("_to_copy", "default"),
                      ("_local_scalar_dense", "default")):  # fmt: skip
