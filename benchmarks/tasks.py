@@ -36,6 +36,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ag_news": ("labelled/ag_news", {"length": 128}),
     "ud_pos": ("labelled/ud_ewt_pos", {}),
     "wnut17": ("labelled/wnut17_ner", {"epochs": 5}),
+    "squad": ("squad", {}),
     "multi30k": ("translation/multi30k_en_de", {"epochs": 10, "rate": 5e-4}),
     "scitldr": (
         "summarization/scitldr_a",
@@ -49,12 +50,12 @@ PRETRAINED = "full"
 
 def parts_of(folder: Path, scratch: Path) -> Path:
     """The folder; without a labelled test part, one in which validation is the test."""
-    if list(folder.glob("test.*")):
+    if list(folder.glob("test[.-]*")):
         return folder
     made = scratch / folder.name
     made.mkdir(parents=True, exist_ok=True)
-    for old, new in (("train", "train"), ("validation", "test")):
-        for path in folder.glob(f"{old}.*"):
+    for old, new in (("train", "train"), ("validation", "test"), ("dev", "test")):
+        for path in folder.glob(f"{old}[.-]*"):
             link = made / path.name.replace(old, new, 1)
             if not link.exists():
                 link.symlink_to(path.resolve())
@@ -62,8 +63,12 @@ def parts_of(folder: Path, scratch: Path) -> Path:
 
 
 def rows_of(folder: Path) -> int:
-    """How many examples there are to learn from: a row a line."""
-    with gzip.open(next(folder.glob("train.*")), "rt", encoding="utf-8") as file:
+    """How many examples there are to learn from: a row a line, or the questions of SQuAD."""
+    path = next(folder.glob("train*"))
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        if path.name.endswith(".json.gz"):
+            articles = json.load(file)["data"]
+            return sum(len(p["qas"]) for article in articles for p in article["paragraphs"])
         return sum(1 for _ in file)
 
 
