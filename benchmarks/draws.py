@@ -32,9 +32,7 @@ def main() -> None:
 
     def theirs() -> None:
         for shape in shapes:
-            nn.init.trunc_normal_(
-                torch.empty(shape), 0.0, DEVIATION, -2 * DEVIATION, 2 * DEVIATION
-            )
+            nn.init.trunc_normal_(torch.empty(shape), 0.0, DEVIATION, -2 * DEVIATION, 2 * DEVIATION)
 
     turns = [(seconds(lambda: build(config)), seconds(theirs)) for _ in range(ROUNDS)]
     ours, other = (statistics.median(side) for side in zip(*turns, strict=True))
