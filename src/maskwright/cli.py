@@ -28,6 +28,7 @@ VERBS = (
 # How torch says on a processor that it gets no memory.
 NO_MEMORY = "can't allocate memory"
 # How each verb that reads files is told how to.
+LABELLED = ("finetune", "predict", "probe")
 TYPED = {
     **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),
     **dict.fromkeys(("tokenizer", "evaluate", "finetune", "predict", "probe"), "--read "),
@@ -129,6 +130,8 @@ def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
     said = f"{error.wanted} {error.do}"
     way = TYPED.get(given[0] if given else "")
     names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", said)]
+    if given and given[0] in LABELLED and "column" in names:
+        names.remove("column")  # of labelled files that is the role of one: --column ROLE=NAME
     if way is None or not names or "--" in said or error.kind != "E-DATA":
         return ""
     return f"\n  typed:  {', '.join(f'{way}{name}=…' for name in names)}"

@@ -289,12 +289,18 @@ def test_a_fused_pair_of_others_is_read(tmp_path: Path) -> None:
             torch.testing.assert_close(gained, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_a_scale_by_the_root_of_the_rank_is_read(tmp_path: Path) -> None:
+    network = model("gpt2")
+    adapter = peft_form.load(network, foreign(tmp_path / "a", fused(), use_rslora=True))
+    assert adapter.settings.alpha / 3 == pytest.approx(6 / 3**0.5)
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
         ({"peft_type": "PREFIX_TUNING"}, IncompatibleError, "not read here"),
         ({"use_dora": True}, IncompatibleError, "use_dora"),
-        ({"use_rslora": True}, IncompatibleError, "use_rslora"),
+        ({"alora_invocation_tokens": [7, 8]}, IncompatibleError, "alora_invocation_tokens"),
         ({"bias": "all"}, IncompatibleError, "bias"),
         ({"lora_alpha": "six"}, CheckpointError, "not a number"),
         ({"alpha_pattern": {"0.attn.c_attn": 7}}, IncompatibleError, "in common"),
@@ -302,6 +308,7 @@ def test_a_fused_pair_of_others_is_read(tmp_path: Path) -> None:
         ({"alpha_pattern": {"(": 7}}, CheckpointError, "not a pattern"),
         ({"init_lora_weights": "pissa_niter_16"}, IncompatibleError, "weights of its base"),
         ({"init_lora_weights": "olora"}, IncompatibleError, "weights of its base"),
+        ({"init_lora_weights": "lora_ga"}, IncompatibleError, "weights of its base"),
     ],
 )
 def test_what_is_not_built_here_is_refused(

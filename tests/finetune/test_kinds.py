@@ -31,7 +31,7 @@ from maskwright.nn import initialise
 from maskwright.objectives.sequences import Sequences
 from maskwright.pretrain import checkpoints
 from maskwright.tasks.answer_search import Candidate, Prediction
-from maskwright.tasks.examples import Answered, Match, Tagged
+from maskwright.tasks.examples import Answered, Match, Pair, Tagged
 from tinyrun import WORDS
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
@@ -434,6 +434,26 @@ def test_vectors(task: str, model: Path, tmp_path: Path) -> None:
         finetune_file(model, data, tmp_path / "odd", task=told, method="probe", stream=said)
 
 
+@pytest.mark.parametrize(
+    ("given", "cosines"),
+    [([-1.0, 0.0, 1.0], [-1, 0, 1]), ([0.8, 0.9, 1.0], [0.8, 0.9, 1]), ([0, 2.5, 5], [0, 0.5, 1])],
+)
+def test_what_is_given_becomes_a_cosine(
+    given: list[float], cosines: list[float], model: Path
+) -> None:
+    """The scale is that of all data, not of the rows that are drawn of them."""
+    made = [Pair("a cat", "a dog", label, "here") for label in given]
+    data = SimpleNamespace(parts={"train": made})
+    kind = kind_of("embedding").of_data(data)  # type: ignore[arg-type]
+    frame = Learner.of(model, kind, Method("full")).frame
+    for part, wanted in ((made, cosines), (made[1:], cosines[1:])):
+        found = kind.encode(part, frame).examples.labels
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    data.parts["train"] = made[:1] * 3
+    with pytest.raises(DataError, match="alike to the same degree"):
+        kind.of_data(data)  # type: ignore[arg-type]
+
+
 def test_a_folder_says_how_its_vectors_are_made(model: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs("embedding", 80)))
@@ -517,6 +537,28 @@ def test_a_word_without_a_token_has_the_commonest_tag(model: Path, tmp_path: Pat
     (answer,) = load(tmp_path / "out").predict([["the", "\u200d"]])
     assert [each["entity"] for each in answer][1] == "VERB"
     assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_a_window_without_a_target_ends_nothing(model: Path, tmp_path: Path) -> None:
+    """Alone in a step it would leave nothing to be learned there."""
+    lines = [*rows("tagging", 33), {"tokens": ["\u200d"], "tags": ["O"]}]
+    for part, some in {"train": lines, "validation": lines[:9], "test": lines[9:]}.items():
+        text = "".join(json.dumps(line) + "\n" for line in some)
+        (tmp_path / f"{part}.jsonl").write_text(text, encoding="utf-8")
+    for batch in (1, 11):
+        out = tmp_path / f"out-{batch}"
+        finetune_file(model, tmp_path, out, seeds=1, epochs=1, batch=batch, stream=io.StringIO())
+        assert (out / "results.json").is_file()
+
+
+def test_which_windows_teach() -> None:
+    texts = framed([[1, 2], [1, 2, 3], [1]])
+    places = Sequences(np.array([0, 1, 2]), np.array([0, 3, 0]))
+    assert Examples(texts, np.zeros(3, np.int64), places=places).taught.tolist() == [1]
+    ends = np.array([[-1, -1], [0, 2], [-1, 0]])
+    places = Sequences(np.array([0, 0, 1, 2, 0]), np.array([1, 3, 1]))
+    assert Examples(texts, ends, places=places).taught.tolist() == [1, 2]
+    assert Examples(texts, np.zeros(3, np.int64)).taught.tolist() == [0, 1, 2]
 
 
 def test_words_of_plain_text_keep_their_marks() -> None:

@@ -145,7 +145,7 @@ def test_layers_over_the_pieces_see_their_order_and_no_other_text() -> None:
 @pytest.mark.parametrize("over", [False, True])
 def test_what_stands_in_any_piece_is_learned(over: bool) -> None:
     train, test = task(300), task(200, 1)
-    settings = Settings(epochs=8, batch=16, optimizer=AdamW(learning_rate=5e-3))
+    settings = Settings(epochs=14, batch=16, optimizer=AdamW(learning_rate=5e-3))
 
     def right(objective: Supervised, examples: Examples) -> float:
         return float((scores(objective, examples, FIRST).argmax(1) == examples.labels).mean())

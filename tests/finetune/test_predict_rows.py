@@ -167,6 +167,20 @@ def test_half_a_surrogate_pair_is_told_by_its_example(
         assert str(caught.value.where).startswith(f"example {place + 1},")
 
 
+def test_bad_examples_are_passed_over_where_that_is_said(tuned: Path) -> None:
+    model = load(tuned)
+    given = ["", "the cat", None, float("nan"), "a dog", ("a", "b")]
+    found = model.predict(given, on_bad="skip")
+    assert [found[1], found[4]] == model.predict([given[1], given[4]])
+    assert [each is None for each in found] == [True, False, True, True, False, True]
+    assert model.predict([""], on_bad="skip") == [None]
+    with pytest.raises(DataError, match="example 1") as refused:
+        model.predict(given)
+    assert 'on_bad="skip"' in str(refused.value.do)
+    with pytest.raises(UsageError, match="bad examples"):
+        model.predict(given, on_bad="pass")  # type: ignore[arg-type]
+
+
 def test_a_table_through_a_pipe_is_read_where_its_separator_is_said(
     tuned: Path, tmp_path: Path
 ) -> None:

@@ -52,8 +52,8 @@ def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
     vocabulary = build.vocabulary(learner.frame.tokenizer)
     objective = kind.training_objective(made, vocabulary, "head", asked)
     assert isinstance(objective, Standardised)
-    settings = Settings(epochs=3, batch=16, least_steps=180,
-                        optimizer=AdamW(learning_rate=3e-3))  # fmt: skip
+    settings = Settings(epochs=3, batch=16, least_steps=240,
+                        optimizer=AdamW(learning_rate=1e-3))  # fmt: skip
     tuned = tune(objective, asked.examples, learner.collation, settings)
     objective.eval()
     before = kind.outputs(objective, asked, learner.collation)

@@ -77,6 +77,13 @@ CASES: list[tuple[dict[str, Any], str, dict[str, tuple[str, ...]]]] = [
     ({"text": some, "target": other}, "sequence-to-sequence", {"target": ("target",)}),
     ({"translation": lambda n: {"en": some(n), "de": other(n)}}, "sequence-to-sequence",
      {"source": ("translation.en",), "target": ("translation.de",)}),
+    # Several names are those of labels: what somebody thinks of a text is meant.
+    ({"genre": lambda n: "ab"[n % 2], "sentence1": some, "sentence2": other,
+      "gold_label": lambda n: "xyz"[n % 3]}, "pair-classification", {"label": ("gold_label",)}),
+    ({"genre": lambda n: "ab"[n % 2], "sentence1": some, "sentence2": other,
+      "score": lambda n: n / 8}, "similarity", {"label": ("score",)}),
+    ({"review": some, "genre": lambda n: "ab"[n % 2], "rating": lambda n: n % 5},
+     "classification", {"label": ("rating",)}),
     # No name says anything.
     ({"satz": some, "klasse": lambda n: "ja" if n % 2 else "nein"}, "classification",
      {"text": ("satz",), "label": ("klasse",)}),
@@ -95,6 +102,14 @@ def test_what_a_table_is_for(
     assert task.lines()[0] == f"task: {kind}, because {task.why}"
     used = {name for names in task.columns.roles.values() for name in names}
     assert all(any(repr(name) in line for line in task.lines()) for name in used)
+
+
+def test_what_else_might_be_the_label_is_said() -> None:
+    names = {"text": some, "category": lambda n: "ab"[n % 2], "sentiment": lambda n: "xyz"[n % 3]}
+    (line,) = [line for line in of(**names).lines() if "as label" in line]
+    assert "'sentiment'" in line and "'category' might be it, too" in line
+    sure = of(**{**names, "label": lambda n: n % 2})
+    assert not any("might be" in line for line in sure.lines()), "the control"
 
 
 def test_a_csv_is_understood_by_what_its_texts_spell(tmp_path: Path) -> None:

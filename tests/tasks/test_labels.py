@@ -414,6 +414,14 @@ def test_decimal_commas_are_no_labels() -> None:
     assert "comma" in error.what and "--task multi-label" in str(error.do)
 
 
+def test_commas_between_thousands_are_not_turned_into_points() -> None:
+    rows = [{"text": f"text {n}", "label": f"{n},{n}66"} for n in range(1, 9)]
+    error = refusal(DataError, lambda: understood(table_of(*rows)))
+    assert "take the commas out" in str(error.do)
+    several = [{"text": f"text {n}", "label": ("1,2,3", "2,3", "1")[n % 3]} for n in range(9)]
+    assert understood(table_of(*several))[0].kind == "multi-label"
+
+
 def test_a_place_without_an_answer_may_be_an_empty_cell() -> None:
     row = {"question": "Where?", "context": "the cat sat", "answers": "", "answer_start": ""}
     other = {**row, "answers": "cat", "answer_start": "4"}
@@ -432,6 +440,35 @@ def test_a_label_that_is_no_choice(label: Any) -> None:
     error = refusal(DataError, lambda: choice(label))
     assert error.what == "the label is no choice of this row"
     assert error.where == "all.jsonl, line 1, column 'label'"
+
+
+def test_choices_that_are_counted_from_1_are_refused() -> None:
+    row = {"question": "Which?", "choices": ["a b", "c d", "e f"]}
+    from_1 = [{**row, "label": 1 + n % 3} for n in range(9)]
+    error = refusal(DataError, lambda: understood(table_of(*from_1)))
+    assert "counted from 1" in error.what and error.where == "all.jsonl, line 3, column 'label'"
+    some = [{**row, "label": 1 + n % 2} for n in range(9)]  # the control: 3 would be one too many
+    assert understood(table_of(*some))[1].parts["all"][0].label == 1
+
+
+def test_choices_by_what_each_row_calls_them() -> None:
+    """As ARC has them: letters in some rows, numbers in others."""
+    texts = ["a b", "c d", "e f"]
+    keys = (["A", "B", "C"], ["1", "2", "3"], ["1", "2", "3"])
+    rows = [{"question": "Which?", "choices": {"text": texts, "label": each}, "answerKey": each[n]}
+            for n, each in enumerate(keys)]  # fmt: skip
+    made = understood(table_of(*rows))[1].parts["all"]
+    assert [example.label for example in made] == [0, 1, 2]
+
+
+def test_a_question_with_choices_may_be_about_a_text() -> None:
+    """As RACE has it, which is no answer within a text."""
+    row = {"article": "The cat sat. The dog ran.", "question": "Who ran?", "answer": "B",
+           "options": ["the cat", "the dog"]}  # fmt: skip
+    task, made = understood(table_of(*[row] * 3))
+    assert task.kind == "multiple-choice" and task.columns["context"] == "article"
+    assert made.parts["all"][0].question == "The cat sat. The dog ran. Who ran?"
+    assert made.parts["all"][0].label == 1
 
 
 def test_misspelt_classes_are_suspected() -> None:

@@ -54,6 +54,27 @@ def test_F67_planted_leaks_are_counted() -> None:
     )
 
 
+def test_pairs_that_are_nearly_the_same_are_leaks_too(tmp_path: Path) -> None:
+    """A pair the other way round, and texts that belong together beside another that does not."""
+    pairs = [{"sentence1": sentence(n), "sentence2": sentence(500 + n), "score": n / 40}
+             for n in range(40)]  # fmt: skip
+    turned = [{**row, "sentence1": row["sentence2"], "sentence2": row["sentence1"]}
+              for row in pairs[:7]]  # fmt: skip
+    other = [{**row, "sentence1": sentence(900 + n)} for n, row in enumerate(pairs[:3])]
+    found = of(train=pairs, test=[*turned, *other])
+    assert [leak.rows for leak in found.leaks] == [7]
+    triples = [{"anchor": sentence(n), "positive": f"answer {n}", "negative": f"wrong {n} {k}"}
+               for n in range(30) for k in range(3)]  # fmt: skip
+    parts = {"train": triples[:84:2], "test": [triples[1], triples[89]]}
+    assert [leak.rows for leak in of(**parts).leaks] == [1]
+    drawn = prepare(write_rows(tmp_path / "triples.jsonl", triples)).parts
+    homes: dict[str, set[str]] = {}
+    for part, some in drawn.items():
+        for row in some:
+            homes.setdefault(row.anchor, set()).add(part)
+    assert len(drawn) > 1 and {len(each) for each in homes.values()} == {1}
+
+
 def test_duplicates_with_equal_and_with_other_labels() -> None:
     train = rows(40)
     train += [train[0], train[0], {**train[1], "label": "a"}, {**train[2], "label": "b"}, train[3]]
@@ -94,6 +115,14 @@ def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     emptied = write(tmp_path / "one.csv", f"text,label\n{lines.replace('NA', '')}")
     left = loaded(emptied, reading=Reading(on_bad="skip", max_bad_fraction=0.3))
     assert left.labels is not None and left.labels.names == ("no", "None", "yes")
+
+
+def test_odd_labels_are_pointed_at() -> None:
+    """No agreement is a dash in SNLI; and blanks go on into the answers."""
+    dashes = [*rows(40), *({"text": sentence(900 + n), "label": "-"} for n in range(12))]
+    assert "--read no_label=-" in said(of(*dashes), "as the name of a class")
+    blanks = [{**row, "label": f" {row['label']}"} for row in rows(40)]
+    assert "' a'" in said(of(*blanks), "begin or end with blanks")
 
 
 def test_numbers_and_pairs() -> None:

@@ -203,6 +203,12 @@ def test_F70_a_name_twice_in_the_header(tmp_path: Path) -> None:
     assert error.what == "a column name stands twice in the header" and error.found == "'label'"
 
 
+def test_columns_without_a_name_are_called_by_their_places(tmp_path: Path) -> None:
+    """Table programs write empty columns behind the others."""
+    path = write(tmp_path / "spam.csv", "v1,v2,,\nham,see you at home,,\nspam,win a prize now,,\n")
+    assert load(path).columns == ["v1", "v2", "column 3", "column 4"]
+
+
 def test_F58_nothing_to_read_is_said(tmp_path: Path) -> None:
     for name, text in (("a.csv", "text,label\n"), ("a.jsonl", ""), ("a.jsonl", "\n\n")):
         path = write(tmp_path / name, text)

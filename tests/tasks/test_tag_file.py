@@ -49,6 +49,21 @@ def test_comments_before_a_sentence_are_no_words() -> None:
     assert _read("a O\n# id\n") == [{"tokens": ["a", "#"], "tags": ["O", "id"]}]
 
 
+def test_sources_and_numbers_of_words_are_no_words() -> None:
+    """As GermEval 2014 has them."""
+    text = "#\thttp://a.b [2009]\n1\tanna\tB-PER\tO\n2\tsat\tO\tO\n\n"
+    assert _read(text) == [{"tokens": ["anna", "sat"], "tags": ["O", "O"]}]
+    assert _read("# Document 12\nanna NNP B-PER\n") == [{"tokens": ["anna"], "tags": ["B-PER"]}]
+    assert _read("1 O\n2 O\n")[0]["tokens"] == ["1", "2"], "the control: there is nothing else"
+
+
+def test_tags_before_the_words_are_refused() -> None:
+    with pytest.raises(DataError, match="before the words") as refused:
+        _read("x O\n\nB-PER\tanna\nO\tmet\nO\tbob\n")
+    assert refused.value.where == "a.conll, line 3"
+    assert _read("B-52 NN\nflew VB\nby RB\n")[0]["tags"] == ["NN", "VB", "RB"]
+
+
 def test_a_word_may_hold_a_blank_where_tabs_part_the_columns() -> None:
     assert _read("Hà Nội\tB-LOC\n10\u00a0000\tO\n") == [
         {"tokens": ["Hà Nội", "10\u00a0000"], "tags": ["B-LOC", "O"]}

@@ -39,6 +39,11 @@ def test_schemes_by_hand(scheme: str) -> None:
     assert repair(tags, scheme) == (tags, 0)  # type: ignore[arg-type]
 
 
+def test_other_names_of_the_same_by_hand() -> None:
+    assert entities(["U-P", "O", "B-P", "L-P", "U-P", "O", "U-L"]) == SENTENCE
+    assert entities(["S-P", "O", "B-P", "M-P", "E-P"]) == [Entity(0, 1, "P"), Entity(2, 5, "P")]
+
+
 def test_tags_by_hand() -> None:
     assert split_tag("B-creative-work") == ("B", "creative-work")
     assert split_tag("O") == ("O", "") and split_tag("I") == ("I", "")

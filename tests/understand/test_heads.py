@@ -124,6 +124,14 @@ def test_a_head_that_knows_the_tree_is_found(
         )
 
 
+def test_a_blank_that_is_a_token_belongs_to_the_word_after_it() -> None:
+    tree = trees.Tree(("the", "5", "."), (1, -1, 1), ("det", "root", "punct"))
+    spans = [(0, 3), (3, 4), (4, 5), (5, 6), (6, 7)]  # ▁the ▁ 5 ▁ .
+    assert trees.words_of(tree, np.array(spans)).tolist() == [0, 1, 1, 2, 2]
+    before = [(0, 3), (3, 5), (5, 7)]  # ▁the ▁5 ▁.
+    assert trees.words_of(tree, np.array(before)).tolist() == [0, 1, 2]
+
+
 def test_a_tree_bank_of_a_model(model: Path, tmp_path: Path) -> None:
     whole = trees.read_trees(bank(tmp_path / "b.conllu"))
     long = trees.Tree(("the",) * 40, (1, *[0] * 39), ("det",) * 40)

@@ -4,8 +4,9 @@
 
 After each half of a layer, cross-attention's too (Houlsby et al. 2019, arXiv:1902.00751, section
 2.1), or only after the feed-forward half (Pfeiffer et al. 2020, arXiv:2005.00247). `up` begins at
-zero: the papers begin near the identity, here it is the identity. The adapter stands before the
-dropout of the residual branch. It cannot be folded into weights, for what it does is not linear.
+zero: the papers begin near the identity, here it is the identity. Norms stay as they are, where
+Houlsby et al. train them, too. The adapter stands before the dropout of the residual branch. It
+cannot be folded into weights, for what it does is not linear.
 """
 
 from __future__ import annotations

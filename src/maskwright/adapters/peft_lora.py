@@ -7,6 +7,7 @@ one A for all parts, each of which has its rows of B.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +27,14 @@ from maskwright.adapters.peft_names import (
 from maskwright.checkpoint.layout import Layout
 from maskwright.errors import CheckpointError, IncompatibleError
 
-OF_THE_BASE = ("pissa", "olora", "corda", "loftq")
+# These take something away from the base when they are attached.
+OF_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
+# Keys that change what the matrices mean, or which there are; none of them is built here.
+VARIANTS = (
+    "use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens",
+    "layer_replication", "target_parameters", "trainable_token_indices", "arrow_config",
+    "kasa_config", "monteclora_config", "velora_config",
+)  # fmt: skip
 
 
 def tensors_of(form: Layout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -85,9 +93,13 @@ def read(
         CheckpointError: tensors that fit no module, or not each other; no number where one is due.
         IncompatibleError: a setting that is not built here.
     """
-    _plain(config, {"use_dora": False, "use_rslora": False, "bias": "none"})
-    # These take something away from the base when they are attached.
-    if str(config.get("init_lora_weights")).partition("_")[0].lower() in OF_THE_BASE:
+    _plain(config, {"bias": "none"})
+    for key in VARIANTS:
+        if config.get(key):
+            raise IncompatibleError("a variant of LoRA that is not built here",
+                                    where=f"{CONFIG}: {key}", found=config[key],
+                                    wanted="not set")  # fmt: skip
+    if str(config.get("init_lora_weights")).lower().startswith(OF_THE_BASE):
         raise IncompatibleError(
             "the adapter changes the weights of its base",
             where=f"{CONFIG}: init_lora_weights",
@@ -114,7 +126,7 @@ def read(
         for i, pair in _parted(a, b, len(parts)).items():
             chosen.append(parts[i])
             values |= {f"{parts[i]}.{side}": t for side, t in zip("AB", pair, strict=True)}
-            scales.add((len(pair[0]), alpha * len(pair[0]) / len(a)))
+            scales.add((len(pair[0]), alpha * len(pair[0]) / _divisor(config, len(a))))
     require_some(chosen)
     if len(scales) != 1:
         raise IncompatibleError("the adapter's modules have no rank and scale in common",
@@ -137,6 +149,11 @@ def _parted(a: Tensor, b: Tensor, count: int) -> dict[int, tuple[Tensor, Tensor]
             pairs = {i: (a[i * rank : (i + 1) * rank], blocks[i]) for i in range(count)}
             return {i: (a, b) for i, (a, b) in pairs.items() if bool(a.any()) or bool(b.any())}
     return {i: (a, part) for i, part in enumerate(parts)}
+
+
+def _divisor(config: Mapping[str, Any], rank: int) -> float:
+    """What alpha is divided by: the rank, or its root (Kalajdzievski 2023, arXiv:2312.03732)."""
+    return math.sqrt(rank) if config.get("use_rslora") else rank
 
 
 def _alpha(config: Mapping[str, Any], module: str) -> float:

@@ -63,6 +63,7 @@ def rows(
             found=f"the first row that can be read is in line {line}",
             do="correct what stands above it",
         )
+    header = _named(header)
     _refuse_twice(header, line, file)
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
@@ -192,6 +193,14 @@ def _refuse_twice(header: list[str], line: int, file: str) -> None:
             wanted="every name once",
             do="rename one of the columns",
         )
+
+
+def _named(header: list[str]) -> list[str]:
+    """The header; where several have no name, they are called by their places: programs write
+    empty columns behind the others."""
+    if header.count("") < 2:
+        return header
+    return [name or f"column {place}" for place, name in enumerate(header, 1)]
 
 
 def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:

@@ -37,15 +37,15 @@ def encode(
         keep: what stays of a single text that is too long; of its head a quarter at most stays
             with "head-and-tail", as the published 128 of 510 places.
     """
-    width = len(texts[0]) if texts else 1
-    columns = [tokenizer.encode_batch([row[i] for row in texts]) for i in range(width)]
+    parts = iter(tokenizer.encode_batch([part for row in texts for part in row]))
     rows, cuts = [], Cuts()
-    for parts in zip(*columns, strict=True):
-        if width > 1:
-            row = fit_pair(tokenizer, parts[0].tolist(), parts[1].tolist(), length)
+    for text in texts:
+        first, *second = [next(parts).tolist() for _ in text]
+        if second:
+            row = fit_pair(tokenizer, first, second[0], length)
         else:
-            row = fit(tokenizer, parts[0].tolist(), length, keep, min(HEAD, length // 4))
-        whole = sum(map(len, parts))
+            row = fit(tokenizer, first, length, keep, min(HEAD, length // 4))
+        whole = len(first) + sum(map(len, second))
         cuts += Cuts.of(whole, whole - row.cut)
         rows.append(row)
     return examples_of(rows, labels, tokenizer, segments), cuts

@@ -92,6 +92,15 @@ class Examples:
         return len(self) if self.places is None else len(self.places.tokens)
 
     @property
+    def taught(self) -> NDArray[np.int64]:
+        """The numbers of those from which something is learned: a window may hold no beginning of a
+        word, or no end of an answer."""
+        if self.places is None:
+            return np.arange(len(self))
+        known = self.places.lengths > 0 if self.labels.ndim == 1 else (self.labels >= 0).any(1)
+        return np.flatnonzero(known)
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
         """(N,) how many ids each label's longest text has, or all its pieces."""
         if self.pieces is not None:

@@ -27,10 +27,14 @@ from maskwright.objectives.objective import Objective, Vocabulary
 from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.cell import text_of
 from maskwright.tasks.estimate import Estimate
-from maskwright.tasks.one_row import text_of
 from maskwright.tasks.rows import Row
 from maskwright.tasks.unknown import unknown_note
+
+# Of `settled`, where a folder has a head and says no task: there may be one text or two; and its
+# one score is a logit, not a number.
+UNTOLD, LOGIT = "untold", "logit"
 
 Scores = NDArray[np.float32]
 Outputs = NDArray[Any]  # scores, or texts

@@ -34,8 +34,10 @@ def kind_of(
     return made
 
 
-def kind_of_head(head: str, labels: Sequence[str], problem: Problem) -> Kind:
-    """The kind of a model of which only the head is known.
+def kind_of_head(
+    head: str, labels: Sequence[str], problem: Problem, settled: Mapping[str, Any]
+) -> Kind:
+    """The kind of a model of which only the head is known, and what its folder says besides.
 
     Raises:
         UsageError: there is none.
@@ -44,7 +46,7 @@ def kind_of_head(head: str, labels: Sequence[str], problem: Problem) -> Kind:
         module = catalogue.load(ROOM, name)
         if module.KIND.head == head:
             for task in module.TASKS:
-                made: Kind = module.KIND(task, tuple(labels))
+                made: Kind = module.KIND(task, tuple(labels), settled)
                 if made.problem == problem:
                     return made
     raise UsageError("no kind of task has this head", found=f"{head}, {problem}")

@@ -168,7 +168,7 @@ class Learner:
         if tuned is not None:
             say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")
         else:
-            steps = steps_of(settings, len(parts[TRAIN].examples))
+            steps = steps_of(settings, len(parts[TRAIN].examples.taught))
             with watch(name or f"seed {settings.seed}", steps) as hook:
                 tuned = self._tuned(model, method, parts, settings, say, hook)
             self.kind.after_training(tuned.network, parts[TRAIN])

@@ -13,15 +13,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
-from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
+from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError, near
 from maskwright.finetune import learner, result
 from maskwright.finetune.examples import Collation
 from maskwright.finetune.frame import HIERARCHICAL, Frame, collation_of, frame_of, room
-from maskwright.finetune.kind import Encoded, Kind, Outputs
+from maskwright.finetune.kind import LOGIT, UNTOLD, Encoded, Kind, Outputs
 from maskwright.finetune.kind_of import kind_of, kind_of_head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
@@ -31,6 +31,7 @@ from maskwright.strict_json import parse
 from maskwright.tokenizer.sample import not_unicode
 from maskwright.train import machine
 
+OnBad = Literal["strict", "skip"]  # as of files
 PORTION = 2048  # examples that are read, encoded and answered together
 Answer = Any
 
@@ -48,30 +49,58 @@ class Answering(ABC):
         """An answer for each example as the kind makes them; with `top` the best so many. What did
         not fit into the model is said."""
 
-    def predict(self, given: Iterable[Any], *, top: int | None = None) -> list[Answer]:
+    def predict(
+        self,
+        given: Iterable[Any],
+        *,
+        top: int | None = None,
+        on_bad: OnBad = "strict",
+    ) -> list[Answer]:
         """An answer for each text, or for each tuple or mapping of texts, in their order; a text or
         a mapping by itself is one example. A mapping has the names of the roles, or those that the
         columns of the training data had.
 
         Args:
             top: give a list of the best so many answers for each, the best first.
+            on_bad: with "skip" the answer to an example that cannot be read, such as an empty text,
+                is None; with "strict" it is refused.
 
         Raises:
-            DataError: an example of another shape than the model was trained on.
+            DataError: an example that is empty, or of another shape than the model was trained on.
+            UsageError: another word for `on_bad`.
         """
+        if on_bad not in get_args(OnBad):
+            raise UsageError("no such way with bad examples", where="on_bad", found=repr(on_bad),
+                             wanted=near(str(on_bad), get_args(OnBad)))  # fmt: skip
         if isinstance(given, str | Mapping):
             given = [given]
         if not isinstance(given, Iterable):
             raise DataError("no examples", where="predict", found=repr(given)[:80],
                             wanted="a list of texts, or of tuples or mappings")  # fmt: skip
-        rows = (self._row(v, f"example {n}") for n, v in enumerate(given, start=1))
-        return [answer for part in portions(rows) for answer in self.answers(part, top)]
+        rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(given, start=1))
+        return [answer for part in portions(rows) for answer in self._answered(part, top)]
+
+    def _answered(self, part: list[Any], top: int | None) -> Iterator[Answer]:
+        """An answer to each row of the part, None to None."""
+        there = [row for row in part if row is not None]
+        answers = iter(self.answers(there, top) if there else ())
+        yield from (None if row is None else next(answers) for row in part)
+
+    def _tried(self, value: Any, where: str, on_bad: OnBad) -> Any:
+        """The row of an example; None of a bad one that is passed over."""
+        try:
+            return self._row(value, where)
+        except DataError as error:
+            if on_bad == "skip":
+                return None
+            raise error.advising('correct it, or pass it over (on_bad="skip"): its answer is then '
+                                 "None") from None  # fmt: skip
 
     def _row(self, value: Any, where: str) -> Any:
         if isinstance(value, Mapping):
             called = {names[0]: role for role, names in self.columns.items() if len(names) == 1}
             if called.keys() <= value.keys():
-                value = {role: value[name] for name, role in called.items()}
+                value = {**value, **{role: value[name] for name, role in called.items()}}
         read = value.get if isinstance(value, Mapping) else None
         _require_unicode(list(map(read, self.kind.roles)) if read else value, where)
         return self.kind.of_value(value, where)
@@ -169,7 +198,14 @@ def load(folder: Path | str) -> Predictor:
         if heads[0].over is not None:
             task["long"] = HIERARCHICAL
         problem = named.get(loaded.about.problem_type or "", usual)
-        kind = kind_of_head(heads[0].kind, labels, problem)
+        if problem == "regression" and not alone:
+            raise IncompatibleError("a model of several numbers", where=path,
+                                    found=", ".join(labels), wanted="one number, or classes",
+                                    do="fine-tune it for one of them, or use the library that "
+                                    "made it")  # fmt: skip
+        # Without a word about it, one score is how likely something is, as `pipeline` has it.
+        settled = {UNTOLD: True, LOGIT: alone and loaded.about.problem_type is None}
+        kind = kind_of_head(heads[0].kind, labels, problem, settled)
         if kind.head == "span":  # which reads longer texts in windows
             task["length"] = min(task["length"], kind.longest)
     taken = 0

@@ -83,7 +83,7 @@ def finetune(
     for part, encoded in parts.items():
         if encoded.cut:
             say(f"{part}: {encoded.cut}")
-    passes = passes_of(settings, len(parts[TRAIN].examples))
+    passes = passes_of(settings, len(parts[TRAIN].examples.taught))
     if passes > 1:
         say(f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
             f"at least {settings.least_steps} steps in all")  # fmt: skip

@@ -10,7 +10,8 @@ how well it went. No torch.
     infer.py                                columns -> the task, said in one sentence
     labels.py, one_label.py,                the classes: their order, names, what is none; tags
     near_labels.py, repair.py
-    build.py, one_row.py, examples.py       rows -> examples of the task, checked
+    build.py, one_row.py, cell.py,          rows -> examples of the task, checked
+    choices.py, examples.py
     splits.py                               parts, and few labels out of many
     survey.py                               what is in the data, and what is wrong with it
     metrics.py, estimate.py, resamples.py,  numbers, how sure they are, and what a model must beat

@@ -6,6 +6,7 @@ the policy `skip`, bad rows are left out, counted and listed, up to a share.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, StorageError, UsageError
 from maskwright.tasks import labels
+from maskwright.tasks.choices import require_from_zero
 from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.examples import Examples
 from maskwright.tasks.infer import KINDS, Task, whole
@@ -65,6 +67,8 @@ def build(
             known = _given(classes, values, table, task, fold_labels)
         else:
             known = _classes(table, task, fold_labels, reading)
+    if task.kind == "multiple-choice":
+        require_from_zero(itertools.chain.from_iterable(table.parts.values()), task.columns)
     read = reader(task, known)
     parts: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}

@@ -15,6 +15,8 @@ from maskwright.tasks.spellings import MATCHES, NAMES, NEGATIVE, NUMBERED, PAIRS
 
 # Of two columns of texts, one is the longer when the other has less than this share of its words.
 ALIKE = 0.5
+# Of the names of labels, the first so many mean nothing else.
+SURE = 4
 # Short texts may happen to spell numbers.
 TEXTLIKE = ("text", "whole", "number")
 
@@ -88,7 +90,12 @@ class Search:
                 return
 
     def _label(self) -> None:
-        self._by_name("label", lambda c: not c.is_prose and c.kind not in ("object", "mixed"))
+        fits: Callable[[Column], bool] = lambda c: (  # noqa: E731
+            not c.is_prose and c.kind not in ("object", "mixed")
+        )
+        if "label" not in self.roles:
+            self._by_name("label", fits)
+            self._tell_rivals([c.name for c in self._free() if fits(c)])
         if "label" in self.roles or not self.by_content:
             return
         free = self._free()
@@ -103,6 +110,13 @@ class Search:
         fractions = [c for c in free if c.kind == "number" and not c.integral]
         if not likely and len(fractions) == 1:
             self._take("label", [fractions[0].name], "the only column with fractions")
+
+    def _tell_rivals(self, free: Sequence[str]) -> None:
+        """Say which columns have a label's name, too, where none is called just that."""
+        taken = self.roles.get("label", ("label",))[0]
+        rivals = [name for name in free if plain(name) in NAMES["label"][SURE:]]
+        if rivals and plain(taken) not in NAMES["label"][:SURE]:
+            self.why["label"] += f"; {' and '.join(map(repr, rivals))} might be it, too"
 
     def _label_name(self) -> None:
         """`label_name` beside `label` names its classes."""
@@ -133,6 +147,11 @@ class Search:
                 self._take("tags", alike, "as many in each row as there are tokens")
 
     def _question_answering(self) -> None:
+        if "answers" not in self.roles and any(
+            c.kind in ("texts", "object") and plain(c.name) in NAMES["choices"]
+            for c in self._free()
+        ):
+            return  # one of these is right, and it need not stand in the text
         self._by_name("answers", lambda c: c.kind in ("object", "texts", "text"))
         self._by_name("context", lambda c: c.kind in TEXTLIKE)
         if "context" in self.roles and "answers" in self.roles:
@@ -151,7 +170,10 @@ class Search:
                 order = sorted(most, key=lambda name: (len(name), name))
                 self._take("choices", order, "by their numbered names")
         if "choices" in self.roles:
+            self._by_name("context", lambda c: c.kind == "text" and c.words >= 2)
             self._by_name("question", lambda c: c.kind == "text")
+            if "question" not in self.roles and "context" in self.roles:
+                self._take("question", self.roles.pop("context"), self.why.pop("context"))
             for spelling in ("label", "answer", "answerkey", "correct", "gold", "target"):
                 name = self.by_plain.get(spelling)
                 if "label" not in self.roles and name in {c.name for c in self._free()}:

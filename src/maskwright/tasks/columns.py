@@ -27,7 +27,8 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "matches": ("anchor", "positive"),
 }
 # The names of classes that are numbers; what must not be torn apart when parts are drawn; lists of
-# all texts that would be right where one is to be written; texts that nearly belong to an anchor.
+# all texts that would be right where one is to be written; texts that nearly belong to an anchor. A
+# question with choices may have a context.
 OPTIONAL = ("label_name", "group", "references", "negative")
 # Roles that several columns may fill together.
 SEVERAL = ("label", "choices", "negative")

@@ -173,7 +173,9 @@ def _nothing_fits(table: Table, described: Mapping[str, Column], tried: Sequence
         do = f"say what the texts are: text={one}, or first={one} second={other} for pairs, or "
         do += f"source={one} target={other} for texts to be written"
     elif texts and not likely and len(tried) > 1:
-        do = "add a column with labels; for text without labels use pretraining"
+        others = [name for name in described if name not in texts]
+        do = f"if {others[0]!r} is the label: --column label={others[0]}; else " if others else ""
+        do += "add a column with labels; for text without labels use pretraining"
     elif len(likely) > 1:
         do = f"say which column is the label: label={likely[0]} (or {', '.join(likely[1:4])})"
     else:

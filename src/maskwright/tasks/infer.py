@@ -49,6 +49,7 @@ FEW_OF_PAIRS = 3
 OFTEN = 5
 SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
 DECIMAL = re.compile(r"\s*[-+]?\d+(,\d+)?\s*")
+THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})*\s*")
 SEPARATORS = ("|", ";", ",")
 # At least this share of the cells has a separator in it.
 SEVERAL = 0.1
@@ -161,14 +162,17 @@ def _refuse_commas(rows: Sequence[Row], names: Sequence[str]) -> None:
     """2,75 is a number in many countries, and would be two labels here."""
     cells = [str(v) for row in rows if not is_empty(v := value_of(row, names[0]))]
     odd = next((cell for cell in cells if "," in cell), None)
-    if odd is not None and all(DECIMAL.fullmatch(cell) for cell in cells):
-        raise DataError(
-            "numbers with a comma, or two numbers",
-            where=f"{rows[0].file}, column {names[0]!r}",
-            found=repr(odd),
-            wanted="numbers such as 2.75, or a task that is said",
-            do="write them with a point; where they are several labels: --task multi-label",
-        )
+    thousands = all(THOUSANDS.fullmatch(cell) for cell in cells)
+    if odd is None or not (thousands or all(DECIMAL.fullmatch(cell) for cell in cells)):
+        return
+    raise DataError(
+        "numbers with a comma, or two numbers",
+        where=f"{rows[0].file}, column {names[0]!r}",
+        found=repr(odd),
+        wanted="numbers such as 2.75 and 1366, or a task that is said",
+        do=("take the commas out where they part thousands, or " if thousands else "")
+        + "write them with a point; where they are several labels: --task multi-label",
+    )
 
 
 def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[str, str]:

@@ -7,13 +7,13 @@ that place.
 from __future__ import annotations
 
 import re
-import string
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from maskwright.errors import DataError
 from maskwright.tasks import labels
+from maskwright.tasks.cell import missing, text_of
+from maskwright.tasks.choices import keys_of, options_of, question_of, right_of
 from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.examples import (
     Answered,
@@ -31,7 +31,6 @@ from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.one_label import number
 from maskwright.tasks.rows import Row
 
-LETTERS = string.ascii_uppercase
 TRUE = {"1", "1.0", "true"}
 
 
@@ -63,8 +62,8 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
 
     def choice(row: Row) -> Example:
         options = options_of(row, columns.roles["choices"])
-        question = text_of(row, columns["question"])
-        return Choice(question, options, _right(row, columns["label"], options), row.where)
+        right = right_of(row, columns["label"], options, keys_of(row, columns.roles["choices"]))
+        return Choice(question_of(row, columns.roles), options, right, row.where)
 
     def rewrite(row: Row) -> Example:
         source, target = (text_of(row, columns[role]) for role in ("source", "target"))
@@ -86,60 +85,27 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
     }[columns.shape]
 
 
-def text_of(row: Row, name: str) -> str:
-    """The text in a column of `row`; numbers are texts as they are written.
-
-    Raises:
-        DataError: nothing, another kind of value, or blanks only.
-    """
-    value = value_of(row, name)
-    if type(value) in (int, float):
-        value = str(value)
-    if type(value) is not str:
-        raise _missing(row, name, "text", "a text")
-    if is_empty(value):
-        raise DataError(
-            "the text is empty",
-            where=f"{row.where}, column {name!r}",
-            found=repr(value),
-            wanted="a text",
-            do="write one, or take the row out (--read on_bad=skip drops and counts it)",
-        )
-    return value
-
-
-def _missing(row: Row, name: str, role: str, wanted: str) -> DataError:
-    value = value_of(row, name)
-    return DataError(
-        f"the {role} is missing" if value is None else f"the {role} is of another type",
-        where=f"{row.where}, column {name!r}",
-        found="nothing" if value is None else repr(value),
-        wanted=wanted,
-        do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-    )
-
-
 def _others(row: Row, names: Sequence[str] | None) -> tuple[str, ...]:
     """The texts in a column of lists of them."""
     if names is None:
         return ()
     value = value_of(row, names[0])
     if type(value) is not list or not value or not all(type(each) is str for each in value):
-        raise _missing(row, names[0], "list of references", "a list of texts")
+        raise missing(row, names[0], "list of references", "a list of texts")
     return tuple(value)
 
 
 def _flag(value: Any, row: Row, name: str) -> bool:
     said = str(value).strip().lower()
     if said not in TRUE and said not in ("0", "0.0", "false"):
-        raise _missing(row, name, "label", "0 or 1")
+        raise missing(row, name, "label", "0 or 1")
     return said in TRUE
 
 
 def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabulary) -> Tagged:
     tokens = value_of(row, name)
     if type(tokens) is not list or not tokens or not all(type(t) is str for t in tokens):
-        raise _missing(row, name, "list of tokens", "a list of texts")
+        raise missing(row, name, "list of tokens", "a list of texts")
     if len(tokens) != len(tags):
         raise DataError(
             "tokens and tags differ in number",
@@ -193,9 +159,9 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
     if type(texts) is str:
         texts, starts = [texts], [starts]
     if type(texts) is not list or not all(type(t) is str for t in texts):
-        raise _missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
+        raise missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
     if type(starts) is not list or (starts and len(starts) != len(texts)):
-        raise _missing(row, name, "place of an answer", "as many answer_start as text")
+        raise missing(row, name, "place of an answer", "as many answer_start as text")
     found = [whole(start) for start in starts] if starts else [None] * len(texts)
     return tuple(
         (text, _place(text, start, context, row, name))
@@ -226,57 +192,6 @@ def _place(text: str, start: int | None, context: str, row: Row, name: str) -> i
     )
 
 
-def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
-    """The choices in a column of lists, or in a column each, of which the last may be empty.
-
-    Raises:
-        DataError: fewer than two, or no texts.
-    """
-    if len(names) > 1:
-        filled = [n for n, name in enumerate(names) if not is_empty(value_of(row, name))]
-        count = max(filled, default=-1) + 1
-        if count < 2:
-            raise _missing(row, names[min(count, 1)], "choice", "at least two")
-        return tuple(text_of(row, name) for name in names[:count])
-    value = value_of(row, names[0])
-    if type(value) is dict:
-        value = value.get("text")
-    if type(value) is not list or len(value) < 2 or not all(type(v) is str for v in value):
-        raise _missing(row, names[0], "list of choices", "a list of at least two texts")
-    return tuple(value)
-
-
-def _right(row: Row, name: str, options: Sequence[str]) -> int:
-    """The right choice by its place, counted from 0, by its letter, or by its words."""
-    value = value_of(row, name)
-    place = whole(value)
-    if type(value) is str:
-        known = Counter(options)
-        letter = value.strip().upper()
-        if known[value] == 1:
-            own = options.index(value)
-            if place is not None and place != own and 0 <= place < len(options):
-                raise DataError(
-                    "the label means two choices of this row",
-                    where=f"{row.where}, column {name!r}",
-                    found=f"{value!r}: choice {place} is {options[place]!r}, choice {own} is it",
-                    wanted="a place, counted from 0, or the words of a choice",
-                    do="write letters, A for the first choice, in all rows",
-                )
-            place = own
-        elif place is None and len(letter) == 1 and letter in LETTERS:
-            place = LETTERS.index(letter)
-    if place is None or not 0 <= place < len(options):
-        raise DataError(
-            "the label is no choice of this row",
-            where=f"{row.where}, column {name!r}",
-            found=repr(value),
-            wanted=f"0 to {len(options) - 1}, a letter from A on, or the choice itself",
-            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-        )
-    return place
-
-
 def cells(row: Row, task: Task) -> Iterator[Any]:
     """The labels of a row: one, several, or one for each token."""
     role = "tags" if task.kind == "tagging" else "label"
@@ -292,7 +207,7 @@ def cells(row: Row, task: Task) -> Iterator[Any]:
             yield value
         return
     if value is None and task.kind == "tagging":
-        raise _missing(row, names[0], role, "a list of tags")
+        raise missing(row, names[0], role, "a list of tags")
     if type(value) is str and task.separator is not None:
         value = [piece.strip() for piece in value.split(task.separator) if piece.strip()]
     yield from value if type(value) is list else [] if is_empty(value) else [value]

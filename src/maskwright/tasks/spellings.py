@@ -21,7 +21,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "goal",
         "startphrase",
     ),
-    "context": ("context", "passage", "paragraph", "article", "document"),
+    "context": ("context", "passage", "paragraph", "article", "document", "premise"),
     "answers": ("answers", "answer"),
     "choices": ("choices", "options", "endings", "candidates"),
     "text": (
@@ -40,10 +40,12 @@ NAMES: dict[str, tuple[str, ...]] = {
         ),
     ),
     "label": (
-        *("label", "labels", "class", "category", "categories", "intent", "sentiment", "topic"),
-        *("topics", "genre", "genres", "emotion", "emotions", "polarity", "goldlabel", "target"),
-        *("score", "stars", "star", "rating", "overall", "similarity", "relevance", "relatedness"),
-        *("grade", "points", "isduplicate", "duplicate", "gold", "language", "lang", "output", "y"),
+        # What somebody thinks of a text stands before what it is from or about.
+        *("label", "labels", "goldlabel", "gold", "class", "sentiment", "stance", "intent"),
+        *("emotion", "emotions", "polarity", "isduplicate", "duplicate", "stars", "star", "rating"),
+        *("overall", "category", "categories", "topic", "topics", "target", "similarity"),
+        *("relatedness", "relevance", "score", "grade", "points", "genre", "genres", "language"),
+        *("lang", "output", "y"),
     ),
     "target": ("target", "summary", "highlights", "completion", "response", "output", "tgt"),
 }

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.randomness import key, uniforms
-from maskwright.tasks.examples import Answered, Choice, Example, Examples, whole_text
+from maskwright.tasks.examples import (
+    BETWEEN,
+    Answered,
+    Choice,
+    Example,
+    Examples,
+    Match,
+    Pair,
+    whole_text,
+)
 from maskwright.tasks.parts import ALL, PARTS, TEST, TRAIN, VALIDATION
 
 
@@ -185,8 +194,15 @@ def few(
 
 
 def told_apart_by(example: Example) -> str:
-    """What must not be in two parts: the whole text, but of a question its context."""
-    return example.context if isinstance(example, Answered) else whole_text(example)
+    """What must not be in two parts: the whole text, but of a question its context, of two texts
+    both either way round, and of texts that belong together not those that do not."""
+    if isinstance(example, Answered):
+        return example.context
+    if isinstance(example, Pair):
+        return BETWEEN.join(sorted((example.first, example.second), key=folded))
+    if isinstance(example, Match):
+        return BETWEEN.join((example.anchor, example.positive))
+    return whole_text(example)
 
 
 def folded(text: str) -> str:

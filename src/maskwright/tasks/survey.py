@@ -27,7 +27,8 @@ LISTED_CLASSES = 30
 RARE = 10
 UNEVEN = 10.0
 # How programs write that there is no value.
-MISSING = {"NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "null", "NULL", "Null"}
+MISSING = {"NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "null", "NULL", "Null", "-",
+           "--", "?"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,10 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
             yield (f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
                    f"{counted(empty, 'row')}; take out rows whose labels are not "
                    "known")  # fmt: skip
+    blank = [name for name in next(iter(found.parts.values())).classes if name != name.strip()]
+    if blank:
+        yield (f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers; "
+               "take them out of the file if that is not meant")  # fmt: skip
     counts: Counter[str] = Counter()
     for part in found.parts.values():
         below = [name for name in part.classes if name.startswith("-") and name[1:].isdigit()]

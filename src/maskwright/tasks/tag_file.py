@@ -25,7 +25,8 @@ from maskwright.errors import DataError
 
 DOCUMENT = "-DOCSTART-"
 # As CoNLL-U and MultiCoNER write them; a tweet may begin with the word "#".
-COMMENT = re.compile(r"#\s*([\w.:]+\s*=|(id|newdoc|newpar)\b)")
+COMMENT = re.compile(r"#\s*([\w.:]+\s*=|(id|newdoc|newpar|doc(ument)?|sent(ence)?)\b)", re.I)
+TAG = re.compile(r"O|[BIESLUM]-\w.*")
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,11 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
         columns = _columns(line)
         if not columns or columns[0] == DOCUMENT:
             if words:
-                yield _row(words), first
+                yield _row(words, at(file, first)), first
             words = []
             continue
+        if len(words) == 1 and words[0][0].startswith("#") and len(columns) != len(words[0]):
+            words = []  # it was a comment, such as a source: "#", "http://…"
         if words and len(columns) != len(words[0]):
             raise DataError(
                 "a line with another number of columns than the one before",
@@ -98,7 +101,7 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
         first = first if words else number
         words.append(columns)
     if words:
-        yield _row(words), first
+        yield _row(words, at(file, first)), first
 
 
 def _columns(line: str) -> list[str]:
@@ -106,6 +109,15 @@ def _columns(line: str) -> list[str]:
     return [column.strip(" ") for column in apart if column.strip(" ")]
 
 
-def _row(words: list[list[str]]) -> dict[str, Any]:
+def _row(words: list[list[str]], where: str) -> dict[str, Any]:
+    numbered = [columns[0] for columns in words] == [str(n) for n in range(1, len(words) + 1)]
+    if numbered and len(words) > 1 and len(words[0]) > 2:
+        words = [columns[1:] for columns in words]
+    marked = [bool(TAG.fullmatch(columns[0])) for columns in words]
+    some = len(words) > 2 and len(words[0]) > 1 and any(columns[0] != "O" for columns in words)
+    if some and all(marked) and not any(TAG.fullmatch(columns[-1]) for columns in words):
+        raise DataError("the tags stand before the words", where=where, found=" ".join(words[0]),
+                        wanted="a word, then its tag",
+                        do="put the columns in this order")  # fmt: skip
     row = {"tokens": [columns[0] for columns in words]}
     return row | {"tags": [columns[-1] for columns in words]} if len(words[0]) > 1 else row

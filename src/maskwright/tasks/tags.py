@@ -4,6 +4,7 @@
     IOB1          I-P    O    I-P  I-P  B-P  O   I-L         B only where two of a kind touch
     IOB2 (BIO)    B-P    O    B-P  I-P  B-P  O   B-L
     IOBES         S-P    O    B-P  E-P  S-P  O   S-L
+    BILOU         U-P    O    B-P  L-P  U-P  O   U-L          the same by other names, as is BMES
 
 One reading serves all schemes, that of CoNLL's `conlleval` with E and S beside B and I: an entity
 begins at B and S, after O, E and S, and wherever the kind changes. For each scheme there is one way
@@ -21,7 +22,8 @@ from typing import Literal
 from maskwright.errors import ConfigError, DataError, IncompatibleError, near
 
 OUTSIDE = "O"
-PREFIXES = "BIES"
+ALSO = {"L": "E", "U": "S", "M": "I"}
+PREFIXES = "BIES" + "".join(ALSO)
 SCHEMES = ("BIO", "IOB1", "IOB2", "IOBES")
 Scheme = Literal["BIO", "IOB1", "IOB2", "IOBES"]
 
@@ -36,7 +38,8 @@ class Entity:
 
 
 def split_tag(tag: str, where: str = "") -> tuple[str, str]:
-    """(prefix, kind) of a tag: `B-LOC` is ("B", "LOC"), `O` is ("O", ""), `I` is ("I", "").
+    """(prefix, kind) of a tag: `B-LOC` is ("B", "LOC"), `O` is ("O", ""), `I` is ("I", ""), and
+    `U-LOC` is ("S", "LOC").
 
     Raises:
         DataError: not the tag of an entity.
@@ -47,7 +50,7 @@ def split_tag(tag: str, where: str = "") -> tuple[str, str]:
     if len(prefix) != 1 or prefix not in PREFIXES or tag.endswith("-"):
         raise DataError("not the tag of an entity", where=where or None, found=repr(tag),
                         wanted="O, or one of B, I, E, S with a kind, such as B-LOC")  # fmt: skip
-    return prefix, kind
+    return ALSO.get(prefix, prefix), kind
 
 
 def entities(tags: Sequence[str], where: str = "") -> list[Entity]:

@@ -237,12 +237,13 @@ def _chrf_counts(texts: Sequence[str], references: References) -> NDArray[np.flo
 
 
 def _character_counts(text: str, reference: str) -> NDArray[np.float64]:
-    """(orders, 3): the n-grams of the text, of the reference, and of both."""
+    """(orders, 3): the n-grams of the text, of the reference, and of both. Of an order that the
+    reference is too short for, those of the text do not count either, as in Popović's script."""
     ours, theirs = ("".join(t.split()) for t in (text, reference))
     rows = []
     for order in range(1, CHRF_ORDER + 1):
         a, b = ngrams(ours, order), ngrams(theirs, order)
-        rows.append((a.total(), b.total(), (a & b).total()))
+        rows.append((a.total() if b else 0, b.total(), (a & b).total()))
     return np.array(rows, np.float64)
 
 

@@ -21,7 +21,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.pairs import trim
 from maskwright.errors import ConfigError, DataError, IncompatibleError, near
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -169,13 +168,16 @@ def fit_windows(
 
 
 def fit_pair(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int) -> Row:
-    """Two texts as a framed row; what is too long loses its last tokens, the longer text first.
+    """Two texts as a framed row; what is too long loses its last tokens, the longer text first. If
+    both lose some, the longer keeps the odd one, of equals the second, as in `tokenizers`.
 
     `places` numbers the tokens of the first text only.
     """
     room = room_of(tokenizer, length, pair=True)
     _require_room(room)
-    a, b = (int(n) for n in trim(np.int64(len(first)), np.int64(len(second)), room))  # type: ignore[arg-type]
+    odd = len(first) > len(second)
+    a = min(len(first), max((room + odd) // 2, room - len(second)))
+    b = min(len(second), room - a)
     return _framed(tokenizer, first, np.arange(a), second[:b], len(first) + len(second) - a - b)
 
 

@@ -24,8 +24,8 @@ from maskwright.finetune.examples import Examples, framed
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.sequences import Sequences
 from maskwright.tasks import metrics
+from maskwright.tasks.cell import text_of
 from maskwright.tasks.estimate import Estimate, estimate
-from maskwright.tasks.one_row import text_of
 from maskwright.tasks.parts import names_beside
 from maskwright.tasks.rows import read_rows
 from maskwright.understand.states import Subject, at_places, layer_states

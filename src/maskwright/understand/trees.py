@@ -153,9 +153,7 @@ def _by_words(
     kept, ids, owners = [], [], []
     encoded = tokenizer.encode_batch((" ".join(tree.words) for tree in trees), offsets=True)
     for tree, (tokens, spans) in zip(trees, encoded, strict=True):
-        ends = np.cumsum([len(word) + 1 for word in tree.words])
-        # A token may begin with the blank before its word: its end tells whose it is.
-        owner = np.searchsorted(ends, np.maximum(spans[:, 1] - 1, 0), side="right")
+        owner = words_of(tree, spans)
         framed_ids, _ = tokenizer.frame(tokens.tolist())
         if len(framed_ids) <= subject.frame.length and len(set(owner.tolist())) == len(tree.words):
             kept.append(tree)
@@ -171,3 +169,13 @@ def _by_words(
             part = stacked[:, row][:, :, inside, inside]
             joined = np.eye(len(kept[number].words))[owner]  # tokens, words
             yield kept[number], (joined.T @ part @ joined) / joined.sum(0)[:, None]
+
+
+def words_of(tree: Tree, spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(T,) the number of the word that each token is of, by its place (T, 2) in the words with
+    blanks between. It may begin with the blank before its word, or be nothing else: what is last in
+    it tells, or what comes after it."""
+    text, ends = " ".join(tree.words), np.cumsum([len(word) + 1 for word in tree.words])
+    blank = np.array([text[begin:end].isspace() for begin, end in spans], bool)
+    last = np.where(blank, spans[:, 1], np.maximum(spans[:, 1] - 1, 0))
+    return np.searchsorted(ends, last, side="right")

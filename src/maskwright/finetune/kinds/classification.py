@@ -8,7 +8,8 @@ be out of reach of a head that begins at zero. When it has learned, both are fol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from maskwright.errors import UsageError
 from maskwright.finetune.classes_table import classes_table
 from maskwright.finetune.encode import divide, encode, examples_of
 from maskwright.finetune.frame import Frame, Long
-from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores, text
+from maskwright.finetune.kind import LOGIT, UNTOLD, Answers, Encoded, Kind, Mistake, Scores, text
 from maskwright.nn.heads import Head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary
@@ -128,7 +129,7 @@ class Classification(Kind):
         return centre, spread if spread > 0 else 1.0
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        if self.task in PAIRS and frame.long != "head":
+        if any(isinstance(row, Pair) for row in rows) and frame.long != "head":
             raise UsageError("of two texts the longer one loses its end", where="--long",
                              found=frame.long, wanted="head")  # fmt: skip
         if frame.long not in KEEPS:
@@ -154,6 +155,15 @@ class Classification(Kind):
             return Encoded(rows, examples_of(pieces, labels, *framed, counts), cut)
         return Encoded(rows, examples_of(pieces, labels[owners], *framed), cut, (owners, how))
 
+    def of_value(self, value: Any, where: str) -> Any:
+        if self.settled.get(UNTOLD):
+            if isinstance(value, Mapping) and {"text", "text_pair"} <= set(value):
+                value = (value["text"], value["text_pair"])  # as `pipeline` is given them
+            if isinstance(value, list | tuple) and len(value) == 2:
+                pair = replace(self, task=PAIRS[0])
+                return pair.example(value, where)
+        return super().of_value(value, where)
+
     def example(self, values: Sequence[Any], where: str) -> Single | Pair:
         texts = [text(value, role, where) for value, role in zip(values, self.roles, strict=True)]
         none: tuple[int, ...] | int = () if self.problem == "multi" else 0
@@ -165,7 +175,7 @@ class Classification(Kind):
         outputs = _of_texts(encoded, outputs)
         if self.problem == "single":
             return outputs.argmax(1)
-        return (outputs > 0).astype(np.int64) if self.problem == "multi" else outputs[:, 0]
+        return (outputs > 0).astype(np.int64) if self.problem == "multi" else self._number(outputs)
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         truth = self._truth(rows)
@@ -180,7 +190,7 @@ class Classification(Kind):
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         if self.problem == "regression":
             outputs = _of_texts(encoded, outputs)
-            yield from ({"score": round(float(value), 6)} for value in outputs[:, 0])
+            yield from ({"score": round(float(n), 6)} for n in self._number(outputs))
             return
         for row in self._shares(encoded, outputs):
             if self.problem == "multi":
@@ -234,6 +244,11 @@ class Classification(Kind):
             for n, row in ((n, encoded.rows[n]) for n in worst)
         ]
 
+    def _number(self, outputs: Scores) -> NDArray[Any]:
+        """(N,) what a regression says."""
+        said: NDArray[Any] = outputs[:, 0]
+        return _logistic(said) if self.settled.get(LOGIT) else said
+
     def _names(self, chosen: NDArray[np.int64]) -> str:
         return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"
 
@@ -244,7 +259,7 @@ class Classification(Kind):
         """(N, L) the probability of each label, of several labels each by itself."""
         outputs = _of_texts(encoded, outputs)
         if self.problem == "multi":
-            return np.asarray(1.0 / (1.0 + np.exp(-outputs.astype(np.float64))))
+            return _logistic(outputs)
         shifted = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
         return np.asarray(shifted / shifted.sum(1, keepdims=True))
 
@@ -263,6 +278,10 @@ class Classification(Kind):
         if self.problem == "multi":
             return targets.astype(np.int64)
         return targets[:, 0] if self.problem == "regression" else targets
+
+
+def _logistic(logits: Scores) -> NDArray[Any]:
+    return np.asarray(1.0 / (1.0 + np.exp(-logits.astype(np.float64))))
 
 
 def _of_texts(encoded: Encoded, outputs: Scores) -> Scores:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,9 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.cell import text_of
 from maskwright.tasks.estimate import Estimate, estimate, estimates_of_means
 from maskwright.tasks.examples import Match, Pair, Single
-from maskwright.tasks.one_row import text_of
 from maskwright.tasks.parts import TRAIN
 from maskwright.tasks.rows import Row
 
@@ -81,6 +81,19 @@ class Embeddings(Kind):
     def _pooling(self) -> str:
         return str(self.settled.get("pooling", "mean"))
 
+    def of_data(self, data: labelled.Examples) -> Self:
+        """What is given is learned as a cosine: as it stands where it can be one, else with the
+        lowest and the highest of the training part as 0 and 1, the "scale" of `settled`."""
+        if self.task != "embedding":
+            return self
+        known = _truth(data.parts[TRAIN])
+        low, high = float(known.min()), float(known.max())
+        if low == high:
+            raise DataError("all pairs are alike to the same degree", where=TRAIN, found=low,
+                            do="give pairs that are less alike, too; or learn from pairs that "
+                            "belong together with --task matching")  # fmt: skip
+        return self if low >= -1 and high <= 1 else self.with_settled({"scale": [low, high]})
+
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         if len({isinstance(row, Single) for row in rows}) > 1:
@@ -94,8 +107,8 @@ class Embeddings(Kind):
             pass  # nothing is known of a text by itself
         elif self.task == "embedding":
             known = np.array([row.label for row in rows], np.float32)
-            low, high = float(known.min()), float(known.max())
-            labels = ((known - low) / max(high - low, 1e-9)).astype(np.float32)  # a cosine
+            low, high = self.settled.get("scale", (0.0, 1.0))
+            labels = ((known - low) / (high - low)).astype(np.float32)  # a cosine
         else:
             codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
             labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)

@@ -18,9 +18,9 @@ from maskwright.finetune.frame import Frame
 from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores, text
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.choices import options_of, question_of
 from maskwright.tasks.estimate import Estimate, estimates
 from maskwright.tasks.examples import Choice
-from maskwright.tasks.one_row import options_of, text_of
 from maskwright.tasks.parts import TRAIN
 from maskwright.tasks.rows import Row
 
@@ -69,8 +69,8 @@ class MultipleChoice(Kind):
         return Choice(text(question, "question", where), each, 0, where)
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Choice:
-        question = text_of(row, columns["question"][0])
-        return self.example((question, options_of(row, columns["choices"])), row.where)
+        options = options_of(row, columns["choices"])
+        return self.example((question_of(row, columns), options), row.where)
 
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[np.int64]:

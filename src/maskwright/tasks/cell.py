@@ -1,0 +1,41 @@
+"""One cell of a row that has to be a text."""
+
+from __future__ import annotations
+
+from maskwright.errors import DataError
+from maskwright.tasks.contents import is_empty, value_of
+from maskwright.tasks.rows import Row
+
+
+def text_of(row: Row, name: str) -> str:
+    """The text in a column of `row`; numbers are texts as they are written.
+
+    Raises:
+        DataError: nothing, another kind of value, or blanks only.
+    """
+    value = value_of(row, name)
+    if type(value) in (int, float):
+        value = str(value)
+    if type(value) is not str:
+        raise missing(row, name, "text", "a text")
+    if is_empty(value):
+        raise DataError(
+            "the text is empty",
+            where=f"{row.where}, column {name!r}",
+            found=repr(value),
+            wanted="a text",
+            do="write one, or take the row out (--read on_bad=skip drops and counts it)",
+        )
+    return value
+
+
+def missing(row: Row, name: str, role: str, wanted: str) -> DataError:
+    """What is told where the cell holds nothing, or another kind of value."""
+    value = value_of(row, name)
+    return DataError(
+        f"the {role} is missing" if value is None else f"the {role} is of another type",
+        where=f"{row.where}, column {name!r}",
+        found="nothing" if value is None else repr(value),
+        wanted=wanted,
+        do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+    )

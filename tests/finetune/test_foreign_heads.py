@@ -1,0 +1,65 @@
+"""Folders of the reference library that have a head and say no task."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from maskwright.errors import IncompatibleError
+from maskwright.finetune.predict import load
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+         "intermediate_size": 32, "max_position_embeddings": 32,
+         "initializer_range": 0.5}  # fmt: skip
+
+
+def foreign(model: Path, out: Path, **settings: Any) -> Path:
+    """A fresh `BertForSequenceClassification` with the tokenizer of `model`."""
+    shutil.copytree(model / "tokenizer", out)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(vocab_size=400, **SIZES, **settings)
+    transformers.BertForSequenceClassification(config).save_pretrained(out)
+    return out
+
+
+def theirs(folder: Path, text: str, other: str | None = None) -> torch.Tensor:
+    """The scores of the reference library."""
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        scores: torch.Tensor = model(**tokenizer(text, other, return_tensors="pt")).logits[0]
+    return scores
+
+
+def test_one_score_without_a_word_about_it_is_a_logit(model: Path, tmp_path: Path) -> None:
+    """As `pipeline` has it: a reranker's score is between 0 and 1, a regression's is a number."""
+    folder = foreign(model, tmp_path / "logit", num_labels=1)
+    (said,) = load(folder).predict(["the cat"])
+    assert said["score"] == pytest.approx(theirs(folder, "the cat").sigmoid().item(), abs=1e-5)
+    folder = foreign(model, tmp_path / "number", num_labels=1, problem_type="regression")
+    (said,) = load(folder).predict(["the cat"])
+    assert said["score"] == pytest.approx(theirs(folder, "the cat").item(), abs=1e-5)
+
+
+def test_several_numbers_are_refused(model: Path, tmp_path: Path) -> None:
+    names = {0: "valence", 1: "arousal", 2: "dominance"}
+    folder = foreign(model, tmp_path / "m", problem_type="regression", id2label=names)
+    with pytest.raises(IncompatibleError, match="several numbers") as caught:
+        load(folder)
+    assert "valence, arousal, dominance" in str(caught.value.found)
+
+
+def test_one_text_or_two(model: Path, tmp_path: Path) -> None:
+    folder = foreign(model, tmp_path / "m", num_labels=3)
+    given = ["the cat", ("the cat", "a dog"), {"text": "the cat", "text_pair": "a dog"}]
+    one, two, again = load(folder).predict(given)
+    assert one["score"] == pytest.approx(
+        theirs(folder, "the cat").softmax(0).max().item(), abs=1e-5
+    )
+    wanted = theirs(folder, "the cat", "a dog").softmax(0).max().item()
+    assert two["score"] == pytest.approx(wanted, abs=1e-5) and two == again != one
