@@ -181,6 +181,26 @@ def test_choices(model: Path, tmp_path: Path) -> None:
     assert [a["score"] for a in together] == pytest.approx([a["score"] for a in alone], abs=2e-6)
 
 
+def test_choices_about_a_text(model: Path, tmp_path: Path) -> None:
+    """Which animal is asked about stands in the text alone."""
+    shared = {"question": "which one", "options": ["a cat", "a dog"]}
+    lines = [{"article": row["question"], "answer": "AB"["dog" in row["question"]], **shared}
+             for row in rows("multiple-choice")]  # fmt: skip
+    data = tmp_path / "race.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    finetune_file(model, data, tmp_path / "out", seeds=1, batch=16, rate=3e-3, epochs=8,
+                  stream=io.StringIO())  # fmt: skip
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert found["seeds"][0]["accuracy"] > 0.8
+    asked = load(tmp_path / "out")
+    cat, dog = asked.predict([{**lines[0], "article": f"the {a} sat"} for a in ("cat", "dog")])
+    assert (cat["label"], dog["label"]) == (0, 1)
+    answered = io.StringIO()
+    predict_file(tmp_path / "out", data, answered)
+    told = [json.loads(line) for line in answered.getvalue().splitlines()]
+    assert np.mean([row["prediction"]["label"] == "AB".index(row["answer"]) for row in told]) > 0.8
+
+
 def test_questions_with_many_choices_and_few(model: Path, tmp_path: Path) -> None:
     """A column for each choice, of which the last may be empty."""
     draw, data = np.random.default_rng(1), tmp_path / "data.csv"

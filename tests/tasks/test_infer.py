@@ -104,6 +104,14 @@ def test_what_a_table_is_for(
     assert all(any(repr(name) in line for line in task.lines()) for name in used)
 
 
+def test_a_word_in_each_row_is_no_table_of_texts() -> None:
+    made = rows(**{"Sentence #": lambda n: f"Sentence: {n}" if n % 4 == 0 else "",
+                   "Word": lambda n: f"word{n % 19}", "Tag": lambda n: ("O", "B-PER")[n % 2],
+                   "POS": lambda n: "NN"})  # fmt: skip
+    with pytest.raises(DataError, match=r"\.conll"):
+        infer(table_of(*made))
+
+
 def test_what_else_might_be_the_label_is_said() -> None:
     names = {"text": some, "category": lambda n: "ab"[n % 2], "sentiment": lambda n: "xyz"[n % 3]}
     (line,) = [line for line in of(**names).lines() if "as label" in line]

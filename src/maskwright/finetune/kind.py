@@ -125,6 +125,11 @@ class Kind(ABC):
         """What is read of a row, as `tasks/columns.py` calls it."""
 
     @property
+    def beside(self) -> tuple[str, ...]:
+        """What is read as well of rows that have it."""
+        return ()
+
+    @property
     @abstractmethod
     def measures(self) -> tuple[str, ...]:
         """Names of the figures, the usual one first."""

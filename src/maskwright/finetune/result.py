@@ -156,12 +156,11 @@ class Result:
     def _task(self, attached: bool) -> dict[str, Any]:
         """What is read of a file, and how, to predict."""
         kind, frame, roles = self.learner.kind, self.learner.frame, self.data.task.columns.roles
+        read = (*kind.roles, *kind.beside)
         return {
             "kind": kind.task,
-            "columns": {role: list(names) for role, names in roles.items() if role in kind.roles},
-            "targets": {
-                role: list(names) for role, names in roles.items() if role not in kind.roles
-            },
+            "columns": {role: list(names) for role, names in roles.items() if role in read},
+            "targets": {role: list(names) for role, names in roles.items() if role not in read},
             "length": frame.length,
             "long": frame.long,
             "labels": list(kind.labels),

@@ -45,6 +45,10 @@ class MultipleChoice(Kind):
         return ("question", "choices")
 
     @property
+    def beside(self) -> tuple[str, ...]:
+        return ("context",)
+
+    @property
     def measures(self) -> tuple[str, ...]:
         return metrics.USUAL[self.task]
 
@@ -67,6 +71,12 @@ class MultipleChoice(Kind):
             raise DataError("not two choices or more", where=where, found=repr(choices)[:80])
         each = tuple(text(choice, "choice", where) for choice in choices)
         return Choice(text(question, "question", where), each, 0, where)
+
+    def of_value(self, value: Any, where: str) -> Any:
+        if isinstance(value, Mapping) and {"context", *self.roles} <= set(value):
+            both = (text(value[role], role, where) for role in ("context", "question"))
+            value = {**value, "question": " ".join(both)}
+        return super().of_value(value, where)
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Choice:
         options = options_of(row, columns["choices"])
