@@ -35,6 +35,7 @@ from maskwright.tasks.unknown import unknown_note
 # Of `settled`, where a folder has a head and says no task: there may be one text or two; and its
 # one score is a logit, not a number.
 UNTOLD, LOGIT = "untold", "logit"
+PAIR = {"text", "text_pair"}  # two texts as `pipeline` is given them
 
 Scores = NDArray[np.float32]
 Outputs = NDArray[Any]  # scores, or texts

@@ -21,7 +21,7 @@ from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageEr
 from maskwright.finetune import learner, result
 from maskwright.finetune.examples import Collation
 from maskwright.finetune.frame import HIERARCHICAL, Frame, collation_of, frame_of, room
-from maskwright.finetune.kind import LOGIT, UNTOLD, Encoded, Kind, Outputs
+from maskwright.finetune.kind import LOGIT, PAIR, UNTOLD, Encoded, Kind, Outputs
 from maskwright.finetune.kind_of import kind_of, kind_of_head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
@@ -99,8 +99,9 @@ class Answering(ABC):
     def _row(self, value: Any, where: str) -> Any:
         if isinstance(value, Mapping):
             called = {names[0]: role for role, names in self.columns.items() if len(names) == 1}
-            if called.keys() <= value.keys():
-                value = {**value, **{role: value[name] for name, role in called.items()}}
+            two = self.kind.settled.get(UNTOLD) and value.keys() >= PAIR
+            if called.keys() <= value.keys() and not two:
+                value = {role: value[name] for name, role in called.items()}
         read = value.get if isinstance(value, Mapping) else None
         _require_unicode(list(map(read, self.kind.roles)) if read else value, where)
         return self.kind.of_value(value, where)

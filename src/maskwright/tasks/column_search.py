@@ -16,7 +16,7 @@ from maskwright.tasks.spellings import MATCHES, NAMES, NEGATIVE, NUMBERED, PAIRS
 # Of two columns of texts, one is the longer when the other has less than this share of its words.
 ALIKE = 0.5
 # Of the names of labels, the first so many mean nothing else.
-SURE = 4
+SURE = 5
 # Short texts may happen to spell numbers.
 TEXTLIKE = ("text", "whole", "number")
 
@@ -90,12 +90,9 @@ class Search:
                 return
 
     def _label(self) -> None:
-        fits: Callable[[Column], bool] = lambda c: (  # noqa: E731
-            not c.is_prose and c.kind not in ("object", "mixed")
-        )
         if "label" not in self.roles:
-            self._by_name("label", fits)
-            self._tell_rivals([c.name for c in self._free() if fits(c)])
+            self._by_name("label", _may_be_label)
+            self._tell_rivals([c.name for c in self._free() if _may_be_label(c)])
         if "label" in self.roles or not self.by_content:
             return
         free = self._free()
@@ -228,6 +225,10 @@ class Search:
             target = self.described[self.roles["target"][0]]
             if target.rows >= MANY_ROWS and target.distinct <= target.rows / 10:
                 del self.roles["target"]  # few values that come back: classes, no texts to write
+
+
+def _may_be_label(column: Column) -> bool:
+    return not column.is_prose and column.kind not in ("object", "mixed")
 
 
 def _lengths(rows: Sequence[Row], name: str) -> list[int]:

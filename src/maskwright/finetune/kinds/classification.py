@@ -22,7 +22,17 @@ from maskwright.errors import UsageError
 from maskwright.finetune.classes_table import classes_table
 from maskwright.finetune.encode import divide, encode, examples_of
 from maskwright.finetune.frame import Frame, Long
-from maskwright.finetune.kind import LOGIT, UNTOLD, Answers, Encoded, Kind, Mistake, Scores, text
+from maskwright.finetune.kind import (
+    LOGIT,
+    PAIR,
+    UNTOLD,
+    Answers,
+    Encoded,
+    Kind,
+    Mistake,
+    Scores,
+    text,
+)
 from maskwright.nn.heads import Head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary
@@ -157,11 +167,10 @@ class Classification(Kind):
 
     def of_value(self, value: Any, where: str) -> Any:
         if self.settled.get(UNTOLD):
-            if isinstance(value, Mapping) and {"text", "text_pair"} <= set(value):
-                value = (value["text"], value["text_pair"])  # as `pipeline` is given them
+            if isinstance(value, Mapping) and value.keys() >= PAIR:
+                value = (value["text"], value["text_pair"])
             if isinstance(value, list | tuple) and len(value) == 2:
-                pair = replace(self, task=PAIRS[0])
-                return pair.example(value, where)
+                return replace(self, task=PAIRS[0]).example(value, where)
         return super().of_value(value, where)
 
     def example(self, values: Sequence[Any], where: str) -> Single | Pair:

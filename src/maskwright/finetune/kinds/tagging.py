@@ -118,7 +118,7 @@ class Tagging(Kind):
         return self.example([value_of(row, columns["tokens"][0])], row.where)
 
     def of_value(self, value: Any, where: str) -> Sentence:
-        if isinstance(value, Mapping) and set(self.roles) <= set(value):
+        if isinstance(value, Mapping) and set(value) == set(self.roles):
             value = value[self.roles[0]]
         return self.example([value], where)
 
