@@ -70,7 +70,7 @@ def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], se
                       alone=way.positions > 0)  # fmt: skip
     before = {n: p.detach().clone() for n, p in network.named_parameters()}
     declared = {n for n, p in network.named_parameters() if p.requires_grad}
-    settings = Settings(epochs=3, batch=16, optimizer=AdamW(learning_rate=1e-2, decay=0.0))
+    settings = Settings(epochs=12, batch=16, optimizer=AdamW(learning_rate=1e-2, decay=0.0))
     tuned = tune(Supervised(network, Options(), WORDS), task(), collation, settings, pace=way.pace,
                  machine=PLAIN)  # fmt: skip
     after = dict(tuned.model.named_parameters())
@@ -82,7 +82,7 @@ def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], se
 @pytest.mark.parametrize(("method", "name"), CASES)
 def test_it_learns_and_moves_what_it_declared(method: str, name: str) -> None:
     losses, declared, moved, there = learned(method, name)
-    assert losses[-1] < losses[0]
+    assert sum(losses[6:]) < sum(losses[:6])
     assert moved <= declared and {n for n in there if n.startswith("heads.")} <= moved
     # The control: but for these two, something has to stand still.
     assert (declared < there) is (method not in ("full", "reinit-1", "gradual"))

@@ -68,11 +68,11 @@ def means(made: Objective, rows: Any) -> dict[str, float]:
     ("name", "steps", "options", "falls"),
     [
         # What is left of each part of the loss, at most. Two tokens in eighteen are replaced: to
-        # know just that costs 0.35 nats, 0.40 of what an untrained judge costs.
-        ("replaced-token", 200, {}, {"masked": 0.65, "replaced": 0.38}),
+        # know just that costs 0.35 nats, half of what an untrained judge costs.
+        ("replaced-token", 300, {}, {"masked": 0.65, "replaced": 0.45}),
         ("span-boundary", 100, {}, {"masked": 0.5, "boundary": 0.5}),
         ("hybrid", 100, {"causal_share": 0.5}, {"masked": 0.6, "causal": 0.6}),
-        ("sentence-order", 100, {}, {"masked": 0.7, "pair": 0.7}),
+        ("sentence-order", 200, {}, {"masked": 0.7, "pair": 0.7}),
     ],
 )
 def test_the_loss_falls(

