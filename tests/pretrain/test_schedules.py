@@ -43,7 +43,7 @@ PHASES = (Phase(until=0.5, length=8, batch=16), Phase(until=0.75, length=12, bat
 OPTIMIZERS: dict[str, AdamW | Lamb | Adafactor | Muon] = {
     "adamw": AdamW(learning_rate=2e-3),
     "lamb": Lamb(learning_rate=1e-2, beta2=0.98, clip=2.0),
-    "adafactor": Adafactor(learning_rate=1e-2),
+    "adafactor": Adafactor(learning_rate=3e-2),
     "muon": Muon(learning_rate=2e-3),
 }
 
@@ -162,7 +162,7 @@ def test_a_resumed_run_is_the_run(name: str, text: Path, tmp_path: Path) -> None
     last = run.pretrain(scheduled(text, name), out, stream=io.StringIO())
     whole, masters = essence(out), digest(last / checkpoints.MASTERS)
     losses = [r["loss"] for r in journal.read(out) if r["kind"] == "train"]
-    assert len(losses) == 16 and len(set(losses)) == 16
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
     shutil.rmtree(last)  # as if it had been stopped after step 12
     assert checkpoints.newest(out).name == "step-00000012"
     run.resume(out, stream=io.StringIO())
