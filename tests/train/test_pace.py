@@ -67,6 +67,24 @@ def test_a_parameter_that_is_held_stays_and_is_let_go() -> None:
     assert set(state.state()) == {f"{m}.{n}" for m in ("first", "second") for n in p.named}
 
 
+def test_what_is_held_has_no_part_in_the_length_that_is_clipped() -> None:
+    p = parameters()
+    held = [n for n in p.named if n.startswith("0.")]
+    state = Paced(
+        AdamW(learning_rate=1.0).start(p),
+        lambda step: {n: float(n not in held or step >= 1) for n in p.named},
+    )
+    p.gradient.normal_()
+    moving = torch.cat([p.view(p.gradient, n).flatten() for n in p.named if n not in held])
+    torch.testing.assert_close(state.norm(), torch.linalg.vector_norm(moving))
+    assert state.norm() < 0.9 * p.norm()  # the control
+    p.view(p.gradient, held[0]).view(-1)[0] = float("inf")
+    assert not torch.isfinite(state.norm())  # would be remembered, so it has to show
+    p.gradient.normal_()
+    state.step(0.01)
+    torch.testing.assert_close(state.norm(), p.norm())  # let go
+
+
 def test_a_parameter_without_a_factor_is_refused() -> None:
     p = parameters()
     with pytest.raises(ConfigError, match="without a factor"):

@@ -155,7 +155,7 @@ def step(
     parameters.settle()
     processes.sum(parameters.gradient)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
-    norm = float(parameters.norm())
+    norm = float(optimizer.norm())
     outcome = Outcome(sum(means[n] * weights[n] for n in means), means, norm, each)
     told: Record
     if outcome.finite:

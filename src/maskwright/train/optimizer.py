@@ -81,6 +81,10 @@ class OptimizerState(abc.ABC):
     def _update(self, learning_rate: float) -> None:
         """Move the masters; `steps` counts this one already."""
 
+    def norm(self) -> Tensor:
+        """The length of the gradient of what the next step moves, which is what is clipped."""
+        return self.parameters.norm()
+
     @abc.abstractmethod
     def state(self) -> dict[str, Tensor]:
         """What is remembered, by parameter name: `first.<name>`, `second.<name>`, … (views)."""

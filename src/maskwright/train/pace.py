@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import torch
 from torch import Tensor
 
 from maskwright.errors import ConfigError
@@ -32,16 +33,29 @@ class Paced(OptimizerState):
 
     def _update(self, learning_rate: float) -> None:
         masters = self.parameters.masters
-        changed = self._changed()
+        changed = self._changed(self.steps - 1)
         before = [masters[here].clone() for here, _ in changed]
         self.inner.steps = self.steps
         self.inner._update(learning_rate)
         for (here, factor), old in zip(changed, before, strict=True):
             masters[here] = old.lerp(masters[here], factor)
 
-    def _changed(self) -> list[tuple[slice, float]]:
-        """Parts of the masters whose factor is not 1; neighbours of one factor are one part."""
-        factors = self.pace(self.steps - 1)
+    def norm(self) -> Tensor:
+        """Without what is held; what is not finite there still shows."""
+        gradient = self.parameters.gradient
+        held = [here for here, factor in self._changed(self.steps) if factor == 0.0]
+        if not held:
+            return super().norm()
+        ends = [0, *(end for here in held for end in (here.start, here.stop)), len(gradient)]
+        moved = zip(ends[::2], ends[1::2], strict=True)
+        lengths = torch._foreach_norm([gradient[begin:end] for begin, end in moved])
+        still = torch._foreach_norm([gradient[here] for here in held])
+        return torch.linalg.vector_norm(torch.stack(lengths)) + 0.0 * sum(still)
+
+    def _changed(self, before: int) -> list[tuple[slice, float]]:
+        """Parts of the masters whose factor is not 1 after so many steps; neighbours of one factor
+        are one part."""
+        factors = self.pace(before)
         found: list[tuple[slice, float]] = []
         for name, span in self.parameters.spans.items():
             factor = factors[name]
