@@ -234,6 +234,17 @@ def test_F70_wrong_separator_is_asked_about(tmp_path: Path) -> None:
     assert texts(path, separator=";") == ["a"]
 
 
+def test_the_first_line_may_say_the_separator(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "sep=;\r\nid;text\r\n1;a,b\r\n2;c\r\n")
+    assert texts(path) == texts(path, separator=";") == ["a,b", "c"]
+    assert texts(write(tmp_path, "b.csv", '"sep=\t"\ntext\tid\na\t1\n')) == ["a"]
+    error = refusal(DataError, write(tmp_path, "c.csv", "sep=;\nid;text\n1;a\n2\n"))
+    assert error.where.endswith("c.csv, line 4")
+    # Only the first line, and only when it says nothing else.
+    assert texts(write(tmp_path, "d.csv", "text\nsep=;\n")) == ["sep=;"]
+    assert texts(write(tmp_path, "e.csv", "text,sep=;\na,b\n")) == ["a"]
+
+
 def test_F70_missing_column_has_near_names(tmp_path: Path) -> None:
     error = refusal(DataError, write(tmp_path, "a.csv", "id,Text\n1,a\n"))
     assert "the columns id, Text" in error.found and "did you mean 'Text'?" in error.do

@@ -49,6 +49,8 @@ class Counts:
     """Files of a folder whose suffix says no kind of text."""
     without_part: list[str] = field(default_factory=list)
     """Files whose names do not say which part they are, beside others whose names do."""
+    separators: dict[str, str] = field(default_factory=dict)
+    """What separates the fields of tables that say so in their first lines."""
     hashes: dict[str, str] = field(default_factory=dict)
     """SHA-256 of every file as it was read."""
 

@@ -1,7 +1,8 @@
 """CSV and TSV to documents, with exact line numbers also after fields of several lines.
 
 Python's `csv` module parses; around it stand the checks that it does not make: one width for all
-rows, no name twice in the header, quotes that close, rows of bounded size.
+rows, no name twice in the header, quotes that close, rows of bounded size. A first line `sep=;`, as
+spreadsheets write it, says what separates the fields and is no row.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +22,7 @@ from maskwright.errors import DataError, near
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 OTHERS = (";", "\t", "|", ",")
+DECLARED = re.compile(r'("?)sep=([^\w\s"]|\t)\1\r?\n', re.IGNORECASE)
 
 
 def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterator[Document]:
@@ -52,6 +55,7 @@ def rows(
     """
     file, counts = source.shown, ledger.counts
     rejected = counts.rejected
+    blocks = _without_declaration(blocks, file, ledger)
     parsed = _parsed(_Feed(blocks, file, ledger.reading.max_document_characters), source, ledger)
     header, line = next(((r, n) for r, n in parsed if r), ([], 1))
     if not header:
@@ -77,8 +81,22 @@ def rows(
 
 
 def separator_of(source: Source, ledger: Ledger) -> str:
-    """What separates the fields: as the reading says, else by the file's ending."""
-    return ledger.reading.separator or SEPARATORS[source.suffix]
+    """What separates the fields: as the reading says, else the file's first line, else its
+    ending."""
+    declared = ledger.counts.separators.get(source.shown)
+    return ledger.reading.separator or declared or SEPARATORS[source.suffix]
+
+
+def _without_declaration(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Block]:
+    """The same lines but a first one that says what separates the fields, which is noted."""
+    first = next(blocks, None)
+    if first is None:
+        return blocks
+    if first.line == 1 and (declared := DECLARED.match(first.text)):
+        ledger.counts.separators[file] = declared[2]
+        rest = first.text[declared.end() :]
+        return itertools.chain([Block(rest, 2)] if rest else [], blocks)
+    return itertools.chain([first], blocks)
 
 
 class _RowTooLongError(Exception):
