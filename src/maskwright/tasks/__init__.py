@@ -4,12 +4,12 @@ how well it went. No torch.
     prepare.py                              from paths to the parts of a task, in one call
     how_read.py                             how files are read, told in words
     table.py, parts.py, rows.py,            files and folders -> rows, each with its place
-    one_value.py, squad_file.py, tag_file.py, conllu_file.py
+    one_value.py, squad_file.py, tag_file.py, conllu_file.py, word_table.py
     columns.py, find_columns.py,            which column is what; cells that spell lists
     column_search.py, contents.py, spellings.py, list_cells.py
     infer.py                                columns -> the task, said in one sentence
     labels.py, one_label.py,                the classes: their order, names, what is none; tags
-    near_labels.py, repair.py
+    near_labels.py, repair.py, words.py, marked_text.py
     build.py, one_row.py, cell.py,          rows -> examples of the task, checked
     choices.py, examples.py
     splits.py                               parts, and few labels out of many

@@ -134,6 +134,13 @@ class Search:
 
     # -------------------------------------------------------------------------- shape by shape
     def _tagging(self) -> None:
+        marks = [c.name for c in self._free() if c.kind == "parts"]
+        if len(marks) == 1 and not {"tokens", "tags"} & set(self.roles):
+            texts = {c.name for c in self._free() if c.kind == "text"}
+            text = next((n for s in NAMES["text"] if (n := self.by_plain.get(s)) in texts), None)
+            if text is not None:
+                self._take("tokens", [text], "by its name; it is cut into words")
+                self._take("tags", marks, f"each marks parts of {text!r}")
         self._by_name("tokens", lambda c: c.kind == "texts")
         self._by_name("tags", lambda c: c.kind in ("texts", "wholes"))
         if "tokens" in self.roles and "tags" not in self.roles and self.by_content:

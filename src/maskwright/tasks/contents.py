@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from maskwright.tasks.marked_text import are_parts
 from maskwright.tasks.rows import Row
 
 WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
@@ -38,7 +39,7 @@ class Column:
 
     Attributes:
         kind: `text`, `whole` (numbers), `number`, `boolean`, `texts`, `wholes`, `numbers` (lists),
-            `object`, `mixed`, or `empty`.
+            `parts` (lists of what is marked in a text), `object`, `mixed`, or `empty`.
         rows: how many rows have a value; empty: how many have none, or blanks only.
         distinct: how many different values there are.
         words: words per text, on average; of other kinds 0.
@@ -140,12 +141,14 @@ def _kind(value: Any) -> str:
         for kind in ("text", "whole", "number"):
             if inner <= {kind, "whole"} or not inner:
                 return kind + "s" if inner else "list"
-        return "mixed"
+        return "parts" if are_parts(value) else "mixed"
     return "object" if type(value) is dict else "mixed"
 
 
 def _merged(kinds: dict[str, int], rows: int) -> str:
     present = set(kinds)
+    if kinds.get("parts", 0) >= MOSTLY * (rows - kinds.get("list", 0)) > 0:
+        return "parts"
     if len(present) > 1:
         present.discard("list")  # empty lists go with any kind of list
     if not present:

@@ -44,11 +44,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Words, and the class of each."""
+    """Words, and the class of each; the text they are cut from, if they are, and how many parts
+    that were marked in it begin or end within a word."""
 
     tokens: tuple[str, ...]
     tags: tuple[int, ...]
     where: str
+    text: str = ""
+    widened: int = 0
 
 
 @dataclass(frozen=True, slots=True)

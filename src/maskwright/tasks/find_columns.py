@@ -170,8 +170,8 @@ def _nothing_fits(table: Table, described: Mapping[str, Column], tried: Sequence
     texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
     called = {plain(name) for name in described}
     if called & {"word", "token"} and called & {"tag", "ner", "nertag", "label"}:
-        do = "rows seem to be single words: make a .conll file of them, a word and its tag in each "
-        do += "line and an empty line between sentences; or lists of them, a sentence in each row"
+        do = "rows seem to be single words: add a column sentence_id with the number of each "
+        do += "word's sentence, make a .conll file, or write lists, a sentence in each row"
     elif len(texts) > 1 and len(tried) > 1:
         one, other = texts[:2]
         do = f"say what the texts are: text={one}, or first={one} second={other} for pairs, or "

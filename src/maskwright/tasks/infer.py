@@ -104,6 +104,8 @@ def infer(
             "sequence": "each row has one text to read and one to write",
             "matches": "each row has two texts that belong together",
         }[found.shape]
+        if found.shape == "tagging" and found.column("tags").kind == "parts":
+            why = "each row has a text and a list of what is marked in it"
         return Task(next(k for k, v in KINDS.items() if v[0] == found.shape), why, found)
     if kind is None:
         _refuse_commas(table.first, found.roles["label"])

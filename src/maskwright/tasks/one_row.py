@@ -14,6 +14,7 @@ from maskwright.errors import DataError
 from maskwright.tasks import labels
 from maskwright.tasks.cell import missing, text_of
 from maskwright.tasks.choices import keys_of, options_of, question_of, right_of
+from maskwright.tasks.columns import Columns
 from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.examples import (
     Answered,
@@ -28,6 +29,7 @@ from maskwright.tasks.examples import (
 )
 from maskwright.tasks.infer import Task, whole
 from maskwright.tasks.labels import Vocabulary
+from maskwright.tasks.marked_text import marked
 from maskwright.tasks.one_label import number
 from maskwright.tasks.rows import Row
 
@@ -54,6 +56,10 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
 
     def tagged(row: Row) -> Example:
         assert known is not None
+        if (text := _marked_text(row, columns)) is not None:
+            found = marked(text, value_of(row, columns["tags"]), row.where)
+            numbers = tuple(known.index(tag, row) for tag in found.tags)
+            return Tagged(found.words, numbers, row.where, text, found.widened)
         return _tagged(row, columns["tokens"], columns["tags"], list(cells(row, task)), known)
 
     def answered(row: Row) -> Example:
@@ -83,6 +89,13 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         "sequence": rewrite,
         "matches": match,
     }[columns.shape]
+
+
+def _marked_text(row: Row, columns: Columns) -> str | None:
+    """The text of a row in which parts are marked; None of words with tags."""
+    if columns.column("tags").kind != "parts":
+        return None
+    return text_of(row, columns["tokens"])
 
 
 def _others(row: Row, names: Sequence[str] | None) -> tuple[str, ...]:
@@ -202,6 +215,9 @@ def cells(row: Row, task: Task) -> Iterator[Any]:
                 yield name
         return
     value = value_of(row, names[0])
+    if task.kind == "tagging" and (text := _marked_text(row, task.columns)) is not None:
+        yield from marked(text, value, f"{row.where}, column {names[0]!r}").tags
+        return
     if task.kind not in ("multi-label", "tagging"):
         if not is_empty(value):
             yield value

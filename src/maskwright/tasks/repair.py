@@ -33,7 +33,7 @@ def repaired(table: Table, task: Task) -> tuple[Table, int]:
             made = row
             if type(given) is list and given:
                 if not all(type(tag) is str for tag in given):
-                    raise UsageError("tags that are numbers say nothing of spans",
+                    raise UsageError("only names of tags say where a span begins",
                                      where=f"{row.where}, column {name!r}", found=given[:5],
                                      wanted="tags such as B-LOC", do="leave it out")  # fmt: skip
                 legal, here = tags.repair(given, "IOB2", row.where)

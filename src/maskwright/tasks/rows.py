@@ -21,7 +21,7 @@ from maskwright.corpus.lines import Block
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
-from maskwright.tasks import conllu_file, one_value, tag_file
+from maskwright.tasks import conllu_file, one_value, tag_file, word_table
 
 DEFAULT_READING = Reading()
 WHOLE_BYTES = 1 << 30
@@ -155,8 +155,16 @@ def _table(
         names = list(header)
     else:
         _refuse_data_as_header(names, file, line)
-    for row, number in rows:
-        yield Row(dict(zip(names, row, strict=True)), file, number)
+    first = next(rows, None)
+    if first is None:
+        return
+    named = ((dict(zip(names, row, strict=True)), number)
+             for row, number in itertools.chain([first], rows))  # fmt: skip
+    if (columns := word_table.columns_of(names, first[0])) is None:
+        yield from (Row(values, file, number) for values, number in named)
+    else:
+        found = word_table.sentences(named, *columns, file, ledger)
+        yield from (Row(values, file, number) for values, number in found)
 
 
 def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "tokens": ("tokens", "words", "token"),
-    "tags": ("nertags", "tags", "postags", "upos", "ner", "pos", "labels", "chunktags", "tag"),
+    "tokens": ("tokens", "words", "token", "word"),
+    "tags": (
+        *("nertags", "nertag", "tags", "tag", "postags", "upos", "ner", "pos", "labels", "label"),
+        "chunktags",
+    ),
     "question": (
         "question",
         "query",

@@ -17,7 +17,15 @@ import numpy as np
 
 from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
-from maskwright.tasks.examples import BETWEEN, Answered, Example, Examples, label_of, whole_text
+from maskwright.tasks.examples import (
+    BETWEEN,
+    Answered,
+    Example,
+    Examples,
+    Tagged,
+    label_of,
+    whole_text,
+)
 from maskwright.tasks.near_labels import near_misses
 from maskwright.tasks.splits import folded, told_apart_by
 
@@ -235,6 +243,11 @@ def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
         if part.copies:
             yield (f"{counted(part.copies, 'row')} of {name} repeat{_s(part.copies)} an earlier "
                    "row, label included")  # fmt: skip
+        widened = [row for row in examples.parts[name] if isinstance(row, Tagged) and row.widened]
+        if widened:
+            yield (f"{counted(sum(row.widened for row in widened), 'marked part')} of {name} "
+                   "begin or end within a word, and take the whole of it; the first: "
+                   f"{widened[0].where}")  # fmt: skip
     yield from left_out(examples)
     if examples.labels is not None:
         yield from _label_warnings(examples, found)

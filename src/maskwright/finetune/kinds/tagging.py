@@ -10,11 +10,8 @@ those of the file; plain text is cut into words and signs first.
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -37,18 +34,10 @@ from maskwright.tasks.rows import Row
 from maskwright.tasks.tag_file import Sentence
 from maskwright.tasks.tag_windows import TagWindows
 from maskwright.tasks.tags import OUTSIDE
+from maskwright.tasks.words import words_in
 
 TASKS = ("tagging",)
 PORTION = 512  # windows that are framed together
-
-
-@cache
-def _words() -> re.Pattern[str]:
-    """Words and signs of plain text. A letter may be written as several: with marks over or after
-    it, or joined to the next."""
-    every = map(chr, range(0x300, 0x20000))
-    marks = "".join(sign for sign in every if unicodedata.category(sign)[0] == "M")
-    return re.compile(rf"\w[\w{re.escape(marks)}\u200c\u200d]*|[^\w\s]")
 
 
 class Tagging(Kind):
@@ -107,7 +96,7 @@ class Tagging(Kind):
     def example(self, values: Sequence[Any], where: str) -> Sentence:
         (value,) = values
         if type(value) is str:
-            words = tuple(_words().findall(value))
+            words = tuple(value[begin:end] for begin, end in words_in(value))
             return Sentence(self._words(words, where), None, value, where)
         if not isinstance(value, list | tuple) or not all(type(word) is str for word in value):
             raise DataError("neither a text nor a list of words", where=where,
@@ -129,7 +118,7 @@ class Tagging(Kind):
         return words
 
     def _sentence(self, row: Tagged) -> Sentence:
-        return Sentence(row.tokens, tuple(self.labels[n] for n in row.tags), where=row.where)
+        return Sentence(row.tokens, tuple(self.labels[n] for n in row.tags), row.text, row.where)
 
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
