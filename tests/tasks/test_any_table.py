@@ -73,7 +73,7 @@ def understand(table: Table, reading: Reading, kind: str | None) -> str:
         parts = complete(examples).parts
         assert sum(map(len, parts.values())) == sum(map(len, examples.parts.values()))
     except MaskwrightError as error:
-        assert error.what == "no rows are left for validation"
+        assert error.what.startswith("no rows are left for validation")
     return task.kind
 
 

@@ -135,6 +135,16 @@ def test_one_mistake_makes_no_other_task() -> None:
     assert infer(table_of(*made)).columns.column("label").kind == "whole"
 
 
+@pytest.mark.parametrize("cell", ["{}%", "{},5 %", "$ {}.50", "€{}", "-{} £"])
+def test_numbers_with_a_unit_are_no_names(cell: str) -> None:
+    error = refusal(DataError, lambda: of(text=some, label=lambda n: cell.format(n)))
+    assert error.what == "numbers with a unit" and "--task classification" in str(error.do)
+    # The controls: a few of them may be names, and so may what is said to be some.
+    assert of(text=some, label=lambda n: cell.format(n % 3)).kind == "classification"
+    table = table_of(*rows(text=some, label=lambda n: cell.format(n % 25)))
+    assert infer(table, kind="classification").kind == "classification"
+
+
 @pytest.mark.parametrize(
     ("make", "classes"),
     [

@@ -50,6 +50,8 @@ OFTEN = 5
 SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
 DECIMAL = re.compile(r"\s*[-+]?\d+(,\d+)?\s*")
 THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})*\s*")
+UNIT = r"[%‰°$€£¥₹]"
+MEASURED = re.compile(rf"\s*([-+]?{UNIT}\s*)?[-+]?\d+([.,]\d+)*(\s*{UNIT})?\s*")
 SEPARATORS = ("|", ";", ",")
 # At least this share of the cells has a separator in it.
 SEVERAL = 0.1
@@ -109,6 +111,7 @@ def infer(
         return Task(next(k for k, v in KINDS.items() if v[0] == found.shape), why, found)
     if kind is None:
         _refuse_commas(table.first, found.roles["label"])
+        _refuse_units(table.first, found.roles["label"])
     form, why, separator = label_form(table.first, found)
     if kind is not None:
         wanted = KINDS[kind][1]
@@ -174,6 +177,21 @@ def _refuse_commas(rows: Sequence[Row], names: Sequence[str]) -> None:
         wanted="numbers such as 2.75 and 1366, or a task that is said",
         do=("take the commas out where they part thousands, or " if thousands else "")
         + "write them with a point; where they are several labels: --task multi-label",
+    )
+
+
+def _refuse_units(rows: Sequence[Row], names: Sequence[str]) -> None:
+    """45% and €12 are numbers, and more than a few different ones no names of classes."""
+    cells = [str(v) for row in rows if not is_empty(v := value_of(row, names[0]))]
+    odd = next((cell for cell in cells if re.search(UNIT, cell)), None)
+    if odd is None or len(set(cells)) <= FEW or not all(map(MEASURED.fullmatch, cells)):
+        return
+    raise DataError(
+        "numbers with a unit",
+        where=f"{rows[0].file}, column {names[0]!r}",
+        found=repr(odd),
+        wanted="numbers alone, or a task that is said",
+        do="take the unit out of the cells; where they are names: --task classification",
     )
 
 

@@ -138,14 +138,17 @@ def divide(
     for part, rows in found.items():
         if not rows:
             often = Counter(name for name in classes if name is not None)
-            alone = len(often) == len(texts) > 1
+            alone = len(often) > 1 and 2 * len(often) > len(texts)
             raise DataError(
                 f"no rows are left for {part}"
-                + (": each label stands in one row only" if alone else ""),
+                + f": {len(often):,} labels for {len(texts):,} rows" * alone,
                 found=f"{len(texts):,} rows that make {len(units):,} after joining duplicates"
                 + (" and groups" if groups is not None else ""),
                 wanted=f"enough rows for a share of {shares.get(part, 1 - sum(shares.values())):g}",
-                do=("if the labels are ids, name another column (--column label=…); else " * alone)
+                do=(
+                    "if they are no names of classes, name another column (--column label=…); or "
+                    * alone
+                )
                 + "add rows, or give the parts as files of their own: a folder with train.csv, "
                 "validation.csv and test.csv",
             )
