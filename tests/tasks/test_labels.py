@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks.build import build
+from maskwright.tasks.contents import is_empty
 from maskwright.tasks.examples import Answered, Choice, Examples
 from maskwright.tasks.infer import infer
 from maskwright.tasks.near_labels import near_misses
@@ -474,3 +475,12 @@ def test_a_question_with_choices_may_be_about_a_text() -> None:
 def test_misspelt_classes_are_suspected() -> None:
     counts = {"positive": 500, "postive": 1, "negative": 480, "neutral": 20}
     assert near_misses(counts) == [("postive", "positive")]
+
+
+@pytest.mark.parametrize("text", ["", " \t\n", "\u00a0", "\u200b", "\ufeff \u200d", "\u00ad"])
+def test_what_nobody_sees_is_no_text(text: str) -> None:
+    assert is_empty(text) and not is_empty(text + ".") and not is_empty("a" + text)
+
+
+def test_an_empty_list_is_a_value() -> None:
+    assert is_empty(None) and not is_empty([]) and not is_empty(0)

@@ -21,6 +21,8 @@ WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
 # A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
 CODE = re.compile(r"\s*[-+]?0\d+\s*")
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+# Blanks, soft hyphens, and what has no width: joiners, marks of direction and of byte order.
+INVISIBLE = re.compile(r"[\s\u00ad\u200b-\u200f\u2060\ufeff]*")
 NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
 # With so many numbers among the values, what is none is a mistake in its row and no class.
 MOSTLY = 0.95
@@ -98,8 +100,8 @@ def value_of(row: Row, name: str) -> Any:
 
 
 def is_empty(value: Any) -> bool:
-    """None, or blanks only. An empty list is a value: no label of many."""
-    return value is None or (type(value) is str and (not value or value.isspace()))
+    """None, or nothing to be seen. An empty list is a value: no label of many."""
+    return value is None or (type(value) is str and INVISIBLE.fullmatch(value) is not None)
 
 
 # ------------------------------------------------------------------------------ one column
