@@ -6,7 +6,7 @@ import pytest
 
 from maskwright.corpus.lines import Block
 from maskwright.errors import DataError
-from maskwright.tasks.tag_file import Sentence, rows
+from maskwright.tasks.tag_file import Sentence, is_one, rows
 
 
 def test_words_are_found_in_their_text() -> None:
@@ -55,6 +55,15 @@ def test_sources_and_numbers_of_words_are_no_words() -> None:
     assert _read(text) == [{"tokens": ["anna", "sat"], "tags": ["O", "O"]}]
     assert _read("# Document 12\nanna NNP B-PER\n") == [{"tokens": ["anna"], "tags": ["B-PER"]}]
     assert _read("1 O\n2 O\n")[0]["tokens"] == ["1", "2"], "the control: there is nothing else"
+
+
+def test_a_tsv_may_be_one() -> None:
+    words = 'Ann\tB-PER\n"\tO\n\nRome\tB-LOC\n'
+    assert is_one(words) and is_one("\n" + words) and is_one(words.replace("\t", "\tNN\t"))
+    tables = ["text\tlabel\n" + words, words.replace("\n\n", "\n"), "Ann\nLee\n\nRome\n",
+              words.replace('"', "two words"), "good film\tpos\n\nbad film\tneg\n", ""]  # fmt: skip
+    for table in tables:
+        assert not is_one(table)
 
 
 def test_tags_before_the_words_are_refused() -> None:

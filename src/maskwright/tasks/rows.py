@@ -94,7 +94,16 @@ def _rows(
                 continue
             yield Row(checked, file, number, "row")
     elif source.kind == "table":
-        yield from _table(text_blocks(opened, source, ledger), source, header, ledger)
+        blocks = text_blocks(opened, source, ledger)
+        first = next(blocks, None)
+        if first is None:
+            return
+        blocks = itertools.chain([first], blocks)
+        if not header and source.suffix == ".tsv" and tag_file.is_one(first.text):
+            for values, number in tag_file.rows(blocks, file):
+                yield Row(values, file, number)
+            return
+        yield from _table(blocks, source, header, ledger)
     elif source.kind == "columns":
         words = conllu_file if source.suffix == ".conllu" else tag_file
         for values, number in words.rows(text_blocks(opened, source, ledger), file):
@@ -118,7 +127,8 @@ def _rows(
             where=file,
             found=f"a file ending in {source.suffix}",
             wanted=".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu",
-            do="make a table with a column for the text and one for the label",
+            do="make a table with a column for the text and one for the label; a file of words, "
+            "with the tag of each behind it, is named .conll",
         )
 
 

@@ -70,6 +70,18 @@ class Sentence:
 
 
 # ------------------------------------------------------------------------------ files
+def is_one(text: str) -> bool:
+    """Whether a .tsv that begins with `text` is of this kind, and no table with a header: a word
+    and its tag in the first line, and lines of as many columns with tags up to an empty one."""
+    lines = text.lstrip("\n").partition("\n\n")
+    words = [line.split("\t") for line in lines[0].split("\n")]
+    width = len(words[0])
+    return bool(lines[1]) and width > 1 and all(
+        len(columns) == width and TAG.fullmatch(columns[-1]) and len(columns[0].split()) <= 1
+        for columns in words
+    )  # fmt: skip
+
+
 def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file of columns as rows `{"tokens": […], "tags": […]}`, each with the line
     that it begins at. The first column is the word, the last its tag; a single column has none.
