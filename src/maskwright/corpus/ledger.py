@@ -74,7 +74,9 @@ class Counts:
         if self.ignored_files:
             said.append(f"files of another kind, not read: {_some(self.ignored_files)}")
         if self.without_part:
-            said.append(f"not read, as no name says a part: {_some(self.without_part)}")
+            said.append(
+                f"not read, as no name says their part or class: {_some(self.without_part)}"
+            )
         return said
 
     def summary(self) -> str:

@@ -4,7 +4,8 @@ how well it went. No torch.
     prepare.py                              from paths to the parts of a task, in one call
     how_read.py                             how files are read, told in words
     table.py, parts.py, rows.py,            files and folders -> rows, each with its place
-    one_value.py, squad_file.py, tag_file.py, conllu_file.py, word_table.py
+    one_value.py, squad_file.py, tag_file.py, conllu_file.py, word_table.py,
+    class_folders.py
     columns.py, find_columns.py,            which column is what; cells that spell lists
     column_search.py, contents.py, spellings.py, list_cells.py
     infer.py                                columns -> the task, said in one sentence

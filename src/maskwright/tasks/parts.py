@@ -1,6 +1,7 @@
 """Which file of a folder is for training, for validation, for testing; class names beside the data.
 
     train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
+    train/pos/1.txt, train/neg/1.txt, test/pos/1.txt, test/neg/1.txt
     labels.json   the names of the classes: a list, the name of class 0 first
 
 What has no part is one table, to be divided later; beside files that have one, it is not read, and
@@ -17,6 +18,7 @@ from maskwright.corpus import parquet
 from maskwright.corpus.files import Source
 from maskwright.errors import DataError, UsageError
 from maskwright.strict_json import parse
+from maskwright.tasks import class_folders
 
 ALL, TRAIN, VALIDATION, TEST = "all", "train", "validation", "test"
 PARTS = (TRAIN, VALIDATION, TEST)
@@ -68,7 +70,11 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         UsageError: names that say two parts, no training data, a part in two formats.
     """
     found: dict[str, list[Source]] = {}
-    for source, part in zip(files, _by_names(files), strict=True):
+    if texts := class_folders.in_folders(files, SPELLINGS):
+        files, names = texts, [SPELLINGS.get(class_folders.part_of(s), ALL) for s in texts]
+    else:
+        names = _by_names(files)
+    for source, part in zip(files, names, strict=True):
         found.setdefault(part, []).append(source)
     if found.keys() == {ALL}:
         return found

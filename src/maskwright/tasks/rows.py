@@ -1,4 +1,5 @@
-"""Labelled files to rows: csv, tsv, jsonl, json, parquet, conll, conllu, each also .gz or .zst.
+"""Labelled files to rows: csv, tsv, jsonl, json, parquet, conll, conllu, and texts in the folders
+of their classes, each also .gz or .zst.
 
 Each row keeps its file and line for messages. A file goes through the same door as raw text
 (corpus/read.py): encoding, size limits, strict or skip with a list of rejects. A `.json` file that
@@ -21,7 +22,7 @@ from maskwright.corpus.lines import Block
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
-from maskwright.tasks import conllu_file, one_value, tag_file, word_table
+from maskwright.tasks import class_folders, conllu_file, one_value, tag_file, word_table
 
 DEFAULT_READING = Reading()
 WHOLE_BYTES = 1 << 30
@@ -61,6 +62,7 @@ def read_rows(
         DataError: bad rows when strict, too many of them, or none at all.
     """
     counts = Counts() if counts is None else counts
+    texts = set(class_folders.in_folders(sources, ()))
     with Ledger(reading, counts, rejects) as ledger:
         for source in sources:
             before = counts.documents
@@ -70,7 +72,7 @@ def read_rows(
             ledger.reading = replace(reading, max_line_bytes=longest)
             with RegularFile(source) as opened:
                 counts.files += 1
-                for row in _rows(opened, source, header, ledger):
+                for row in _rows(opened, source, header, ledger, alone=source in texts):
                     counts.documents += 1
                     yield row
                 counts.hashes[source.shown] = opened.finish()
@@ -81,10 +83,14 @@ def read_rows(
 
 # ------------------------------------------------------------------------------ one file
 def _rows(
-    opened: RegularFile, source: Source, header: Sequence[str], ledger: Ledger
+    opened: RegularFile, source: Source, header: Sequence[str], ledger: Ledger, *, alone: bool
 ) -> Iterator[Row]:
+    """The rows of a file; of a text that is `alone` in its file, one."""
     file = source.shown
-    if source.kind == "parquet":
+    if alone:
+        blocks = text_blocks(opened, source, ledger)
+        yield Row(class_folders.whole_text(blocks, source.path), file, 1)
+    elif source.kind == "parquet":
         for values, number in parquet.rows(opened, source, ledger):
             try:
                 checked = jsonl.checked(values, ledger)
@@ -122,13 +128,21 @@ def _rows(
         for values, number in jsonl.objects(blocks, source, ledger):
             yield Row(values, file, number)
     else:
+        blocks = text_blocks(opened, source, ledger)
+        first = next(blocks, None)
+        if first is not None and class_folders.is_labelled(first.text):
+            blocks = itertools.chain([first], blocks)
+            several = class_folders.has_several(first.text)
+            for values, number in class_folders.lines(blocks, several, file, ledger):
+                yield Row(values, file, number)
+            return
         raise UsageError(
             "plain text has no labels",
             where=file,
             found=f"a file ending in {source.suffix}",
             wanted=".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu",
-            do="make a table with a column for the text and one for the label; a file of words, "
-            "with the tag of each behind it, is named .conll",
+            do="make a table with a column for the text and one for the label, or a folder "
+            "for each class; a file of words, with the tag of each behind it, is named .conll",
         )
 
 

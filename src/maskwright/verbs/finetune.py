@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         metavar="PATH",
         help="a csv, tsv, jsonl, parquet, conll or conllu file, or a folder of them for train, "
-        "validation and test",
+        "validation and test; or a folder of texts for each class",
     )
     parser.add_argument(
         "--method",

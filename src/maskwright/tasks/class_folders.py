@@ -1,0 +1,94 @@
+"""Texts without a table: a file each in folders named after their classes, or lines that begin with
+the label, as fastText has them.
+
+    reviews/train/pos/1.txt   reviews/train/neg/2.txt   reviews/test/pos/1.txt
+    __label__pos What a film!
+
+Texts in a folder `unsup` or `unlabelled`, and those beside the folders of the classes, have no
+label and are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus.files import Source
+from maskwright.corpus.ledger import Ledger, at
+from maskwright.corpus.lines import Block
+from maskwright.errors import DataError
+
+LABEL = "__label__"
+SEVERAL = re.compile(rf"^{LABEL}\S+ {LABEL}", re.MULTILINE)
+UNLABELLED = ("unsup", "unlabelled", "unlabeled")
+
+
+def in_folders(files: Sequence[Source], parts: Iterable[str]) -> list[Source]:
+    """Those of the texts that lie in the folder of a class; none where there are not two such
+    folders side by side, or there are other files.
+
+    Args:
+        parts: what folders of parts are called, in lower case.
+    """
+    known = set(parts)
+    if any(source.kind != "text" for source in files):
+        return []
+    every = {source.path.parent for source in files}
+    above = {folder for path in every for folder in path.parents}
+    folders = {
+        folder
+        for folder in every - above
+        if folder.name.lower() not in UNLABELLED and folder.name.lower() not in known
+    }
+    beside = {folder.parent for folder in folders}
+    apart = len(beside) == 1 or all(folder.name.lower() in known for folder in beside)
+    if not apart or len({folder.name for folder in folders}) < 2:
+        return []
+    return [source for source in files if source.path.parent in folders]
+
+
+def part_of(source: Source) -> str:
+    """The name of the folder that holds the folder of its class, in lower case."""
+    return source.path.parent.parent.name.lower()
+
+
+def whole_text(blocks: Iterable[Block], path: Path) -> dict[str, str]:
+    """A file as a row."""
+    return {"text": "".join(block.text for block in blocks).strip("\n"), "label": path.parent.name}
+
+
+def is_labelled(text: str) -> bool:
+    """Whether a file that begins with `text` has a label at the begin of each line."""
+    return text.lstrip().startswith(LABEL)
+
+
+def has_several(text: str) -> bool:
+    """Whether a line of `text` begins with several labels."""
+    return SEVERAL.search(text) is not None
+
+
+def lines(
+    blocks: Iterable[Block], several: bool, file: str, ledger: Ledger
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """The rows of such a file, each with its line and its label, or the list of its labels.
+
+    Raises:
+        DataError: a line without a label, or with more than are to be, when the policy is strict.
+    """
+    for number, line in (each for block in blocks for each in block.lines()):
+        if not line.strip():
+            ledger.counts.blank += 1
+            continue
+        words = line.split(" ")
+        count = next((n for n, word in enumerate(words) if not word.startswith(LABEL)), len(words))
+        labels = [word.removeprefix(LABEL).rstrip(",") for word in words[:count]]
+        if not all(labels) or not labels or (len(labels) > 1 and not several):
+            what = "a line with several labels" if all(labels) and labels else ""
+            fault = DataError(what or "a line without a label", where=at(file, number),
+                              found=repr(line[:80]), wanted=f"{LABEL}NAME, then the text",
+                              do="correct the line, or take it out")  # fmt: skip
+            ledger.reject(fault, file=file, line=number)
+            continue
+        yield {"text": " ".join(words[count:]), "label": labels if several else labels[0]}, number
