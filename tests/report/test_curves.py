@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.report.curves import COLUMNS, Chart, Line, _frame, columns, draw
-from maskwright.report.svg import place, ticks
+from maskwright.report.svg import COLOURS, place, style, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -178,3 +179,16 @@ def test_the_area_from_worst_to_best_is_drawn_whole() -> None:
     assert ys.count(low) == ys.count(high) == 1
     middle = sorted(ys)[1:-1]
     assert middle == pytest.approx([low + (high - low) / 3, low + (high - low) * 2 / 3], abs=0.5)
+
+
+def test_more_lines_than_colours_are_told_apart() -> None:
+    twice = 2 * len(COLOURS)
+    assert len({style(n) for n in range(twice)}) == twice
+    assert style(0) == COLOURS[0] and style(len(COLOURS)) == f"{COLOURS[0]} again"
+    lines = [Line(f"way {n}", [(1.0, n), (2.0, n + 1)], style(n), dots=True) for n in range(twice)]
+    drawn = draw(Chart("many", lines))
+    for n in range(twice):
+        assert drawn.count(f'class="{style(n)} line"') == 1
+    css = Path(draw.__code__.co_filename).with_name("page.css").read_text(encoding="utf-8")
+    for name in (*COLOURS, "again.line", "again.dot"):
+        assert f"svg .{name} {{" in css

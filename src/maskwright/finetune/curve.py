@@ -13,11 +13,12 @@ from maskwright.counted import counted
 from maskwright.evaluate import intervals
 from maskwright.report import document, tables
 from maskwright.report.curves import Chart, Line, draw
-from maskwright.report.svg import COLOURS, escape
+from maskwright.report.svg import COLOURS, escape, style
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 
 SCRATCH = "from scratch"
+UNTRAINED = " (no pretraining)"
 ASKED_AGAIN = 500  # rows of the training part
 LEVEL = 0.05
 
@@ -128,28 +129,31 @@ def verdicts(curve: Curve) -> list[str]:
                 "from nothing", True: "by more than the spread"}[apart]  # fmt: skip
         found.append(
             f"With {counted(count, 'label')} the best with pretraining ({best}) is "
-            f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it ({rival}), "
+            f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it "
+            f"({rival.removesuffix(UNTRAINED)}), "
             f"{word}."
         )
     return found
 
 
 def _lines(curve: Curve) -> Iterator[Line]:
+    shown = len(curve.figures) <= len(COLOURS)  # more areas than that hide each other
     for place, (way, by_count) in enumerate(curve.figures.items()):
         spread = [
             (float(c), min(by_count[c].values()), max(by_count[c].values())) for c in curve.counts
         ]
         points = [(float(c), curve.mean(way, c)) for c in curve.counts]
         several = max(map(len, by_count.values())) > 1
-        css = COLOURS[place % len(COLOURS)]
-        yield Line(way, points, css, dots=True, spread=spread if several else ())
+        yield Line(way, points, style(place), dots=True,
+                   spread=spread if several and shown else ())  # fmt: skip
 
 
 def render(curve: Curve, about: dict[str, Any]) -> str:
     """The page as text."""
+    lines = list(_lines(curve))
     chart = Chart(
         title=f"{curve.measure} on the {about['asked']} part",
-        lines=list(_lines(curve)),
+        lines=lines,
         across="labels, logarithmic",
         say=figure,
         logarithmic=True,
@@ -157,14 +161,16 @@ def render(curve: Curve, about: dict[str, Any]) -> str:
         height=360,
     )
     sentences = "".join(f"<p>{escape(line)}</p>" for line in verdicts(curve))
-    note = '<p class="note">Lines are means over seeds; the area goes from worst to best.</p>'
+    areas = "; the area goes from worst to best" if any(line.spread for line in lines) else ""
+    note = f'<p class="note">Lines are means over seeds{areas}.</p>'
     sections = [("What the labels are worth", draw(chart) + note + sentences)]
+    places = list(curve.figures)
     moved = Chart(
         title="How far the weights moved from where they began",
         lines=[
             Line(way, [(float(c), intervals.over_seeds(list(by_count[c].values())).mean)
-                       for c in curve.counts], COLOURS[place % len(COLOURS)], dots=True)
-            for place, (way, by_count) in enumerate(curve.moved.items())
+                       for c in curve.counts], style(places.index(way)), dots=True)
+            for way, by_count in curve.moved.items()
         ],
         across="labels, logarithmic",
         say=figure,

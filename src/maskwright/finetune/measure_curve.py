@@ -30,6 +30,7 @@ from maskwright.errors import UsageError
 from maskwright.finetune.curve import (
     ASKED_AGAIN,
     SCRATCH,
+    UNTRAINED,
     Curve,
     journeys,
     render,
@@ -142,7 +143,7 @@ def _put_baselines(
 ) -> None:
     """What needs no pretraining, with the same labels."""
     for name, answers in kind.baselines(drawn, last):
-        way = f"{name} (no pretraining)"
+        way = name + UNTRAINED
         value = kind.measured(drawn.parts[last], answers)[curve.measure]
         curve.put(way, count, seed, _defined(value))
         curve.baselines += [way] if way not in curve.baselines else []

@@ -13,7 +13,7 @@ from maskwright.report import markup, tables
 from maskwright.report.curves import Chart, Line, draw
 from maskwright.report.document import document
 from maskwright.report.grid import grid
-from maskwright.report.svg import COLOURS, escape
+from maskwright.report.svg import escape, style
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks.examples import BETWEEN
@@ -72,7 +72,7 @@ def _learning(
 def _by_epoch(by_seed: Mapping[str, Sequence[float]]) -> list[Line]:
     return [
         Line(seed, [(float(n), value) for n, value in enumerate(values, 1)],
-             COLOURS[place % len(COLOURS)], dots=True)
+             style(place), dots=True)
         for place, (seed, values) in enumerate(by_seed.items())
     ]  # fmt: skip
 

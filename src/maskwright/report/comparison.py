@@ -19,7 +19,7 @@ from maskwright.evaluate.intervals import LEVEL, Difference
 from maskwright.report import tables
 from maskwright.report.curves import Chart, Line, draw
 from maskwright.report.document import document, write
-from maskwright.report.svg import COLOURS, escape
+from maskwright.report.svg import escape, style
 from maskwright.report.tables import Table
 from maskwright.report.wording import count, duration, figure
 
@@ -201,7 +201,7 @@ def charts(made: Comparison) -> Iterator[Chart]:
         for key, across in AXES.items():
             yield Chart(
                 title="Held-out loss, nats per target",
-                lines=[_line(c, key, COLOURS[names.index(c.name) % len(COLOURS)]) for c in group],
+                lines=[_line(c, key, style(names.index(c.name))) for c in group],
                 across=across,
                 say=lambda value: figure(value, 3),
                 height=280,

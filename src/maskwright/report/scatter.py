@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maskwright.report.svg import COLOURS, escape, place, text
+from maskwright.report.svg import escape, place, style, text
 
 
 def scatter(
@@ -22,13 +22,13 @@ def scatter(
     spans = [(max(v) - min(v)) or 1.0 for v in (xs, ys)]
     parts = [text(0, 14, title, size=13, css="ink")]
     for number, group in enumerate(known):
-        css = COLOURS[number % len(COLOURS)]
+        css = style(number)
         parts.append(f'<circle cx="{place(6 + 110 * number)}" cy="32" r="5" class="{css} dot"/>')
         parts.append(text(16 + 110 * number, 36, group))
     for (x, y), group, name in zip(points, groups, names, strict=True):
         across = 16 + (x - min(xs)) / spans[0] * (width - 32)
         down = height - 16 - (y - min(ys)) / spans[1] * (height - 76)
-        css = COLOURS[known.index(group) % len(COLOURS)]
+        css = style(known.index(group))
         parts.append(
             f'<circle cx="{place(across)}" cy="{place(down)}" r="7" class="{css} dot"'
             f' fill-opacity="0.75"><title>{escape(f"{group}: {name}")}</title></circle>'

@@ -25,6 +25,12 @@ font-family:system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif
 """.replace("\n", "")
 
 
+def style(place: int) -> str:
+    """The classes of the `place`-th of what stands side by side; after the last colour they come
+    again, as broken lines and rings."""
+    return COLOURS[place % len(COLOURS)] + (" again" if place // len(COLOURS) % 2 else "")
+
+
 def escape(value: object) -> str:
     """Any value as text that is safe between tags and inside quotes; control characters shown."""
     return html.escape(shorten(str(value), 10_000), quote=True)
