@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maskwright.corpus.lines import Block
-from maskwright.errors import DataError
+from maskwright.errors import DataError, UsageError
 from maskwright.tasks.tag_file import Sentence, is_one, rows
 
 
@@ -55,6 +55,18 @@ def test_sources_and_numbers_of_words_are_no_words() -> None:
     assert _read(text) == [{"tokens": ["anna", "sat"], "tags": ["O", "O"]}]
     assert _read("# Document 12\nanna NNP B-PER\n") == [{"tokens": ["anna"], "tags": ["B-PER"]}]
     assert _read("1 O\n2 O\n")[0]["tokens"] == ["1", "2"], "the control: there is nothing else"
+
+
+def test_the_columns_may_be_named() -> None:
+    """As GermEval 2014 has outer and inner entities."""
+    text = "1\tanna\tB-PER\tO\n2\tsat\tO\tO\n\n1\tx\tO\tB-LOC\n"
+    one, two = (row for row, _ in rows([Block(text, 1)], "a.conll", ("id", "token", "outer", "in")))
+    assert one == {"id": ["1", "2"], "token": ["anna", "sat"], "outer": ["B-PER", "O"],
+                   "in": ["O", "O"]}  # fmt: skip
+    assert two["in"] == ["B-LOC"]
+    with pytest.raises(UsageError, match="do not fit") as refused:
+        list(rows([Block(text, 1)], "a.conll", ("token", "tag")))
+    assert refused.value.where == "a.conll, line 1" and "2 names for 4" in str(refused.value.found)
 
 
 def test_a_tsv_may_be_one() -> None:

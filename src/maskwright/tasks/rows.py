@@ -105,14 +105,16 @@ def _rows(
         if first is None:
             return
         blocks = itertools.chain([first], blocks)
-        if not header and source.suffix == ".tsv" and tag_file.is_one(first.text):
-            for values, number in tag_file.rows(blocks, file):
+        if source.suffix == ".tsv" and tag_file.is_one(first.text):
+            for values, number in tag_file.rows(blocks, file, header):
                 yield Row(values, file, number)
             return
         yield from _table(blocks, source, header, ledger)
     elif source.kind == "columns":
-        words = conllu_file if source.suffix == ".conllu" else tag_file
-        for values, number in words.rows(text_blocks(opened, source, ledger), file):
+        blocks = text_blocks(opened, source, ledger)
+        of_words = source.suffix == ".conllu"
+        found = conllu_file.rows(blocks, file) if of_words else tag_file.rows(blocks, file, header)
+        for values, number in found:
             yield Row(values, file, number)
     elif source.kind == "jsonl":
         blocks = text_blocks(opened, source, ledger)

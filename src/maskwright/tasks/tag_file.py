@@ -8,20 +8,21 @@ sat    VBD O                                                 a line, an empty li
 Tion   NNP B-LOC                                             comments before a sentence, such
                                                              as "# id 7", are no words
 
-Columns are apart by tabs where a line has one, so that a word may hold blanks; else by blanks.
+Which column is what can be said instead (`header`). Columns are apart by tabs where a line has one,
+so that a word may hold blanks; else by blanks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from maskwright.corpus.ledger import at
 from maskwright.corpus.lines import Block
-from maskwright.errors import DataError
+from maskwright.errors import DataError, UsageError
 
 DOCUMENT = "-DOCSTART-"
 # As CoNLL-U and MultiCoNER write them; a tweet may begin with the word "#".
@@ -82,12 +83,18 @@ def is_one(text: str) -> bool:
     )  # fmt: skip
 
 
-def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], int]]:
+def rows(
+    blocks: Iterable[Block], file: str, header: Sequence[str] = ()
+) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file of columns as rows `{"tokens": […], "tags": […]}`, each with the line
     that it begins at. The first column is the word, the last its tag; a single column has none.
 
+    Args:
+        header: the names of all columns, where it is not so.
+
     Raises:
         DataError: a line with another number of columns than the first of its sentence.
+        UsageError: more or fewer names than columns.
     """
     words: list[list[str]] = []
     first = 1
@@ -97,7 +104,7 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
         columns = _columns(line)
         if not columns or columns[0] == DOCUMENT:
             if words:
-                yield _row(words, at(file, first)), first
+                yield _row(words, at(file, first), header), first
             words = []
             continue
         if len(words) == 1 and words[0][0].startswith("#") and len(columns) != len(words[0]):
@@ -113,7 +120,7 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
         first = first if words else number
         words.append(columns)
     if words:
-        yield _row(words, at(file, first)), first
+        yield _row(words, at(file, first), header), first
 
 
 def _columns(line: str) -> list[str]:
@@ -121,7 +128,13 @@ def _columns(line: str) -> list[str]:
     return [column.strip(" ") for column in apart if column.strip(" ")]
 
 
-def _row(words: list[list[str]], where: str) -> dict[str, Any]:
+def _row(words: list[list[str]], where: str, header: Sequence[str]) -> dict[str, Any]:
+    if header:
+        if len(header) != len(words[0]):
+            raise UsageError("the names given do not fit the file", where=where,
+                             found=f"{len(header)} names for {len(words[0])} columns: "
+                             f"{' '.join(words[0])}", wanted=f"{len(words[0])} names")  # fmt: skip
+        return {name: [columns[n] for columns in words] for n, name in enumerate(header)}
     numbered = [columns[0] for columns in words] == [str(n) for n in range(1, len(words) + 1)]
     if numbered and len(words) > 1 and len(words[0]) > 2:
         words = [columns[1:] for columns in words]
