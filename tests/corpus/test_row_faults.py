@@ -234,6 +234,19 @@ def test_F70_wrong_separator_is_asked_about(tmp_path: Path) -> None:
     assert texts(path, separator=";") == ["a"]
 
 
+def test_quotes_that_swallow_rows_of_tabs_are_refused(tmp_path: Path) -> None:
+    rows = '" the film is old .\t1\nthe actor\t0\nthe film is new "\t1\nso what\t1\n'
+    path = write(tmp_path, "a.tsv", "text\tlabel\n" + rows)
+    error = refusal(DataError, path)
+    assert error.where == f"{path}, line 2" and "3 lines from" in error.found
+    assert "quoting=False" in error.do
+    assert len(texts(path, quoting=False)) == 4
+    # The controls: tabs alone, ends of lines alone, and a csv.
+    for number, good in enumerate(('"a\tb"\t1\n', '"a\nb"\t1\n')):
+        assert len(texts(write(tmp_path, f"{number}.tsv", "text\tlabel\n" + good))) == 1
+    assert len(texts(write(tmp_path, "c.csv", 'text,label\n"a\tb\nc",1\n'))) == 1
+
+
 def test_the_first_line_may_say_the_separator(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "sep=;\r\nid;text\r\n1;a,b\r\n2;c\r\n")
     assert texts(path) == texts(path, separator=";") == ["a,b", "c"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.tasks.tables import loaded, refusal, write
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks.table import load
+from tasks.tables import loaded, refusal, write
 
 
 def fill(root: Path, *names: str, end: str = "_test") -> Path:
@@ -66,6 +66,11 @@ def test_lines_that_begin_with_their_label(tmp_path: Path) -> None:
     ]
     assert rows[1].where.endswith("line 3")
     assert loaded(tmp_path / "a.txt").task.kind == "multi-label"
+    tabs = write(tmp_path / "t.txt", "__label__pos\tA film\n__label__neg \t __label__b  B\n" * 20)
+    assert [tuple(row.values.values()) for row in load(tabs).parts["all"][:2]] == [
+        ("A film", ["pos"]),
+        ("B", ["neg", "b"]),
+    ]
     single = write(tmp_path / "b.txt", "__label__a x y\n__label__b z\n" * 20)
     assert loaded(single).task.kind == "classification"
     bad = write(tmp_path / "c.txt", good + "no label __label__pos\n__label__ none\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -484,3 +485,16 @@ def test_what_nobody_sees_is_no_text(text: str) -> None:
 
 def test_an_empty_list_is_a_value() -> None:
     assert is_empty(None) and not is_empty([]) and not is_empty(0)
+
+
+def test_lists_of_whole_numbers_have_the_names_beside_them() -> None:
+    rows = [{"tokens": ["Kalomi", f"sat{n}"], "ner_tags": [n % 2, 0]} for n in range(30)]
+    table = replace(table_of(*rows), names={"ner_tags": ("O", "B-PER", "B-LOC")})
+    task, examples = understood(table)
+    assert task.columns.column("tags").kind == "wholes"
+    assert examples.labels is not None and examples.labels.names == ("O", "B-PER", "B-LOC")
+    assert examples.parts["all"][1].tags == (1, 0)
+    # Several labels of a text, in the order of their numbers.
+    rows = [{"text": f"text {n} of words", "labels": [n % 12, 11]} for n in range(48)]
+    _, examples = understood(table_of(*rows))
+    assert examples.labels is not None and examples.labels.names == tuple(map(str, range(12)))

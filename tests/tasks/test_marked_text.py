@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tasks.tables import loaded, refusal, table_of, understood, write, write_rows
 
 from maskwright.errors import DataError
 from maskwright.tasks.marked_text import are_parts, marked
 from maskwright.tasks.survey import survey
 from maskwright.tasks.words import words_in
+from tasks.tables import loaded, refusal, table_of, understood, write, write_rows
 
 TEXT = "Ann Lee, of New York."
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.tasks.tables import loaded, refusal, write
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
 from maskwright.tasks.table import load
 from maskwright.tasks.word_table import columns_of
+from tasks.tables import loaded, refusal, write
 
 HEAD = "Sentence #,Word,POS,Tag\n"
 TWO = "Sentence: 1,Kalomi,NNP,B-PER\n,sat,VBD,O\nSentence: 2,Tion,NNP,B-LOC\n"

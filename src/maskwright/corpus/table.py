@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from maskwright.corpus import row_faults
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import Source
 from maskwright.corpus.ledger import Ledger, at
@@ -72,12 +73,17 @@ def rows(
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
     for row, line in parsed:
-        if len(row) == width:
+        swallowed = next((f for f in row if separator == "\t" and "\t" in f and "\n" in f), None)
+        if swallowed is not None:
+            ledger.reject(row_faults.swallowed(swallowed, file, line), file=file, line=line)
+        elif len(row) == width:
             yield row, line
         elif not row:
             counts.blank += 1
         else:
-            ledger.reject(_wrong_width(row, header, file, line, separator), file=file, line=line)
+            ledger.reject(
+                row_faults.wrong_width(row, header, file, line, separator), file=file, line=line
+            )
 
 
 def separator_of(source: Source, ledger: Ledger) -> str:
@@ -178,14 +184,14 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[tuple[list[
                 fault = error.fault
                 reader, before = _reader(feed, source, ledger), feed.fed
             else:
-                fault = _broken(error, source.shown, line, last, limit)
+                fault = row_faults.broken(error, source.shown, line, last, limit)
             ledger.reject(fault, file=source.shown, line=line, last=last if last > line else None)
             continue
         finally:
             csv.field_size_limit(others)
         line, last = feed.line_of(first), feed.line_of(before + reader.line_num)
         if (gap := feed.left_out(first, before + reader.line_num)) is not None:
-            fault = _mutilated(source.shown, line, last, gap)
+            fault = row_faults.mutilated(source.shown, line, last, gap)
             ledger.reject(fault, file=source.shown, line=line)  # the bad line is counted already
             continue
         yield row, line
@@ -241,61 +247,4 @@ def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledg
         found=f"the columns {', '.join(header[:20])} (separator {separator!r})",
         wanted=f"a column {column!r}",
         do=f"name the column that holds the text (column=…); {near(column, header)}",
-    )
-
-
-def _wrong_width(
-    row: list[str], header: list[str], file: str, line: int, separator: str
-) -> DataError:
-    return DataError(
-        "the row has too few fields" if len(row) < len(header) else "the row has too many fields",
-        where=at(file, line),
-        found=f"{len(row)} fields with the separator {separator!r}",
-        wanted=f"{len(header)} fields, as in the header",
-        do=f"correct the row (quote fields that hold the separator), {OR_SKIP}",
-    )
-
-
-def _mutilated(file: str, first: int, last: int, gap: int) -> DataError:
-    return DataError(
-        "a line of the row was left out",
-        where=at(file, first),
-        found=f"a row of lines {first} to {last}, of which line {gap} is bad",
-        wanted="all lines of a quoted field",
-        do=f"correct line {gap}, {OR_SKIP}",
-    )
-
-
-def _broken(error: csv.Error, file: str, first: int, last: int, limit: int) -> DataError:
-    said = str(error)
-    if "field limit" in said:
-        return DataError(
-            "the field is too long",
-            where=at(file, first),
-            found=f"more than {limit:,} characters in one field, up to line {last}",
-            wanted=f"at most {limit:,} (max_line_bytes)",
-            do=f"close the quote, raise max_line_bytes, {OR_SKIP}",
-        )
-    if "end of data" in said:
-        return DataError(
-            "a quote is never closed",
-            where=at(file, first),
-            found=f"a quoted field that begins in the row at line {first} and runs to line {last}",
-            wanted='a closing "',
-            do=f"close the quote, read with quoting=False, {OR_SKIP}",
-        )
-    if "new-line character" in said:
-        return DataError(
-            "a carriage return in a field without quotes",
-            where=at(file, first),
-            found=said,
-            wanted='rows that end with LF or CRLF; other CR inside "…"',
-            do=f"quote the field, {OR_SKIP}",
-        )
-    return DataError(
-        "a quote in the wrong place",
-        where=at(file, last),
-        found=said,
-        wanted='"…" around a whole field, a quote inside it doubled',
-        do=f"correct the row, read with quoting=False, {OR_SKIP}",
     )

@@ -21,7 +21,8 @@ from maskwright.corpus.lines import Block
 from maskwright.errors import DataError
 
 LABEL = "__label__"
-SEVERAL = re.compile(rf"^{LABEL}\S+ {LABEL}", re.MULTILINE)
+SEVERAL = re.compile(rf"^{LABEL}\S+[ \t]+{LABEL}", re.MULTILINE)
+LABELS = re.compile(rf"({LABEL}\S*\s*)*")
 UNLABELLED = ("unsup", "unlabelled", "unlabeled")
 
 
@@ -81,9 +82,9 @@ def lines(
         if not line.strip():
             ledger.counts.blank += 1
             continue
-        words = line.split(" ")
-        count = next((n for n, word in enumerate(words) if not word.startswith(LABEL)), len(words))
-        labels = [word.removeprefix(LABEL).rstrip(",") for word in words[:count]]
+        found = LABELS.match(line)
+        end = found.end() if found else 0
+        labels = [word.removeprefix(LABEL).rstrip(",") for word in line[:end].split()]
         if not all(labels) or not labels or (len(labels) > 1 and not several):
             what = "a line with several labels" if all(labels) and labels else ""
             fault = DataError(what or "a line without a label", where=at(file, number),
@@ -91,4 +92,4 @@ def lines(
                               do="correct the line, or take it out")  # fmt: skip
             ledger.reject(fault, file=file, line=number)
             continue
-        yield {"text": " ".join(words[count:]), "label": labels if several else labels[0]}, number
+        yield {"text": line[end:], "label": labels if several else labels[0]}, number

@@ -140,8 +140,8 @@ def _kind(value: Any) -> str:
         return "number" if NUMBER.fullmatch(value) or NOT_A_NUMBER.fullmatch(value) else "text"
     if type(value) is list:
         inner = {_kind(v) if type(v) is not str else "text" for v in value}
-        for kind in ("text", "whole", "number"):
-            if inner <= {kind, "whole"} or not inner:
+        for kind, others in (("whole", set()), ("number", {"whole"}), ("text", {"whole"})):
+            if inner <= {kind, *others}:
                 return kind + "s" if inner else "list"
         return "parts" if are_parts(value) else "mixed"
     return "object" if type(value) is dict else "mixed"
