@@ -57,6 +57,15 @@ def test_a_text_that_is_empty_is_refused_with_its_file(tmp_path: Path) -> None:
     assert error.what == "the text is empty" and "neg/7_test.txt" in str(error.where)
 
 
+def test_a_file_of_json_is_no_text(tmp_path: Path) -> None:
+    root = fill(tmp_path, "high", "middle")
+    write(root / "high" / "7_test.txt", '{"article": "a b", "answers": ["A"]}\n')
+    error = refusal(DataError, lambda: load(root))
+    assert "JSON" in error.what and "7_test.txt" in str(error.where)
+    write(root / "high" / "7_test.txt", "{ what a film }\n")
+    assert len(load(root).parts["all"]) == 60
+
+
 def test_lines_that_begin_with_their_label(tmp_path: Path) -> None:
     good = "__label__pos What a film!\n\n__label__neg __label__long So  long\n"
     rows = load(write(tmp_path / "a.txt", good * 20)).parts["all"]

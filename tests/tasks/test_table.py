@@ -136,8 +136,9 @@ def test_rows_that_are_called_as_names_of_classes_are_rows(tmp_path: Path) -> No
 def test_columns_of_words_and_tags(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- O\n\nKalomi NNP B-PER\nsat VBD O\r\n\n\nTion NNP B-LOC"
     one, two = load(write(tmp_path / "a.conll", text)).parts["all"]
-    assert one.values == {"tokens": ["Kalomi", "sat"], "tags": ["B-PER", "O"]}
-    assert two.values == {"tokens": ["Tion"], "tags": ["B-LOC"]}
+    assert one.values == {"tokens": ["Kalomi", "sat"], "tags": ["B-PER", "O"],
+                          "column 2": ["NNP", "VBD"]}  # fmt: skip
+    assert two.values == {"tokens": ["Tion"], "tags": ["B-LOC"], "column 2": ["NNP"]}
     assert one.where.endswith("a.conll, line 3") and two.where.endswith("line 7")
     (bare,) = load(write(tmp_path / "b.conll", "New\nYork\n")).parts["all"]
     assert bare.values == {"tokens": ["New", "York"]}

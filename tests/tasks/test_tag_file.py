@@ -41,9 +41,10 @@ def test_comments_before_a_sentence_are_no_words() -> None:
     text = "# id 5239d808-f3\tdomain=en\nanna _ _ B-PER\nsat _ _ O\n\n"
     text += "# text = x y\n# sent_id = 2\nx O\n"
     assert _read(text) == [
-        {"tokens": ["anna", "sat"], "tags": ["B-PER", "O"]},
+        {"tokens": ["anna", "sat"], "tags": ["B-PER", "O"],
+         "column 2": ["_", "_"], "column 3": ["_", "_"]},
         {"tokens": ["x"], "tags": ["O"]},
-    ]
+    ]  # fmt: skip
     # The control: a tweet may begin with the sign, and within a sentence it is a word.
     assert _read("# O\nfun O\n# O\n") == [{"tokens": ["#", "fun", "#"], "tags": ["O"] * 3}]
     assert _read("a O\n# id\n") == [{"tokens": ["a", "#"], "tags": ["O", "id"]}]
@@ -52,9 +53,26 @@ def test_comments_before_a_sentence_are_no_words() -> None:
 def test_sources_and_numbers_of_words_are_no_words() -> None:
     """As GermEval 2014 has them."""
     text = "#\thttp://a.b [2009]\n1\tanna\tB-PER\tO\n2\tsat\tO\tO\n\n"
-    assert _read(text) == [{"tokens": ["anna", "sat"], "tags": ["O", "O"]}]
-    assert _read("# Document 12\nanna NNP B-PER\n") == [{"tokens": ["anna"], "tags": ["B-PER"]}]
+    assert _read(text) == [
+        {"tokens": ["anna", "sat"], "tags": ["O", "O"], "column 3": ["B-PER", "O"]}
+    ]
+    assert _read("# Document 12\nanna NNP B-PER\n") == [
+        {"tokens": ["anna"], "tags": ["B-PER"], "column 2": ["NNP"]}
+    ]
     assert _read("1 O\n2 O\n")[0]["tokens"] == ["1", "2"], "the control: there is nothing else"
+
+
+def test_a_first_column_without_words_is_refused() -> None:
+    """As CoNLL-2012 has the name of the document."""
+    begin = "#begin document (bc/a); part 000\n"
+    words = [f"bc/a 0 {n} {word} NN * - -" for n, word in enumerate("the cat sat".split())]
+    with pytest.raises(DataError, match="holds no words") as refused:
+        _read(begin + "\n".join(words) + "\n\n#end document\n")
+    assert "--read header=" in str(refused.value.do) and refused.value.where == "a.conll, line 2"
+    names = ("document", "part", "id", "token", "pos", "parse", "a", "b")
+    ((row, _),) = rows([Block(begin + "\n".join(words), 1)], "a.conll", names)
+    assert row["token"] == ["the", "cat", "sat"]
+    assert len(_read("a b c d e O\na b c d e O\n")) == 1, "the control: two words may be alike"
 
 
 def test_the_columns_may_be_named() -> None:
@@ -74,6 +92,7 @@ def test_a_tsv_may_be_one() -> None:
     assert is_one(words) and is_one("\n" + words) and is_one(words.replace("\t", "\tNN\t"))
     tables = ["text\tlabel\n" + words, words.replace("\n\n", "\n"), "Ann\nLee\n\nRome\n",
               words.replace('"', "two words"), "good film\tpos\n\nbad film\tneg\n", ""]  # fmt: skip
+    assert is_one("#\thttp://a.b\n1\tAnn\tB-PER\tO\n\n") and is_one("Ann\tB\nsat\tO\n\n")
     for table in tables:
         assert not is_one(table)
 

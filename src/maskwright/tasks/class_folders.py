@@ -19,6 +19,7 @@ from maskwright.corpus.files import Source
 from maskwright.corpus.ledger import Ledger, at
 from maskwright.corpus.lines import Block
 from maskwright.errors import DataError
+from maskwright.strict_json import parse
 
 LABEL = "__label__"
 SEVERAL = re.compile(rf"^{LABEL}\S+[ \t]+{LABEL}", re.MULTILINE)
@@ -56,8 +57,26 @@ def part_of(source: Source) -> str:
 
 
 def whole_text(blocks: Iterable[Block], path: Path) -> dict[str, str]:
-    """A file as a row."""
-    return {"text": "".join(block.text for block in blocks).strip("\n"), "label": path.parent.name}
+    """A file as a row.
+
+    Raises:
+        DataError: it holds JSON.
+    """
+    text = "".join(block.text for block in blocks).strip("\n")
+    if text.startswith("{") and _is_json(text):
+        raise DataError("a file of JSON in the place of a text", where=str(path),
+                        found=repr(text[:60]), wanted="a text",
+                        do="name such files .json, and take them out of the folders of their "
+                        "classes if they say the label themselves")  # fmt: skip
+    return {"text": text, "label": path.parent.name}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        parse(text)
+    except DataError:
+        return False
+    return True
 
 
 def is_labelled(text: str) -> bool:

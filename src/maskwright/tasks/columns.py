@@ -62,6 +62,8 @@ class Columns:
     @property
     def left_out(self) -> list[str]:
         used = {name.split(".")[0] for names in self.roles.values() for name in names}
+        if "answers" in self.roles:
+            used.add("answer_start")  # where each of them begins
         return [name for name in self.described if name not in used and "." not in name]
 
     def lines(self) -> list[str]:

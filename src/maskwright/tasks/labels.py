@@ -185,7 +185,7 @@ def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
             where=where,
             found=label,
             wanted=f"{low} to {high} ({len(known)} classes: {_listed(known.names)})",
-            do="correct the row, or add the class to the training rows",
+            do=f"correct the row, or add the class to the training rows{_or_none(label)}",
         )
     return DataError(
         "the label is not in the label set",
@@ -193,8 +193,14 @@ def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
         found=repr(label),
         wanted=f"one of {_listed([repr(n) for n in known.names])}",
         do=f"correct the row ({near(str(label), known.names)}), or add the class to the "
-        "training rows",
+        f"training rows{_or_none(label)}",
     )
+
+
+def _or_none(label: Label) -> str:
+    """What more to do where -1 may say that there is no label."""
+    out = f"; where {label} says that there is none: --read no_label={label}"
+    return out if str(label).strip() == "-1" else ""
 
 
 def _shown(label: Label) -> str:

@@ -90,7 +90,8 @@ def refuse_list_of_numpy(row: Row, name: str) -> None:
             found=repr(cell[:80]),
             wanted='a list with commas, such as ["a", "b"]',
             do="write the column as lists before it becomes a csv: "
-            f"frame[{name!r}] = frame[{name!r}].map(list); or save the table as parquet",
+            f"frame[{name!r}] = frame[{name!r}].map(lambda value: value.tolist()); or, also where "
+            "lists lie within others, save the table as parquet",
         )
 
 

@@ -85,7 +85,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
             where=files[0].path.parent,
             found=", ".join(f"{part}: {s[0].path.name}" for part, s in found.items()),
             wanted="a file whose name has the word train",
-            do="rename the file, or give the paths: train=FILE, validation=FILE",
+            do="rename the file, as train.csv; or name it alone: --data FILE",
         )
     for part, some in found.items():
         kinds = Counter(source.suffix for source in some)
@@ -95,7 +95,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
                 where=files[0].path.parent,
                 found=f"{part}: " + ", ".join(sorted(source.path.name for source in some)),
                 wanted="one of them",
-                do=f"give the paths: train=FILE, or move {kinds.most_common()[-1][0]} away",
+                do="move what is not meant out of the folder",
             )
     return {part: found[part] for part in PARTS if part in found}
 
@@ -117,7 +117,7 @@ def _part_of(source: Source) -> str:
             where=source.shown,
             found=" and ".join(sorted(parts)),
             wanted="one of train, validation, test",
-            do="give the paths: train=FILE, validation=FILE, test=FILE",
+            do="rename the file, or move it out of the folder",
         )
     return parts.pop() if parts else ALL
 

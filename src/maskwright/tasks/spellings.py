@@ -48,7 +48,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("emotion", "emotions", "polarity", "isduplicate", "duplicate", "stars", "star", "rating"),
         *("overall", "category", "categories", "topic", "topics", "target", "similarity"),
         *("relatedness", "relevance", "score", "grade", "points", "genre", "genres", "language"),
-        *("lang", "output", "y"),
+        *("lang", "output", "quality", "y"),
     ),
     "target": ("target", "summary", "highlights", "completion", "response", "output", "tgt"),
 }
@@ -58,6 +58,7 @@ PAIRS = (
     *(("question", "sentence"), ("question", "passage"), ("query", "document"), ("s1", "s2")),
     *(("query", "passage"), ("query", "text"), ("claim", "evidence"), ("text", "textpair")),
     *(("sent1", "sent2"), ("first", "second"), ("anchor", "positive"), ("headline", "body")),
+    *(("1string", "2string"), ("context", "hypothesis"), ("question", "answer")),
 )
 SEQUENCES = (
     *(("source", "target"), ("src", "tgt"), ("document", "summary"), ("article", "highlights")),

@@ -26,7 +26,10 @@ from maskwright.errors import DataError, UsageError
 
 DOCUMENT = "-DOCSTART-"
 # As CoNLL-U and MultiCoNER write them; a tweet may begin with the word "#".
-COMMENT = re.compile(r"#\s*([\w.:]+\s*=|(id|newdoc|newpar|doc(ument)?|sent(ence)?)\b)", re.I)
+COMMENT = re.compile(
+    r"#\s*([\w.:]+\s*=|(id|newdoc|newpar|doc(ument)?|sent(ence)?|(begin|end) document)\b)", re.I
+)
+LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one kind of entity, which has no name
 TAG = re.compile(r"O|[BIESLUM]-\w.*")
 
 
@@ -70,15 +73,21 @@ class Sentence:
         return tuple(found)
 
 
+# Of so many columns and lines, a first column that is the same in all lines holds no words.
+MANY, SOME = 6, 3
+
+
 # ------------------------------------------------------------------------------ files
 def is_one(text: str) -> bool:
     """Whether a .tsv that begins with `text` is of this kind, and no table with a header: a word
     and its tag in the first line, and lines of as many columns with tags up to an empty one."""
     lines = text.lstrip("\n").partition("\n\n")
     words = [line.split("\t") for line in lines[0].split("\n")]
+    if len(words) > 1 and words[0][0].startswith("#") and len(words[0]) != len(words[1]):
+        words = words[1:]  # a comment
     width = len(words[0])
     return bool(lines[1]) and width > 1 and all(
-        len(columns) == width and TAG.fullmatch(columns[-1]) and len(columns[0].split()) <= 1
+        len(columns) == width and LAST.fullmatch(columns[-1]) and len(columns[0].split()) <= 1
         for columns in words
     )  # fmt: skip
 
@@ -87,7 +96,8 @@ def rows(
     blocks: Iterable[Block], file: str, header: Sequence[str] = ()
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file of columns as rows `{"tokens": […], "tags": […]}`, each with the line
-    that it begins at. The first column is the word, the last its tag; a single column has none.
+    that it begins at. The first column is the word, the last its tag; a single column has none;
+    those between are called by their places, `column 2`.
 
     Args:
         header: the names of all columns, where it is not so.
@@ -135,14 +145,25 @@ def _row(words: list[list[str]], where: str, header: Sequence[str]) -> dict[str,
                              found=f"{len(header)} names for {len(words[0])} columns: "
                              f"{' '.join(words[0])}", wanted=f"{len(words[0])} names")  # fmt: skip
         return {name: [columns[n] for columns in words] for n, name in enumerate(header)}
+    if len(words[0]) >= MANY and len(words) >= SOME and len({columns[0] for columns in words}) == 1:
+        raise DataError("the first column holds no words", where=where,
+                        found=f"{words[0][0]!r} in {len(words)} lines",
+                        wanted="words in the first column, their tags in the last",
+                        do="name the columns: --read header=NAME,NAME,… with token for the words, "
+                        "tags for their tags")  # fmt: skip
+    left = 0
     numbered = [columns[0] for columns in words] == [str(n) for n in range(1, len(words) + 1)]
     if numbered and len(words) > 1 and len(words[0]) > 2:
-        words = [columns[1:] for columns in words]
+        words, left = [columns[1:] for columns in words], 1
     marked = [bool(TAG.fullmatch(columns[0])) for columns in words]
     some = len(words) > 2 and len(words[0]) > 1 and any(columns[0] != "O" for columns in words)
     if some and all(marked) and not any(TAG.fullmatch(columns[-1]) for columns in words):
         raise DataError("the tags stand before the words", where=where, found=" ".join(words[0]),
                         wanted="a word, then its tag",
                         do="put the columns in this order")  # fmt: skip
-    row = {"tokens": [columns[0] for columns in words]}
-    return row | {"tags": [columns[-1] for columns in words]} if len(words[0]) > 1 else row
+    row: dict[str, Any] = {"tokens": [columns[0] for columns in words]}
+    if len(words[0]) > 1:
+        row["tags"] = [columns[-1] for columns in words]
+    for place in range(1, len(words[0]) - 1):
+        row[f"column {place + left + 1}"] = [columns[place] for columns in words]
+    return row
