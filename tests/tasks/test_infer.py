@@ -205,13 +205,13 @@ def test_text_without_labels_is_for_pretraining() -> None:
 
 def test_two_possible_labels_are_asked_about() -> None:
     error = refusal(DataError, lambda: of(text=some, mood=lambda n: n % 2, tone=lambda n: n % 3))
-    assert error.do == "say which column is the label: label=mood (or tone)"
+    assert error.do == "say which column is the label: --column label=mood (or tone)"
 
 
 def test_two_columns_of_texts_are_asked_about() -> None:
     """Taking one and dropping the other in silence would train on half of each pair."""
     error = refusal(DataError, lambda: of(eins=some, zwei=other, klasse=lambda n: n % 2))
-    assert "first=eins second=zwei for pairs" in str(error.do)
+    assert "--column first=eins --column second=zwei for pairs" in str(error.do)
     table = table_of(*rows(eins=some, zwei=other, klasse=lambda n: n % 2))
     task = infer(table, {"first": "eins", "second": "zwei"})
     assert task.kind == "pair-classification" and task.columns["label"] == "klasse"
@@ -257,3 +257,68 @@ def test_whole_numbers_of_many_digits_stay_apart() -> None:
     """A float has 53 bits."""
     assert [whole(f"10000000000000000{n}") for n in (1, 2)] == [10**17 + 1, 10**17 + 2]
     assert whole(" +7 ") == 7 and whole("7.0") == 7 and whole("7.5") is whole("x") is None
+
+
+def test_a_test_part_without_the_column_of_labels_is_not_used() -> None:
+    """As competitions have it; a misspelt column is still refused (F74)."""
+    train = rows(id=lambda n: n, text=some, label=lambda n: n % 2)
+    table = table_of(train=train, test=rows(id=lambda n: n, text=some))
+    assert infer(table).kind == "classification" and list(table.parts) == ["train"]
+    assert table.counts["test"].warnings == ["not used: it has no column 'label' with the label"]
+    error = refusal(DataError, lambda: infer(table_of(train=train, validation=rows(text=some))))
+    assert error.what == "the part 'validation' has no column 'label'"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"question": some, "context": other, "label": lambda n: n % 2},
+        {"question": some, "context": lambda n: {"text": [other(n)]}, "label": lambda n: n % 2},
+        {"paragraph": other, "question": some, "answer": some, "label": lambda n: n % 2},
+        {"instruction": some, "input": other, "output": other},
+        {"text": other, "question": some, "answer": lambda n: f"answer {n}"},
+    ],
+)
+def test_what_a_question_is_about_is_not_left_out_unsaid(columns: Any) -> None:
+    table = table_of(*rows(**columns))
+    error = refusal(DataError, lambda: infer(table))
+    assert error.what == "a column that may belong to the question is not read"
+    said = str(error.do).removeprefix("to leave it out: ").partition(";")[0]
+    given = dict(each.split("=") for each in said.replace("--column ", "").split())
+    assert infer(table, given).columns.roles.items() >= {k: (v,) for k, v in given.items()}.items()
+
+
+def test_questions_with_choices_by_many_names() -> None:
+    stem = rows(question_stem=some, answerKey=lambda n: "AB"[n % 2],
+                choices=lambda n: {"text": ["a b", "c d"], "label": ["A", "B"]})  # fmt: skip
+    letters = rows(question=some, A=lambda n: f"a{n}", B=lambda n: f"b{n}", C=lambda n: f"c{n}",
+                   answer=lambda n: "ABC"[n % 3])  # fmt: skip
+    for made in (stem, letters):
+        assert infer(table_of(*made)).kind == "multiple-choice"
+    one = infer(table_of(*letters)).columns.roles
+    assert one["choices"] == ("A", "B", "C") and one["label"] == ("answer",)
+
+
+def test_a_judged_answer_is_no_part_of_a_text() -> None:
+    table = table_of(*rows(question=some, document_title=lambda n: "a title", answer=other,
+                           label=lambda n: n % 2))  # fmt: skip
+    assert infer(table).columns.roles["second"] == ("answer",)
+
+
+def test_what_is_missing_beside_what_was_found_is_asked_for() -> None:
+    pairs = rows(sentence_A=some, sentence_B=other, entailment_label=lambda n: "xyz"[n % 3],
+                 relatedness_score=lambda n: n / 7, part=lambda n: "ab"[n % 2])  # fmt: skip
+    error = refusal(DataError, lambda: infer(table_of(*pairs)))
+    assert "--column label=entailment_label (or relatedness_score, part)" in str(error.do)
+    assert "'sentence_A' (first) and 'sentence_B' (second)" in str(error.do)
+    error = refusal(DataError, lambda: infer(table_of(*rows(goal=some, sol1=some, sol2=other))))
+    assert "add a column with the label" in str(error.do)
+
+
+def test_a_row_in_the_place_of_the_header_is_noticed(tmp_path: Path) -> None:
+    lines = "".join(f"{'spam' if n % 3 else 'ham'},a text {n}\n" for n in range(60))
+    error = refusal(
+        DataError, lambda: infer(load(write(tmp_path / "a.csv", "spam,Ok lar\n" + lines)))
+    )
+    assert error.what.startswith("the first row looks like data") and "'spam'" in str(error.found)
+    assert infer(load(write(tmp_path / "b.csv", "kind,words\n" + lines))).kind == "classification"

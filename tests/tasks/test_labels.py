@@ -167,11 +167,16 @@ def test_F72_a_single_class() -> None:
 
 @pytest.mark.parametrize("value", [-1, "-1", None, ""])
 def test_F74_a_part_without_labels(value: Any) -> None:
-    table = table_of(train=texts(0, 1, 0, 1), test=texts(value, value, value))
+    table = table_of(train=texts(0, 1, 0, 1), validation=texts(value, value, value))
     error = refusal(DataError, lambda: understood(table))
-    assert error.what == "the part 'test' has no labels"
-    assert error.where == "test.jsonl, column 'label'"
-    assert error.found == f"{value!r} in all 3 rows" and "leave this part out" in str(error.do)
+    assert error.what == "the part 'validation' has no labels"
+    assert error.where == "validation.jsonl, column 'label'"
+    assert error.found == f"{value!r} in all 3 rows" and "out of the folder" in str(error.do)
+    # As public sets have it: the test part is left out, and that is said.
+    _, examples = understood(table_of(train=texts(0, 1, 0, 1), test=texts(value, value, value)))
+    assert list(examples.parts) == ["train"]
+    (said,) = [line for line in survey(examples).warnings if "not used" in line]
+    assert said.startswith("test: ") and repr(value) in said
 
 
 def test_names_that_disagree() -> None:
@@ -329,8 +334,12 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) ->
     folder.mkdir()
     write_rows(folder / "train.jsonl", rows)
     write_rows(folder / "test.jsonl", [{**row, "label": -1} for row in rows[:8]])
+    drawn = prepare(folder, no_label="-1")
+    assert any("test: not used" in line for line in survey(drawn).warnings)
+    assert set(drawn.parts) == {"train", "validation"}
+    write_rows(folder / "dev.jsonl", [{**row, "label": -1} for row in rows[:8]])
     error = refusal(DataError, lambda: prepare(folder, no_label="-1"))
-    assert error.where == "test" and "leave this part out" in str(error.do)
+    assert error.where == "validation" and "out of the folder" in str(error.do)
     numbers = [{"text": f"a {n}", "score": n / 7 if n % 4 else -1} for n in range(80)]
     scored = prepare(
         write_rows(tmp_path / "scores.jsonl", numbers), kind="regression", no_label="-1"

@@ -267,3 +267,36 @@ def test_a_json_object_that_is_no_table(tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", '{\n"rows": 3\n}')
     error = refusal(DataError, lambda: load(path))
     assert error.what == "the .json file is no table" and str(path) in str(error.where)
+
+
+def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
+    write_rows(tmp_path / "train.jsonl", ROWS)
+    write(tmp_path / "test.xlsx", "no text")
+    (said,) = load(tmp_path).counts["train"].warnings
+    assert "test.xlsx" in said and "not read" in said
+
+
+def test_two_tables_of_one_part_have_the_same_columns(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", "text,label\none,1\n")
+    write(tmp_path / "test.csv", "id,text\n1,one\n")
+    write(tmp_path / "test_labels.csv", "id,label\n1,0\n")
+    error = refusal(DataError, lambda: load(tmp_path))
+    assert error.what == "two files of the part 'test' have different columns"
+    assert "test_labels.csv" in str(error.where) and "test.csv" in str(error.wanted)
+
+
+@pytest.mark.parametrize(
+    ("line", "ending"), [("a b\t1", ".tsv"), ("a b;1", ".csv"), ("good text@positive", ".csv")]
+)
+def test_a_text_that_looks_like_a_table_is_told_so(line: str, ending: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", f"{line}\n" * 9)
+    error = refusal(UsageError, lambda: load(path))
+    assert f"rename it to {ending}" in str(error.do)
+    plain = write(tmp_path / "b.txt", f"{line}\nno such sign\n")
+    assert refusal(UsageError, lambda: load(plain)).what == "plain text has no labels"
+
+
+def test_a_comma_in_the_header_of_tabs_hides_no_separator(tmp_path: Path) -> None:
+    rows = "main\t2012\t5.0\tA man, a plan.\tA plan.\n" * 5
+    error = refusal(DataError, lambda: load(write(tmp_path / "sts.csv", rows)))
+    assert error.what == "another separator is likely" and "--read separator=" in str(error.do)

@@ -65,7 +65,7 @@ def test_sources_and_numbers_of_words_are_no_words() -> None:
 def test_a_first_column_without_words_is_refused() -> None:
     """As CoNLL-2012 has the name of the document."""
     begin = "#begin document (bc/a); part 000\n"
-    words = [f"bc/a 0 {n} {word} NN * - -" for n, word in enumerate("the cat sat".split())]
+    words = [f"bc/a 0 {n} {word} NN * - -" for n, word in enumerate(["the", "cat", "sat"])]
     with pytest.raises(DataError, match="holds no words") as refused:
         _read(begin + "\n".join(words) + "\n\n#end document\n")
     assert "--read header=" in str(refused.value.do) and refused.value.where == "a.conll, line 2"

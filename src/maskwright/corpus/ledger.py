@@ -51,13 +51,15 @@ class Counts:
     """Files whose names do not say which part they are, beside others whose names do."""
     separators: dict[str, str] = field(default_factory=dict)
     """What separates the fields of tables that say so in their first lines."""
+    notes: list[str] = field(default_factory=list)
+    """What else is to be told, a sentence each."""
     hashes: dict[str, str] = field(default_factory=dict)
     """SHA-256 of every file as it was read."""
 
     @property
     def warnings(self) -> list[str]:
         """What the user should know even when all went well, a sentence each."""
-        said = []
+        said = list(self.notes)
         for number, sentence in (
             (self.rejected, "bad rows dropped"),
             (self.byte_order_marks, "byte order marks removed"),

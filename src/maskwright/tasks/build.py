@@ -73,9 +73,9 @@ def build(
     parts: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
     dropped: list[tuple[str, str]] = []
-    for part, rows in table.parts.items():
-        if rows is not table.first:
-            _check_labelled(part, rows, task, known)
+    for part, rows in list(table.parts.items()):
+        if rows is not table.first and not _is_labelled(table, part, rows, task, known):
+            continue
         made, bad = _usable(rows, lambda row: (row, read(row)), reading)
         parts[part] = [example for _, example in made]
         if "group" in task.columns.roles:
@@ -123,29 +123,39 @@ def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
         return not same
 
     parts = {part: [row for row in rows if has_label(row)] for part, rows in table.parts.items()}
-    for part, rows in table.parts.items():
+    for part, rows in list(table.parts.items()):
         if rows and not parts[part]:
+            said = f"{no_label} in place of a label in all {len(rows):,} rows"
+            if table.without_labels(part, said):
+                del parts[part]
+                continue
             raise DataError("no row of the part has a label", where=part,
                             found=f"{no_label} in all {len(rows):,} rows",
-                            do="leave this part out")  # fmt: skip
+                            do="move the file out of the folder")  # fmt: skip
     left = sum(len(rows) - len(parts[part]) for part, rows in table.parts.items())
     return replace(table, parts=parts), left
 
 
-def _check_labelled(part: str, rows: Sequence[Row], task: Task, known: Vocabulary | None) -> None:
+def _is_labelled(
+    table: Table, part: str, rows: Sequence[Row], task: Task, known: Vocabulary | None
+) -> bool:
     """Test parts of public sets often come without labels, or with -1 in every row."""
     names = task.columns.roles.get("label", ())
     if len(names) != 1 or task.kind == "multi-label" or (known and -1 in known.places):
-        return
+        return True
     values = [value_of(row, names[0]) for row in rows]
     if all(is_empty(v) or (known is not None and whole(v) == -1) for v in values):
+        said = f"{values[0]!r} in place of a label in all {len(rows):,} rows"
+        if table.without_labels(part, said):
+            return False
         raise DataError(
             f"the part {part!r} has no labels",
             where=f"{rows[0].file}, column {names[0]!r}",
             found=f"{values[0]!r} in all {len(rows):,} rows",
             wanted="labels to compare with",
-            do="leave this part out; another can be drawn from the training rows",
+            do="move the file out of the folder; the part can be drawn from the training rows",
         )
+    return True
 
 
 def _usable(

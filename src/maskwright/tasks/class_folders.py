@@ -11,7 +11,7 @@ label and are not read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,13 @@ LABELS = re.compile(rf"({LABEL}\S*\s*)*")
 UNLABELLED = ("unsup", "unlabelled", "unlabeled")
 
 
-def in_folders(files: Sequence[Source], parts: Iterable[str]) -> list[Source]:
+def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> list[Source]:
     """Those of the texts that lie in the folder of a class; none where there are not two such
     folders side by side, or there are other files.
 
     Args:
-        parts: what folders of parts are called, in lower case.
+        says_part: whether a folder of that name holds a part.
     """
-    known = set(parts)
     if any(source.kind != "text" for source in files):
         return []
     every = {source.path.parent for source in files}
@@ -42,18 +41,18 @@ def in_folders(files: Sequence[Source], parts: Iterable[str]) -> list[Source]:
     folders = {
         folder
         for folder in every - above
-        if folder.name.lower() not in UNLABELLED and folder.name.lower() not in known
+        if folder.name.lower() not in UNLABELLED and not says_part(folder.name)
     }
     beside = {folder.parent for folder in folders}
-    apart = len(beside) == 1 or all(folder.name.lower() in known for folder in beside)
+    apart = len(beside) == 1 or all(says_part(folder.name) for folder in beside)
     if not apart or len({folder.name for folder in folders}) < 2:
         return []
     return [source for source in files if source.path.parent in folders]
 
 
-def part_of(source: Source) -> str:
-    """The name of the folder that holds the folder of its class, in lower case."""
-    return source.path.parent.parent.name.lower()
+def above(source: Source) -> str:
+    """The name of the folder that holds the folder of its class."""
+    return source.path.parent.parent.name
 
 
 def whole_text(blocks: Iterable[Block], path: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ with few values is the label, the one with the longest texts the text.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from maskwright.tasks.columns import SHAPES, Columns
@@ -15,6 +16,9 @@ from maskwright.tasks.spellings import MATCHES, NAMES, NEGATIVE, NUMBERED, PAIRS
 
 # Of two columns of texts, one is the longer when the other has less than this share of its words.
 ALIKE = 0.5
+# How the right one of several choices is called.
+ANSWERING = ("label", "answer", "answerkey", "correct", "correctoption", "correctanswer", "gold",
+             "target")  # fmt: skip
 # Of the names of labels, the first so many mean nothing else.
 SURE = 5
 # Short texts may happen to spell numbers.
@@ -156,10 +160,19 @@ class Search:
             for c in self._free()
         ):
             return  # one of these is right, and it need not stand in the text
+        if "answers" not in self.roles and self._judged():
+            return
         self._by_name("answers", lambda c: c.kind in ("object", "texts", "text"))
         self._by_name("context", lambda c: c.kind in TEXTLIKE)
         if "context" in self.roles and "answers" in self.roles:
             self._by_name("question", lambda c: c.kind in TEXTLIKE)
+
+    def _judged(self) -> bool:
+        """Whether a label says of each answer what it is worth."""
+        answer, label = self.by_plain.get("answer"), self.by_plain.get("label")
+        return bool(answer and label) and self.described[str(answer)].kind == "text" and (
+            self.described[str(label)].has_classes
+        )  # fmt: skip
 
     def _multiple_choice(self) -> None:
         self._by_name("choices", lambda c: c.kind in ("texts", "object"))
@@ -169,6 +182,10 @@ class Search:
                 match = NUMBERED.fullmatch(column.name.lower())
                 if match and column.kind in TEXTLIKE:
                     numbered.setdefault(match[1], []).append(column.name)
+            letters = [self.by_plain.get(letter) for letter in "abcdefgh"]
+            lettered = list(itertools.takewhile(lambda name: name is not None, letters))
+            if len(lettered) > 2:
+                numbered["letters"] = [name for name in lettered if name is not None]
             most = max(numbered.values(), key=len, default=[])
             if len(most) >= 2:
                 order = sorted(most, key=lambda name: (len(name), name))
@@ -178,7 +195,7 @@ class Search:
             self._by_name("question", lambda c: c.kind == "text")
             if "question" not in self.roles and "context" in self.roles:
                 self._take("question", self.roles.pop("context"), self.why.pop("context"))
-            for spelling in ("label", "answer", "answerkey", "correct", "gold", "target"):
+            for spelling in ANSWERING:
                 name = self.by_plain.get(spelling)
                 if "label" not in self.roles and name in {c.name for c in self._free()}:
                     assert name is not None

@@ -8,14 +8,16 @@ are drawn, is never guessed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 
+from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError, near
 from maskwright.tasks.column_search import Search
 from maskwright.tasks.columns import LISTS, OPTIONAL, ROLES, SEVERAL, SHAPES, Columns
 from maskwright.tasks.contents import Column, describe, is_empty
-from maskwright.tasks.list_cells import TABLE_FILE, list_of, read_lists, refuse_list_of_numpy
+from maskwright.tasks.list_cells import list_of, read_lists, refuse_list_of_numpy
 from maskwright.tasks.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
-from maskwright.tasks.table import Table
+from maskwright.tasks.table import TABLE_FILE, Table
 
 # Columns that are called as no list would be are texts, whatever they hold.
 CALLED_LISTS = {spelling for role in LISTS for spelling in NAMES.get(role, (role,))}
@@ -26,6 +28,14 @@ CALLED_TEXTS = {
     )
     for spelling in spellings
 } - CALLED_LISTS  # fmt: skip
+
+
+# Roles of what a model is to tell.
+TOLD = ("label", "tags", "answers", "target")
+# What a text called so is about, and what it is about, often stand in columns of their own.
+ASKING = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
+ASKED_OF = {*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input",
+            "text"}  # fmt: skip
 
 
 def find(
@@ -56,16 +66,24 @@ def find(
             found=", ".join(wanted),
             wanted="; ".join(f"{s}: {', '.join(SHAPES[s])}" for s in shapes),
         )
+    partly: list[tuple[str, dict[str, tuple[str, ...]]]] = []
     for by_content in (False, True):
         for shape in tried:
-            found = Search(table.first, described, wanted, by_content).search(shape)
-            if found is not None:
+            search = Search(table.first, described, wanted, by_content)
+            found = search.search(shape)
+            if found is None:
+                missing = [role for role in SHAPES[shape] if role not in search.roles]
+                if len(missing) == 1 and len(search.roles) > 1 and not by_content:
+                    partly.append((shape, search.roles))
+            else:
                 if "references" not in found.roles:
                     found = _with_references(table, found)
+                _refuse_half(table, found, wanted)
+                _refuse_row_as_header(table, found)
                 _check_parts(table, found)
                 _refuse_some_lists(table, found)
                 return found
-    raise _nothing_fits(table, described, tried)
+    raise _nothing_fits(table, described, tried, partly)
 
 
 # ------------------------------------------------------------------------------ checks and refusals
@@ -125,6 +143,44 @@ def _with_references(table: Table, found: Columns) -> Columns:
                    found.described)  # fmt: skip
 
 
+def _refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ...]]) -> None:
+    """Where a question is read, what it is about is not left out without a word of the user."""
+    texts = [role for role in ("text", "first", "second", "source") if role in found.roles]
+    if found.shape not in ("single", "pair", "sequence") or set(texts) & set(wanted):
+        return
+    rest = [n for n in found.left_out if plain(n) in ASKED_OF and found.described[n].rows]
+    asking = [found[role] for role in texts if plain(found[role]) in ASKING]
+    if not asking or not rest:
+        return
+    said = " ".join(f"--column {role}={name}" for role, names in found.roles.items()
+                    for name in names)  # fmt: skip
+    raise DataError(
+        "a column that may belong to the question is not read",
+        where=table.first[0].file,
+        found=f"{' and '.join(map(repr, rest))} beside {asking[0]!r}",
+        wanted="columns whose roles are clear",
+        do=f"to leave it out: {said}; to read it, join it with the other text, or say what each "
+        "column is, such as --column context=NAME --column question=NAME --column answers=NAME",
+    )
+
+
+def _refuse_row_as_header(table: Table, found: Columns) -> None:
+    """A table without a header has a row in its place, whose label comes back."""
+    names = found.roles.get("label", ())
+    file = table.first[0].file
+    if len(names) != 1 or not TABLE_FILE.search(file):
+        return
+    again = sum(row.values.get(names[0]) == names[0] for row in table.first)
+    if again:
+        raise DataError(
+            "the first row looks like data, not like the names of columns",
+            where=file,
+            found=f"{names[0]!r}, which is the label of {counted(again, 'row')}, too",
+            wanted="a header row, such as text,label",
+            do="add a header row, or name the columns (--read header=NAME,NAME…)",
+        )
+
+
 def _refuse_some_lists(table: Table, found: Columns) -> None:
     """Labels of which a few are lists in their cells are no names of classes."""
     names = found.roles.get("label", ())
@@ -147,22 +203,52 @@ def _refuse_some_lists(table: Table, found: Columns) -> None:
 
 
 def _check_parts(table: Table, found: Columns) -> None:
-    for part, rows in table.parts.items():
+    for part, rows in list(table.parts.items()):
         for role, names in found.roles.items():
             for name in names if role != "label_name" else ():
                 outer = name.partition(".")[0]
                 if rows and not any({name, outer} & row.values.keys() for row in rows):
                     others = sorted({n for row in rows for n in row.values})
+                    alike = get_close_matches(name, set(others) - set(table.columns))
+                    said = f"it has no column {name!r} with the {role}"
+                    if role in TOLD and not alike and table.without_labels(part, said):
+                        return
                     raise DataError(
                         f"the part {part!r} has no column {name!r}",
                         where=rows[0].file,
                         found=f"the columns {', '.join(others)}",
                         wanted=f"{name!r}, which holds the {role} in {table.first[0].file}",
-                        do=f"rename the column ({near(name, others)}), or leave this part out",
+                        do=f"rename the column ({near(name, others)}), or move the file out of "
+                        "the folder",
                     )
 
 
-def _nothing_fits(table: Table, described: Mapping[str, Column], tried: Sequence[str]) -> DataError:
+def _missing(
+    described: Mapping[str, Column], shape: str, roles: Mapping[str, tuple[str, ...]]
+) -> str:
+    """What to do where all roles of a shape but one were found."""
+    (role,) = (role for role in SHAPES[shape] if role not in roles)
+    used = {name for names in roles.values() for name in names}
+    free = [c for c in described.values() if c.name not in used]
+    if role == "label":
+        free = [c for c in free if c.has_classes or c.kind == "number"]
+    elif role in ("answers", "tags", "choices"):
+        free = [c for c in free if c.kind in ("text", "texts", "object", "wholes")]
+    known = " and ".join(f"{names[0]!r} ({which})" for which, names in roles.items())
+    if not free:
+        return f"{known} {'were' if len(roles) > 1 else 'was'} found: add a column with the {role}"
+    others = f" (or {', '.join(c.name for c in free[1:4])})" if len(free) > 1 else ""
+    return f"{known} were found; say which column is the {role}: --column {role}={free[0].name}" + (
+        others
+    )
+
+
+def _nothing_fits(
+    table: Table,
+    described: Mapping[str, Column],
+    tried: Sequence[str],
+    partly: Sequence[tuple[str, dict[str, tuple[str, ...]]]],
+) -> DataError:
     listed = ", ".join(
         f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
     )
@@ -172,16 +258,20 @@ def _nothing_fits(table: Table, described: Mapping[str, Column], tried: Sequence
     if called & {"word", "token"} and called & {"tag", "ner", "nertag", "label"}:
         do = "rows seem to be single words: add a column sentence_id with the number of each "
         do += "word's sentence, make a .conll file, or write lists, a sentence in each row"
+    elif partly:
+        do = _missing(described, *partly[0])
     elif len(texts) > 1 and len(tried) > 1:
         one, other = texts[:2]
-        do = f"say what the texts are: text={one}, or first={one} second={other} for pairs, or "
-        do += f"source={one} target={other} for texts to be written"
+        do = f"say what the texts are: --column text={one}, or --column first={one} --column "
+        do += f"second={other} for pairs, or --column source={one} --column target={other} for "
+        do += "texts to be written"
     elif texts and not likely and len(tried) > 1:
         others = [name for name in described if name not in texts]
         do = f"if {others[0]!r} is the label: --column label={others[0]}; else " if others else ""
         do += "add a column with labels; for text without labels use pretraining"
     elif len(likely) > 1:
-        do = f"say which column is the label: label={likely[0]} (or {', '.join(likely[1:4])})"
+        do = f"say which column is the label: --column label={likely[0]} (or "
+        do += f"{', '.join(likely[1:4])})"
     else:
         do = "say what the columns are, such as --column text=NAME --column label=NAME"
     return DataError(

@@ -22,10 +22,9 @@ from maskwright.errors import DataError
 from maskwright.strict_json import parse
 from maskwright.tasks.contents import MOSTLY, NoList, is_empty
 from maskwright.tasks.rows import Row
-from maskwright.tasks.table import Table
+from maskwright.tasks.table import TABLE_FILE, Table
 
 # A cell of a table may be a list; one that is Python and no JSON has at most so many characters.
-TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
 BRACKETED = re.compile(r"\s*(\[.*\]|\{.*\})\s*", re.DOTALL)
 LONGEST_LITERAL = 100_000
 # Lists as numpy prints them, without commas.

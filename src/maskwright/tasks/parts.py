@@ -70,8 +70,9 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         UsageError: names that say two parts, no training data, a part in two formats.
     """
     found: dict[str, list[Source]] = {}
-    if texts := class_folders.in_folders(files, SPELLINGS):
-        files, names = texts, [SPELLINGS.get(class_folders.part_of(s), ALL) for s in texts]
+    if texts := class_folders.in_folders(files, lambda name: _said(name) != ALL):
+        above = [class_folders.above(source) for source in texts]
+        files, names = texts, [_said(name) if len(set(above)) > 1 else ALL for name in above]
     else:
         names = _by_names(files)
     for source, part in zip(files, names, strict=True):
@@ -106,6 +107,12 @@ def _by_names(files: Sequence[Source]) -> list[str]:
     if set(found) == {ALL}:
         return [SPELLINGS.get(source.path.parent.name.lower(), ALL) for source in files]
     return found
+
+
+def _said(folder: str) -> str:
+    """The part that the last word of a folder's name says, as in `20news-bydate-train`."""
+    words = WORD.findall(folder.lower())
+    return SPELLINGS.get(words[-1], ALL) if words else ALL
 
 
 def _part_of(source: Source) -> str:

@@ -21,11 +21,13 @@ from maskwright.corpus.ledger import Counts, Ledger, at
 from maskwright.corpus.lines import Block
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
+from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks import class_folders, conllu_file, one_value, tag_file, word_table
 
 DEFAULT_READING = Reading()
 WHOLE_BYTES = 1 << 30
+LOOKED_AT = 50  # lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def read_rows(
         DataError: bad rows when strict, too many of them, or none at all.
     """
     counts = Counts() if counts is None else counts
-    texts = set(class_folders.in_folders(sources, ()))
+    texts = set(class_folders.in_folders(sources, lambda name: False))
     with Ledger(reading, counts, rejects) as ledger:
         for source in sources:
             before = counts.documents
@@ -138,6 +140,14 @@ def _rows(
             for values, number in class_folders.lines(blocks, several, file, ledger):
                 yield Row(values, file, number)
             return
+        if first is not None and (ending := _ending_of_table(first.text)):
+            raise UsageError(
+                "lines of text that look like rows of a table",
+                where=file,
+                found=repr(first.text.partition("\n")[0][:80]),
+                wanted=f"a file ending in {ending[0]}",
+                do=f"rename it to {ending[0]}{ending[1]}",
+            )
         raise UsageError(
             "plain text has no labels",
             where=file,
@@ -146,6 +156,17 @@ def _rows(
             do="make a table with a column for the text and one for the label, or a folder "
             "for each class; a file of words, with the tag of each behind it, is named .conll",
         )
+
+
+def _ending_of_table(text: str) -> tuple[str, str] | None:
+    """(how a table is named that begins with such lines, what more to say); None of other text."""
+    lines = [line for line in text.split("\n")[:LOOKED_AT] if line.strip()]
+    for separator, ending in (("\t", ".tsv"), (";", ".csv"), ("|", ".csv"), ("@", ".csv")):
+        counts = {line.count(separator) for line in lines}
+        if len(lines) > 1 and len(counts) == 1 and 0 not in counts:
+            said = "" if ending == ".tsv" else f", and say --read separator='{separator}'"
+            return ending, f"{said}; without names of columns in its first line also --read header="
+    return None
 
 
 def _table(
@@ -158,11 +179,17 @@ def _table(
         return
     separator = table.separator_of(source, ledger)
     other = next((o for o in table.OTHERS if o != separator and o in names[0]), None)
-    if len(names) == 1 and other:
+    if other is None and (often := max(
+        (o for o in table.OTHERS if o != separator),
+        key=lambda o: sum(name.count(o) for name in names),
+    )) and sum(name.count(often) for name in names) >= len(names):  # fmt: skip
+        other = often
+    if other and (len(names) == 1 or sum(name.count(other) for name in names) >= len(names)):
         raise DataError(
-            "the table has one column only",
+            "the table has one column only" if len(names) == 1 else "another separator is likely",
             where=at(file, line),
-            found=f"1 column with the separator {separator!r}: {names[0]}",
+            found=f"{counted(len(names), 'column')} with the separator {separator!r}: "
+            f"{' … '.join(names)[:200]}",
             wanted="a column for the text and one for the label",
             do=f"is the separator {other!r}? then: --read separator={other!r}",
         )
@@ -194,7 +221,9 @@ def _table(
 
 
 def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
-    odd = [n for n in names if len(n.split()) > 5 or re.fullmatch(r"\s*-?\d+(\.\d+)?\s*", n)]
+    odd = [
+        n for n in names if len(n.split()) > 5 or re.fullmatch(r"\s*-?\d+(\.\d+)?\s*|.*[.!]\s*", n)
+    ]
     if odd:
         raise DataError(
             "the first row looks like data, not like the names of columns",

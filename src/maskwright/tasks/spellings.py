@@ -23,6 +23,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "sentence",
         "goal",
         "startphrase",
+        *("questionstem", "stem"),
     ),
     "context": ("context", "passage", "paragraph", "article", "document", "premise"),
     "answers": ("answers", "answer"),

@@ -9,6 +9,8 @@ How one file becomes rows says rows.py; here they are all held.
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +30,9 @@ from maskwright.tasks.parts import (
 )
 from maskwright.tasks.rows import DEFAULT_READING, Row, read_rows
 
-# Files by part; names of classes by column; files that belong to no part.
-Found = tuple[dict[str, list[Source]], dict[str, tuple[str, ...]], list[str]]
+TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
+# Files by part; names of classes by column; files that belong to no part; those of another kind.
+Found = tuple[dict[str, list[Source]], dict[str, tuple[str, ...]], list[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,15 @@ class Table:
     def first(self) -> list[Row]:
         """The rows to learn columns and labels from: `train`, or `all`."""
         return self.parts.get(TRAIN, self.parts.get(ALL, []))
+
+    def without_labels(self, part: str, said: str) -> bool:
+        """Leave a test part out that has no labels, as public sets have it, and note so. False of
+        every other part."""
+        if part != TEST or TRAIN not in self.parts:
+            return False
+        del self.parts[part]
+        self.counts.setdefault(part, Counts()).notes.append(f"not used: {said}")
+        return True
 
     @property
     def columns(self) -> list[str]:
@@ -96,7 +108,7 @@ def load(
     if given and TRAIN not in given:
         raise UsageError("no training data", found=f"only {', '.join(given)}",
                          wanted="a path for train", do="say train=FILE too")  # fmt: skip
-    sources, names, left = _of_parts(given) if data is None else _of_data(data, learned)
+    sources, names, left, ignored = _of_parts(given) if data is None else _of_data(data, learned)
     parts: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
     lists: dict[str, Path] = {}
@@ -111,7 +123,9 @@ def load(
             lists[part].write_text(listed, encoding="utf-8", newline="\n")
         for source in files:
             names |= noted_names(source)
-    next(iter(counts.values())).without_part += left
+    first = next(iter(counts.values()))
+    first.without_part += left
+    first.ignored_files += ignored
     made = Table(parts, names, counts, lists)
     _check_columns(made)
     return made
@@ -130,11 +144,13 @@ def _refuse_running_text(reading: Reading) -> None:
 
 def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> Found:
     """What one path or a list of them holds, by the names of the files."""
-    files, names = names_beside(find(data)[0])
+    found, ignored = find(data)
+    files, names = names_beside(found)
     alone = isinstance(data, str | Path) and not Path(data).is_dir()
     sources = {ALL: files} if alone else by_part(files, learned=learned)
     taken = {source.shown for some in sources.values() for source in some}
-    return sources, names, [source.shown for source in files if source.shown not in taken]
+    left = [source.shown for source in files if source.shown not in taken]
+    return sources, names, left, ignored
 
 
 def _of_parts(given: Mapping[str, Path | str]) -> Found:
@@ -142,10 +158,29 @@ def _of_parts(given: Mapping[str, Path | str]) -> Found:
     found = {part: names_beside(find(path)[0]) for part, path in given.items()}
     sources = {part: files for part, (files, _) in found.items()}
     names = {column: some for _, beside in found.values() for column, some in beside.items()}
-    return sources, names, []
+    return sources, names, [], []
+
+
+def _check_files(part: str, rows: Sequence[Row]) -> None:
+    """Refuse tables of one part of which each has columns that the other lacks."""
+    columns: dict[str, frozenset[str]] = {}
+    for row in rows:
+        if row.file not in columns and TABLE_FILE.search(row.file):
+            columns[row.file] = frozenset(row.values)
+    for (one, here), (other, there) in itertools.combinations(columns.items(), 2):
+        if here - there and there - here:
+            raise DataError(
+                f"two files of the part {part!r} have different columns",
+                where=other,
+                found=", ".join(sorted(there)),
+                wanted=f"{', '.join(sorted(here))}, as in {one}",
+                do="make one table of them, or move one out of the folder",
+            )
 
 
 def _check_columns(made: Table) -> None:
+    for part, rows in made.parts.items():
+        _check_files(part, rows)
     columns = {part: {n for row in rows for n in row.values} for part, rows in made.parts.items()}
     for part, here in columns.items():
         missing = [name for name in made.columns if name not in here]
