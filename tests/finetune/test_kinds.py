@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -173,6 +174,13 @@ def test_choices(model: Path, tmp_path: Path) -> None:
     assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", io.StringIO()) == 240
     with pytest.raises(DataError, match="two choices or more"):
         predictor.predict([("a", ["one"])])
+    # By the columns of a table with one for each choice, of which the last may be empty.
+    each = replace(predictor, columns={"question": ("q",), "choices": ("a", "b", "c")})
+    named = [{"q": r["question"], **dict(zip("abc", [*r["choices"], ""], strict=False))}
+             for r in asked]  # fmt: skip
+    assert each.predict(named) == answers
+    by_role = [{"question": r["question"], "choices": r["choices"]} for r in asked]
+    assert each.predict(by_role) == predictor.predict(by_role) == answers
     more = [
         (r["question"], [*r["choices"], "one", "red"][: n % 3 + 2]) for n, r in enumerate(asked)
     ]
@@ -195,6 +203,7 @@ def test_choices_about_a_text(model: Path, tmp_path: Path) -> None:
     asked = load(tmp_path / "out")
     cat, dog = asked.predict([{**lines[0], "article": f"the {a} sat"} for a in ("cat", "dog")])
     assert (cat["label"], dog["label"]) == (0, 1)
+    assert asked.predict([{**lines[0], "article": "a \ud800"}], on_bad="skip") == [None]
     answered = io.StringIO()
     predict_file(tmp_path / "out", data, answered)
     told = [json.loads(line) for line in answered.getvalue().splitlines()]

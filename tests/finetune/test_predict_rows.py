@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.errors import DataError, UsageError
+from maskwright.errors import CheckpointError, DataError, UsageError
 from maskwright.finetune import predict as room
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
@@ -20,6 +21,7 @@ from maskwright.finetune.piped import piped
 from maskwright.finetune.predict import Predictor, load
 from maskwright.finetune.predict_file import predict_file
 from maskwright.finetune.write_predictions import write_predictions
+from maskwright.strict_json import parse
 from maskwright.tasks.how_read import how_read
 from tinyrun import WORDS
 
@@ -177,6 +179,10 @@ def test_bad_examples_are_passed_over_where_that_is_said(tuned: Path) -> None:
     with pytest.raises(DataError, match="example 1") as refused:
         model.predict(given)
     assert 'on_bad="skip"' in str(refused.value.do)
+    assert model.predict(np.array(["the cat", "a dog"])) == [found[1], found[4]]
+    for top in (0, 1.5, "2"):
+        with pytest.raises(UsageError, match="no answer to give"):
+            model.predict("the cat", top=top)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="bad examples"):
         model.predict(given, on_bad="pass")  # type: ignore[arg-type]
 
@@ -215,3 +221,25 @@ def test_what_skip_does_to_a_row_is_said_as_it_is(tuned: Path, tmp_path: Path) -
     said = io.StringIO()
     assert predict_file(tuned, source, said, read=SKIP) == 2
     assert said.getvalue().splitlines()[-1].endswith('"prediction": null}')
+
+
+def test_what_json_has_no_word_for_is_nothing(tuned: Path, tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    nan = float("nan")
+    rows = [{"text": "a cat", "size": nan, "sizes": [1.0, nan], "by": {"a": float("inf")}}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    answered = io.StringIO()
+    assert predict_file(tuned, tmp_path / "a.parquet", answered) == 1
+    (row,) = [parse(line, "here") for line in answered.getvalue().splitlines()]
+    assert (row["size"], row["sizes"], row["by"]) == (None, [1.0, None], {"a": None})
+
+
+def test_a_model_without_what_was_learned_is_refused(model: Path, tmp_path: Path) -> None:
+    rows = [[f"a {('cat', 'dog')[n % 2]} {WORDS[n % 5]}", "xy"[n % 2]] for n in range(60)]
+    data = write_csv(tmp_path / "data.csv", ["text", "label"], rows)
+    out = tmp_path / "out"
+    finetune_file(model, data, out, seeds=1, epochs=1, method="prefix", stream=io.StringIO())
+    assert load(out).predict(["a cat"])[0]["label"] in "xy"
+    shutil.copytree(out / "model", tmp_path / "copied")
+    with pytest.raises(CheckpointError, match="copy the whole result"):
+        load(tmp_path / "copied")

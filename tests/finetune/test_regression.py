@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.errors import DataError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.kinds.classification import Classification, Standardised
@@ -116,3 +117,27 @@ def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: P
                                 return_tensors="pt")  # fmt: skip
             told = theirs(**encoded).logits[:, 0].numpy()
         np.testing.assert_allclose(told, ours, atol=1e-2)
+
+
+def test_numbers_are_compared_as_they_stand_there() -> None:
+    """In float32, 1,700,000,001 and 1,700,000,050 are the same number."""
+    kind = kind_of("regression")
+    given = [Single("a", 1700000001.0, ""), Single("b", 1700000050.0, "")]
+    told = np.array([1.7e9, 1.7e9])
+    assert kind.measured(given, told)["squared_error"] == pytest.approx((1 + 50**2) / 2)
+
+
+def test_numbers_too_close_together_for_their_size_are_refused(model: Path) -> None:
+    kind = kind_of("regression")
+    assert isinstance(kind, Classification)
+    learner = Learner.of(model, kind, Method("full"), 32, "head")
+    made = initialise.build(learner.config, torch.Generator().manual_seed(0))
+    vocabulary = build.vocabulary(learner.frame.tokenizer)
+    for offset, refused in ((1e8, True), (1e5, False), (0.0, False)):
+        asked = kind.encode([replace(row, label=row.label - FAR + offset)
+                             for row in rows("regression")], learner.frame)  # fmt: skip
+        if refused:
+            with pytest.raises(DataError, match="too close together"):
+                kind.training_objective(made, vocabulary, "head", asked)
+        else:
+            assert kind.training_objective(made, vocabulary, "head", asked)

@@ -120,7 +120,11 @@ def _heads(form: Layout, arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor
 
 
 def _task(model: Transformer) -> str | None:
+    encoder = model.config.encoder
+    segments = encoder is not None and encoder.embeddings.segments > 1
     for head in model.config.heads:
+        if head.kind == "span" and segments:
+            return None  # what others have for questions keeps the segments from the model
         if head.kind in TASKS:
             return TASKS[head.kind]
     if model.config.decoder is not None and model.config.vocabulary_head is not None:

@@ -28,6 +28,7 @@ from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.cell import text_of
+from maskwright.tasks.contents import is_empty
 from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.rows import Row
 from maskwright.tasks.unknown import unknown_note
@@ -288,8 +289,8 @@ def text(value: Any, role: str, where: str) -> str:
     Raises:
         DataError: it is none, or blank.
     """
-    if type(value) is not str or not value.strip():
+    if not isinstance(value, str) or is_empty(value):
         raise DataError(f"the {role} is no text", where=where, found=repr(value)[:80],
                         wanted="a text with a word in it",
                         do="correct the row, or pass it over (--read on_bad=skip)")  # fmt: skip
-    return value
+    return str(value)

@@ -17,7 +17,14 @@ from typing import Any, Literal, get_args
 
 from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
-from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError, near
+from maskwright.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    IncompatibleError,
+    UsageError,
+    near,
+)
 from maskwright.finetune import learner, result
 from maskwright.finetune.examples import Collation
 from maskwright.finetune.frame import HIERARCHICAL, Frame, collation_of, frame_of, room
@@ -28,6 +35,7 @@ from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
 from maskwright.strict_json import parse
+from maskwright.tasks.contents import is_empty
 from maskwright.tokenizer.sample import not_unicode
 from maskwright.train import machine
 
@@ -98,13 +106,23 @@ class Answering(ABC):
 
     def _row(self, value: Any, where: str) -> Any:
         if isinstance(value, Mapping):
-            called = {names[0]: role for role, names in self.columns.items() if len(names) == 1}
             two = self.kind.settled.get(UNTOLD) and value.keys() >= PAIR
-            if called.keys() <= value.keys() and not two:
-                value = {role: value[name] for name, role in called.items()}
-        read = value.get if isinstance(value, Mapping) else None
-        _require_unicode(list(map(read, self.kind.roles)) if read else value, where)
+            value = value if two else self._renamed(value)
+        _require_unicode(list(value.values()) if isinstance(value, Mapping) else value, where)
         return self.kind.of_value(value, where)
+
+    def _renamed(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """By role, where the keys are the columns that were learned from; of several columns that
+        fill a role together, the last may be missing or empty."""
+        found: dict[str, Any] = {}
+        for role, names in self.columns.items():
+            some = [value.get(name) for name in names]
+            while len(some) > 1 and is_empty(some[-1]):
+                some.pop()
+            if names[0] not in value:
+                return value
+            found[role] = some[0] if len(names) == 1 else some
+        return found
 
 
 def _require_unicode(value: Any, where: str) -> None:
@@ -114,6 +132,8 @@ def _require_unicode(value: Any, where: str) -> None:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise not_unicode(error, where) from error
+    elif isinstance(value, Mapping):
+        _require_unicode(list(value.values()), where)
     elif isinstance(value, list | tuple):
         for each in value:
             _require_unicode(each, where)
@@ -153,7 +173,7 @@ def answers_of(kind: Kind, encoded: Encoded, outputs: Outputs, top: int | None) 
     Raises:
         UsageError: fewer than one, or a task with one answer only.
     """
-    if top is not None and top < 1:
+    if top is not None and (type(top) is not int or top < 1):
         raise UsageError("no answer to give", where="--top", found=top, wanted="1 or more")
     return kind.as_pipeline(encoded, outputs) if top is None else kind.ranked(encoded, outputs, top)
 
@@ -211,6 +231,12 @@ def load(folder: Path | str) -> Predictor:
             task["length"] = min(task["length"], kind.longest)
     taken = 0
     if task.get("attached"):
+        if not (folder / result.ADAPTER).is_dir():
+            raise CheckpointError("what was learned does not lie beside the model",
+                                  where=folder / result.ADAPTER, found="no such folder",
+                                  wanted="the folder adapter that finetune wrote",
+                                  do="copy the whole result, and not the model in it alone",
+                                  )  # fmt: skip
         taken = attach(loaded.model, folder / result.ADAPTER,
                        family=loaded.about.family).settings.positions  # fmt: skip
     collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)

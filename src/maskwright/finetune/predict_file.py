@@ -101,8 +101,11 @@ def answer_rows(
         answers = iter(model.answers(asked, top, cut.append) if asked else [])
         for values, example in rows:
             answer = None if example is None else next(answers)
-            row = {**{name: _finite(value) for name, value in values.items()}, PREDICTION: answer}
-            stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+            row = {
+                **{name: _finite(value) for name, value in values.items()},
+                PREDICTION: _finite(answer),
+            }
+            stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) + "\n")
             count += 1
         stream.flush()
     for line in cut[:SAID]:
@@ -114,7 +117,11 @@ def answer_rows(
 
 def _finite(value: Any) -> Any:
     """The value; nothing in place of a float that JSON has no word for, as an empty cell of a
-    parquet file may be."""
+    parquet file may be, also within lists."""
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.errors import ConfigError, DataError, near
+from maskwright.errors import ConfigError, near
 from maskwright.tasks.offsets import covering, inked
 from maskwright.tasks.squad_file import Question
 from maskwright.tasks.windows import padded, windows
@@ -38,6 +38,7 @@ class AnswerCounts:
         questions, answerable: all of them, and those with a gold answer.
         windows, ignored: all of them, and those without a target.
         questions_cut, tokens_cut: questions that were too long, and what they lost.
+        blank: questions of which the tokenizer leaves nothing, so that the context alone is read.
         exact: answerable questions whose first gold comes back from its tokens letter by letter.
         tokenless: those of whose golds the tokenizer leaves no token.
         lost: those of whose golds none lies wholly in a window.
@@ -50,6 +51,7 @@ class AnswerCounts:
     ignored: int
     questions_cut: int
     tokens_cut: int
+    blank: int
     exact: int
     tokenless: int
     lost: int
@@ -60,6 +62,8 @@ class AnswerCounts:
             f"{self.questions:,} questions in {self.windows:,} windows; of {self.answerable:,} "
             f"answers {self.exact:,} come back exactly, {self.tokenless:,} have no token, "
             f"{self.lost:,} fit in no window; {self.questions_cut:,} questions truncated"
+            + f", {self.blank:,} without a token"
+            * bool(self.blank)
         )
 
 
@@ -95,7 +99,6 @@ class AnswerWindows:
 
     Raises:
         ConfigError: no room for a context, a stride below 1, no such way for the absent.
-        DataError: a question of which the tokenizer leaves nothing.
     """
 
     def __init__(
@@ -123,9 +126,6 @@ class AnswerWindows:
         cut = [before - len(ids) for before, ids in zip(whole, self._ask, strict=True)]
         self._read_contexts()
         asked = np.array([len(ids) for ids in self._ask], np.int64)
-        if not asked.all():
-            raise DataError("a question of which the tokenizer leaves nothing",
-                            where=self.questions[int(np.argmin(asked))].place)  # fmt: skip
         self._before = sum(self._margins[:2]) + asked
         self._divide(length - sum(self._margins) - asked, stride)
         exact, tokenless, lost = self._aim(absent)
@@ -135,6 +135,7 @@ class AnswerWindows:
             windows=len(self),
             ignored=int((self.start == IGNORE).sum()),
             questions_cut=int(np.count_nonzero(cut)),
+            blank=int((asked == 0).sum()),
             tokens_cut=sum(cut),
             exact=exact,
             tokenless=tokenless,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch
-from maskwright.errors import UsageError
+from maskwright.errors import DataError, UsageError
 from maskwright.finetune.classes_table import classes_table
 from maskwright.finetune.encode import divide, encode, examples_of
 from maskwright.finetune.frame import Frame, Long
@@ -54,6 +54,8 @@ PROBLEMS: dict[str, Problem] = {
 }
 TASKS = tuple(PROBLEMS)
 PAIRS = ("pair-classification", "similarity")
+# Heads give float32, which tells numbers apart from about 1e-7 of their size on.
+FINEST = 1e-5
 
 
 class Standardised(Supervised):
@@ -116,7 +118,13 @@ class Classification(Kind):
         made = self.objective(model, vocabulary, long)
         if self.problem != "regression" or not isinstance(made, Supervised):
             return made
-        return Standardised(model, made.options, vocabulary, *self._unit(model, train))
+        centre, spread = self._unit(model, train)
+        if spread < FINEST * abs(centre):
+            raise DataError("numbers too close together for their size",
+                            where=train.rows[0].where, found=f"{figure(centre)} ± {spread:.3g}",
+                            wanted=f"a deviation above {FINEST:g} of their mean",
+                            do="take a common number from all, such as the least")  # fmt: skip
+        return Standardised(model, made.options, vocabulary, centre, spread)
 
     @torch.no_grad()
     def after_training(self, model: Transformer, train: Encoded) -> None:
@@ -133,7 +141,7 @@ class Classification(Kind):
     def _unit(self, model: Transformer, train: Encoded) -> tuple[float, float]:
         """Mean and deviation of the targets; without a bias a head cannot be moved, so 0 and how
         far they are from it."""
-        targets = self._truth(train.rows).astype(np.float64)
+        targets = self._truth(train.rows)
         centre = float(targets.mean()) if model.config.heads[0].bias else 0.0
         spread = float(np.sqrt(np.square(targets - centre).mean()))
         return centre, spread if spread > 0 else 1.0
@@ -283,10 +291,10 @@ class Classification(Kind):
         return found
 
     def _truth(self, rows: Sequence[Any]) -> NDArray[Any]:
+        if self.problem == "regression":  # as it stands there, and no nearest float32
+            return np.array([row.label for row in rows], dtype=np.float64)
         targets = self._targets(rows)
-        if self.problem == "multi":
-            return targets.astype(np.int64)
-        return targets[:, 0] if self.problem == "regression" else targets
+        return targets.astype(np.int64) if self.problem == "multi" else targets
 
 
 def _logistic(logits: Scores) -> NDArray[Any]:

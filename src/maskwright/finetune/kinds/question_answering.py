@@ -108,7 +108,11 @@ class QuestionAnswering(Kind):
         counts = windows.counts
         odd = counts.questions_cut or counts.tokenless or counts.lost
         known = any(row.answers for row in questions)
-        worth = counts.questions_cut or (known and (odd or len(windows) > len(questions)))
+        worth = (
+            counts.questions_cut
+            or counts.blank
+            or (known and (odd or len(windows) > len(questions)))
+        )
         cut = counts.render() if worth else ""
         return Encoded(rows, examples, cut, windows)
 
