@@ -89,73 +89,72 @@ def _rows(
 ) -> Iterator[Row]:
     """The rows of a file; of a text that is `alone` in its file, one."""
     file = source.shown
+    if source.kind == "parquet":
+        yield from _of_parquet(opened, source, ledger)
+        return
+    blocks = text_blocks(opened, source, ledger)
     if alone:
-        blocks = text_blocks(opened, source, ledger)
         yield Row(class_folders.whole_text(blocks, source.path), file, 1)
-    elif source.kind == "parquet":
-        for values, number in parquet.rows(opened, source, ledger):
-            try:
-                checked = jsonl.checked(values, ledger)
-            except DataError as error:
-                place = f"{file}, row {number}"
-                ledger.reject(jsonl.completed(error, place), file=file, line=number)
-                continue
-            yield Row(checked, file, number, "row")
+        return
+    first = next(blocks, None)
+    if first is None and source.kind != "text":
+        return
+    begin = first.text if first else ""
+    blocks = itertools.chain([first] if first else [], blocks)
+    found: Iterator[tuple[dict[str, Any], int]]
+    if source.suffix == ".conllu":
+        found = conllu_file.rows(blocks, file)
+    elif source.kind == "columns" or (source.suffix == ".tsv" and tag_file.is_one(begin)):
+        found = tag_file.rows(blocks, file, header)
     elif source.kind == "table":
-        blocks = text_blocks(opened, source, ledger)
-        first = next(blocks, None)
-        if first is None:
-            return
-        blocks = itertools.chain([first], blocks)
-        if source.suffix == ".tsv" and tag_file.is_one(first.text):
-            for values, number in tag_file.rows(blocks, file, header):
-                yield Row(values, file, number)
-            return
         yield from _table(blocks, source, header, ledger)
-    elif source.kind == "columns":
-        blocks = text_blocks(opened, source, ledger)
-        of_words = source.suffix == ".conllu"
-        found = conllu_file.rows(blocks, file) if of_words else tag_file.rows(blocks, file, header)
-        for values, number in found:
-            yield Row(values, file, number)
+        return
+    elif source.suffix == ".json" and one_value.is_one_value(begin):
+        text = "".join(block.text for block in blocks)
+        for number, values in enumerate(one_value.items(text, file, ledger), 1):
+            yield Row(values, file, number, "item")
+        return
     elif source.kind == "jsonl":
-        blocks = text_blocks(opened, source, ledger)
-        first = next(blocks, None)
-        if first is None:
-            return
-        blocks = itertools.chain([first], blocks)
-        if source.suffix == ".json" and one_value.is_one_value(first.text):
-            text = "".join(block.text for block in blocks)
-            for number, values in enumerate(one_value.items(text, file, ledger), 1):
-                yield Row(values, file, number, "item")
-            return
-        for values, number in jsonl.objects(blocks, source, ledger):
-            yield Row(values, file, number)
+        found = jsonl.objects(blocks, source, ledger)
+    elif class_folders.is_labelled(begin):
+        several = class_folders.has_several(begin)
+        found = class_folders.lines(blocks, several, file, ledger)
     else:
-        blocks = text_blocks(opened, source, ledger)
-        first = next(blocks, None)
-        if first is not None and class_folders.is_labelled(first.text):
-            blocks = itertools.chain([first], blocks)
-            several = class_folders.has_several(first.text)
-            for values, number in class_folders.lines(blocks, several, file, ledger):
-                yield Row(values, file, number)
-            return
-        if first is not None and (ending := _ending_of_table(first.text)):
-            raise UsageError(
-                "lines of text that look like rows of a table",
-                where=file,
-                found=repr(first.text.partition("\n")[0][:80]),
-                wanted=f"a file ending in {ending[0]}",
-                do=f"rename it to {ending[0]}{ending[1]}",
-            )
-        raise UsageError(
-            "plain text has no labels",
-            where=file,
-            found=f"a file ending in {source.suffix}",
-            wanted=".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu",
-            do="make a table with a column for the text and one for the label, or a folder "
-            "for each class; a file of words, with the tag of each behind it, is named .conll",
+        raise _no_labels(begin, source)
+    for values, number in found:
+        yield Row(values, file, number)
+
+
+def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Row]:
+    file = source.shown
+    for values, number in parquet.rows(opened, source, ledger):
+        try:
+            checked = jsonl.checked(values, ledger)
+        except DataError as error:
+            place = f"{file}, row {number}"
+            ledger.reject(jsonl.completed(error, place), file=file, line=number)
+            continue
+        yield Row(checked, file, number, "row")
+
+
+def _no_labels(begin: str, source: Source) -> UsageError:
+    """What is told of a text that begins so."""
+    if ending := _ending_of_table(begin):
+        return UsageError(
+            "lines of text that look like rows of a table",
+            where=source.shown,
+            found=repr(begin.partition("\n")[0][:80]),
+            wanted=f"a file ending in {ending[0]}",
+            do=f"rename it to {ending[0]}{ending[1]}",
         )
+    return UsageError(
+        "plain text has no labels",
+        where=source.shown,
+        found=f"a file ending in {source.suffix}",
+        wanted=".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu",
+        do="make a table with a column for the text and one for the label, or a folder "
+        "for each class; a file of words, with the tag of each behind it, is named .conll",
+    )
 
 
 def _ending_of_table(text: str) -> tuple[str, str] | None:
