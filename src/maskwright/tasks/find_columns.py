@@ -7,6 +7,7 @@ are drawn, is never guessed.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -152,8 +153,8 @@ def _refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, .
     asking = [found[role] for role in texts if plain(found[role]) in ASKING]
     if not asking or not rest:
         return
-    said = " ".join(f"--column {role}={name}" for role, names in found.roles.items()
-                    for name in names)  # fmt: skip
+    said = " ".join("--column " + shlex.quote(f"{role}={name}")
+                    for role, names in found.roles.items() for name in names)  # fmt: skip
     raise DataError(
         "a column that may belong to the question is not read",
         where=table.first[0].file,

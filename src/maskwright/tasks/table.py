@@ -163,10 +163,11 @@ def _of_parts(given: Mapping[str, Path | str]) -> Found:
 
 def _check_files(part: str, rows: Sequence[Row]) -> None:
     """Refuse tables of one part of which each has columns that the other lacks."""
-    columns: dict[str, frozenset[str]] = {}
+    first: dict[str, Row] = {}
     for row in rows:
-        if row.file not in columns and TABLE_FILE.search(row.file):
-            columns[row.file] = frozenset(row.values)
+        first.setdefault(row.file, row)
+    columns = {file: frozenset(row.values) for file, row in first.items()
+               if TABLE_FILE.search(file)}  # fmt: skip
     for (one, here), (other, there) in itertools.combinations(columns.items(), 2):
         if here - there and there - here:
             raise DataError(
