@@ -300,3 +300,6 @@ def test_a_comma_in_the_header_of_tabs_hides_no_separator(tmp_path: Path) -> Non
     rows = "main\t2012\t5.0\tA man, a plan.\tA plan.\n" * 5
     error = refusal(DataError, lambda: load(write(tmp_path / "sts.csv", rows)))
     assert error.what == "another separator is likely" and "--read separator=" in str(error.do)
+    # The control: other signs stand in many a text.
+    some = write(tmp_path / "b.csv", "3,one; two; three | four | five\n4,six\n")
+    assert len(load(some, header=["label", "text"]).parts["all"]) == 2

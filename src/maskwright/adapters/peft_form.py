@@ -120,10 +120,8 @@ def _heads(form: Layout, arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor
 
 
 def _task(model: Transformer) -> str | None:
-    encoder = model.config.encoder
-    segments = encoder is not None and encoder.embeddings.segments > 1
     for head in model.config.heads:
-        if head.kind == "span" and segments:
+        if head.kind == "span" and model.config.has_segments:
             return None  # what others have for questions keeps the segments from the model
         if head.kind in TASKS:
             return TASKS[head.kind]

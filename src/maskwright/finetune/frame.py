@@ -36,12 +36,7 @@ class Frame:
 
 def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:
     """How texts become ids of the model."""
-    return Frame(tokenizer, length, has_segments(config), long, len(config.stacks) == 1)
-
-
-def has_segments(config: TransformerConfig) -> bool:
-    """Whether the model tells first and second text apart."""
-    return config.encoder is not None and config.encoder.embeddings.segments > 1
+    return Frame(tokenizer, length, config.has_segments, long, len(config.stacks) == 1)
 
 
 def room(config: TransformerConfig, wanted: int, taken: int = 0) -> int:

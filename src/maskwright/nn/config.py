@@ -329,6 +329,11 @@ class TransformerConfig:
         return {name: stack for name, stack in pairs if stack is not None}
 
     @property
+    def has_segments(self) -> bool:
+        """Whether it tells first and second text apart."""
+        return self.encoder is not None and self.encoder.embeddings.segments > 1
+
+    @property
     def longest(self) -> int | None:
         """The most tokens every stack has positions for; None where there is no such limit."""
         known = (stack.longest for stack in self.stacks.values())

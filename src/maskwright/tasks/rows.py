@@ -168,6 +168,15 @@ def _ending_of_table(text: str) -> tuple[str, str] | None:
     return None
 
 
+def _likelier(names: Sequence[str], separator: str) -> str | None:
+    """Another separator of a table whose first row is so: one in its only column, or tabs, of which
+    texts have few."""
+    if len(names) == 1:
+        return next((o for o in table.OTHERS if o != separator and o in names[0]), None)
+    tabs = sum(name.count("\t") for name in names)
+    return "\t" if separator != "\t" and tabs >= len(names) else None
+
+
 def _table(
     blocks: Iterator[Block], source: Source, header: Sequence[str], ledger: Ledger
 ) -> Iterator[Row]:
@@ -177,13 +186,7 @@ def _table(
     if not names:
         return
     separator = table.separator_of(source, ledger)
-    other = next((o for o in table.OTHERS if o != separator and o in names[0]), None)
-    if other is None and (often := max(
-        (o for o in table.OTHERS if o != separator),
-        key=lambda o: sum(name.count(o) for name in names),
-    )) and sum(name.count(often) for name in names) >= len(names):  # fmt: skip
-        other = often
-    if other and (len(names) == 1 or sum(name.count(other) for name in names) >= len(names)):
+    if (other := _likelier(names, separator)) is not None:
         raise DataError(
             "the table has one column only" if len(names) == 1 else "another separator is likely",
             where=at(file, line),

@@ -18,7 +18,7 @@ from maskwright.checkpoint import pretrained
 from maskwright.data.batch import Batch
 from maskwright.errors import IncompatibleError
 from maskwright.finetune.examples import Collation, Examples
-from maskwright.finetune.frame import Frame, has_segments, room
+from maskwright.finetune.frame import Frame, room
 from maskwright.finetune.scores import by_length
 from maskwright.nn import initialise
 from maskwright.nn import mask as masks
@@ -65,7 +65,7 @@ class Subject:
     def frame(self) -> Frame:
         """How its texts become ids."""
         config = self.model.config
-        return Frame(self.tokenizer, room(config, LONGEST), has_segments(config))
+        return Frame(self.tokenizer, room(config, LONGEST), config.has_segments)
 
     @property
     def collation(self) -> Collation:
