@@ -243,3 +243,24 @@ def test_a_model_without_what_was_learned_is_refused(model: Path, tmp_path: Path
     shutil.copytree(out / "model", tmp_path / "copied")
     with pytest.raises(CheckpointError, match="copy the whole result"):
         load(tmp_path / "copied")
+
+
+def test_a_text_of_several_columns(model: Path, tmp_path: Path) -> None:
+    rows = [[f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
+            for n in range(60)]  # fmt: skip
+    data = write_csv(tmp_path / "data.csv", ["title", "body", "label"], rows)
+    finetune_file(model, data, tmp_path / "out", columns={"text": ["title", "body"]}, seeds=1,
+                  epochs=1, stream=io.StringIO())  # fmt: skip
+    predictor = load(tmp_path / "out")
+    (whole,) = predictor.predict(["a cat the dog 1"])
+    assert predictor.predict([{"title": "a cat", "body": "the dog 1"}]) == [whole]
+    assert predictor.predict([{"title": "a cat the dog 1"}]) == [whole]
+    source = write_csv(tmp_path / "new.csv", ["body", "title"], [["the dog 1", "a cat"]])
+    write_predictions(tmp_path / "out", source, tmp_path / "told.csv")
+    source.with_suffix(".txt").write_text("a cat the dog 1\n")
+    write_predictions(tmp_path / "out", source.with_suffix(".txt"), tmp_path / "lines.csv")
+    one, other = read_csv(tmp_path / "told.csv"), read_csv(tmp_path / "lines.csv")
+    assert one[0]["predicted_score"] == other[0]["predicted_score"]
+    renamed = write_csv(tmp_path / "renamed.csv", ["all"], [["a cat the dog 1"]])
+    write_predictions(tmp_path / "out", renamed, tmp_path / "all.csv", columns={"text": ["all"]})
+    assert read_csv(tmp_path / "all.csv")[0]["predicted_score"] == one[0]["predicted_score"]

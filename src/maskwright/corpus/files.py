@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,9 +59,21 @@ class Source:
     def kind(self) -> str:
         return KINDS[self.suffix]
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every file of it."""
+        return (self.path,)
 
-def find(paths: Paths) -> tuple[list[Source], list[str]]:
+
+Otherwise = Callable[[Sequence[Path]], Sequence[Source]]
+
+
+def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source], list[str]]:
     """The files that `paths` mean, folders searched in sorted order; and the names passed over.
+
+    Args:
+        otherwise: in a folder without tables, what the files are whose endings say no kind; if
+            they are something, they are read and nothing else.
 
     Raises:
         UsageError: a path does not exist (with near names), is no regular file or folder, is of an
@@ -80,22 +92,32 @@ def find(paths: Paths) -> tuple[list[Source], list[str]]:
             _refuse_special(path, status)
             sources.append(_named(path))
             continue
-        before, passed = len(sources), len(ignored)
-        for inner in _walk(path):
-            source = _source(inner)
-            if source is None:
-                ignored.append(shown(inner))
-                continue
-            _refuse_special(inner, _status(inner))
-            sources.append(source)
-        if len(sources) == before:
+        inside, passed = _inside(path, otherwise)
+        if not inside:
             raise UsageError(
                 "the folder has no file of a known kind",
                 where=shown(path),
-                found=", ".join(ignored[passed : passed + 5]) or "nothing",
+                found=", ".join(passed[:5]) or "nothing",
                 wanted=f"files ending in {_suffixes()}",
             )
+        sources += inside
+        ignored += passed
     return sources, ignored
+
+
+def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], list[str]]:
+    """The files to read below `folder`, and the names of the others."""
+    every = list(_walk(folder))
+    found = [source for path in every if (source := _source(path)) is not None]
+    known = {source.path for source in found}
+    if otherwise is not None and all(source.kind == "text" for source in found):
+        told = otherwise([path for path in every if path not in known])
+        if told:
+            found, known = list(told), {path for source in told for path in source.paths}
+    for source in found:
+        for path in source.paths:
+            _refuse_special(path, _status(path))
+    return found, [shown(path) for path in every if path not in known]
 
 
 def listed(paths: Paths) -> list[str]:

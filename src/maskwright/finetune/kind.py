@@ -27,7 +27,7 @@ from maskwright.objectives.objective import Objective, Vocabulary
 from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
-from maskwright.tasks.cell import text_of
+from maskwright.tasks.cell import text_in
 from maskwright.tasks.contents import is_empty
 from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.rows import Row
@@ -212,7 +212,7 @@ class Kind(ABC):
         Raises:
             DataError: a value that is missing or of another type.
         """
-        return self.example([text_of(row, columns[role][0]) for role in self.roles], row.where)
+        return self.example([text_in(row, columns[role]) for role in self.roles], row.where)
 
     def of_value(self, value: Any, where: str) -> Any:
         """An example without a label from what a program gives: a text, a tuple of the `roles`, or

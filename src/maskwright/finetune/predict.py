@@ -35,6 +35,8 @@ from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
 from maskwright.strict_json import parse
+from maskwright.tasks.cell import joined
+from maskwright.tasks.columns import JOINED
 from maskwright.tasks.contents import is_empty
 from maskwright.tokenizer.sample import not_unicode
 from maskwright.train import machine
@@ -121,7 +123,7 @@ class Answering(ABC):
                 some.pop()
             if names[0] not in value:
                 return value
-            found[role] = some[0] if len(names) == 1 else some
+            found[role] = some[0] if len(names) == 1 else joined(some) if role in JOINED else some
         return found
 
 

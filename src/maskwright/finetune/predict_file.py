@@ -23,6 +23,7 @@ from maskwright.finetune.predict import PORTION, Predictor, load, portions
 from maskwright.finetune.rows_to_answer import rows_to_answer
 from maskwright.finetune.several import Several, load_several
 from maskwright.report.say import Say, quiet
+from maskwright.tasks.columns import JOINED
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 
 SAID = 3  # portions of which it is told what did not fit
@@ -75,7 +76,9 @@ def loaded(
     if columns and columns.keys() == {model.kind.alone}:
         return replace(model, columns=dict(columns))
     for role, names in (columns or {}).items():
-        if role not in model.columns or len(names) != len(model.columns[role]):
+        if role not in model.columns or (
+            role not in JOINED and len(names) != len(model.columns[role])
+        ):
             raise UsageError("not a column that the model reads", where="--column",
                              found=f"{role}={', '.join(names)}",
                              wanted=", ".join(model.columns))  # fmt: skip

@@ -19,6 +19,7 @@ from maskwright.errors import DataError, UsageError, near
 from maskwright.finetune.answer_columns import PREDICTION, name_taken
 from maskwright.finetune.predict import Predictor
 from maskwright.finetune.several import Several
+from maskwright.tasks.columns import JOINED
 from maskwright.tasks.how_read import WHERE, HowRead
 from maskwright.tasks.list_cells import row_with_lists
 from maskwright.tasks.parts import names_beside
@@ -43,6 +44,8 @@ def rows_to_answer(
     if any(file.kind == "text" for file in files):
         if len(names) > 1 and model.kind.alone:
             names = [model.kind.alone]
+        elif [role in JOINED for role in model.columns] == [True]:
+            names = names[:1]
         if len(names) > 1:
             raise UsageError("lines of plain text are one text each", where=source,
                              wanted=f"a table with the columns {', '.join(names)}")  # fmt: skip

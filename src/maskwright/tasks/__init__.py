@@ -5,7 +5,7 @@ how well it went. No torch.
     how_read.py                             how files are read, told in words
     table.py, parts.py, rows.py,            files and folders -> rows, each with its place
     one_value.py, squad_file.py, tag_file.py, conllu_file.py, word_table.py,
-    class_folders.py
+    class_folders.py, unnamed_files.py
     columns.py, find_columns.py,            which column is what; cells that spell lists
     column_search.py, contents.py, spellings.py, list_cells.py
     infer.py                                columns -> the task, said in one sentence

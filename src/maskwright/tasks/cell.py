@@ -1,6 +1,9 @@
-"""One cell of a row that has to be a text."""
+"""Cells of a row that have to be a text."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from maskwright.errors import DataError
 from maskwright.tasks.contents import is_empty, value_of
@@ -27,6 +30,21 @@ def text_of(row: Row, name: str) -> str:
             do="write one, or take the row out (--read on_bad=skip drops and counts it)",
         )
     return value
+
+
+def text_in(row: Row, names: Sequence[str]) -> str:
+    """The text in one column of `row`, or in several, of which some may be empty.
+
+    Raises:
+        DataError: as `text_of`; all are empty.
+    """
+    filled = [name for name in names if not is_empty(value_of(row, name))]
+    return joined(text_of(row, name) for name in filled or names[:1])
+
+
+def joined(texts: Iterable[Any]) -> str:
+    """One text of several, those that are empty left out."""
+    return " ".join(str(text) for text in texts if not is_empty(text))
 
 
 def missing(row: Row, name: str, role: str, wanted: str) -> DataError:

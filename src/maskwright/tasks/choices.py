@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from maskwright.errors import DataError
-from maskwright.tasks.cell import missing, text_of
+from maskwright.tasks.cell import joined, missing, text_in, text_of
 from maskwright.tasks.columns import Columns
 from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.infer import whole
@@ -29,7 +29,7 @@ def question_of(row: Row, columns: Mapping[str, Sequence[str]]) -> str:
         DataError: one of them is no text.
     """
     read = [role for role in ("context", "question") if role in columns]
-    return " ".join(text_of(row, columns[role][0]) for role in read)
+    return joined(text_in(row, columns[role]) for role in read)
 
 
 def keys_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:

@@ -30,8 +30,10 @@ SHAPES: dict[str, tuple[str, ...]] = {
 # all texts that would be right where one is to be written; texts that nearly belong to an anchor. A
 # question with choices may have a context.
 OPTIONAL = ("label_name", "group", "references", "negative")
-# Roles that several columns may fill together.
+# Roles that several columns may fill together: each of them a value, or all of them one text, as a
+# title and what stands below it. A text that places are counted in is none of these.
 SEVERAL = ("label", "choices", "negative")
+JOINED = ("text", "first", "second", "question", "source", "anchor", "positive")
 ROLES = tuple(dict.fromkeys(role for roles in SHAPES.values() for role in roles))
 # Roles whose values may be lists.
 LISTS = ("tokens", "tags", "choices", "answers", "label", "references")
@@ -43,7 +45,8 @@ class Columns:
 
     Attributes:
         shape: a name in `SHAPES`.
-        roles: role -> names of columns; several for `choices`, and for labels of one column each.
+        roles: role -> names of columns; several for `choices`, for labels of one column each, and
+            for texts of several columns.
         why: role -> reason.
         described: every column of the table.
     """

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError, near
 from maskwright.tasks.column_search import Search
-from maskwright.tasks.columns import LISTS, OPTIONAL, ROLES, SEVERAL, SHAPES, Columns
+from maskwright.tasks.columns import JOINED, LISTS, OPTIONAL, ROLES, SEVERAL, SHAPES, Columns
 from maskwright.tasks.contents import Column, describe, is_empty
 from maskwright.tasks.list_cells import list_of, read_lists, refuse_list_of_numpy
 from maskwright.tasks.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
@@ -97,14 +97,13 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
         if role not in (*ROLES, *OPTIONAL):
             raise UsageError("no such role of a column", found=repr(role),
                              wanted=near(role, (*ROLES, *OPTIONAL)))  # fmt: skip
-        if len(names) > 1 and role not in SEVERAL:
+        if len(names) > 1 and role not in (*SEVERAL, *JOINED):
             raise UsageError(
                 f"one column holds the {role}",
                 where="--column",
                 found=f"{role}={', '.join(names)}",
-                wanted=f"one of them ({', '.join(SEVERAL)} may be several)",
-                do="join them into one column, or make two texts a pair: "
-                "--column first=… --column second=…",
+                wanted=f"one of them ({', '.join((*SEVERAL, *JOINED))} may be several)",
+                do="join them into one column",
             )
         for name in names:
             if name not in described:
@@ -150,7 +149,7 @@ def _refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, .
     if found.shape not in ("single", "pair", "sequence") or set(texts) & set(wanted):
         return
     rest = [n for n in found.left_out if plain(n) in ASKED_OF and found.described[n].rows]
-    asking = [found[role] for role in texts if plain(found[role]) in ASKING]
+    asking = [role for role in texts if plain(found[role]) in ASKING]
     if not asking or not rest:
         return
     said = " ".join("--column " + shlex.quote(f"{role}={name}")
@@ -158,10 +157,11 @@ def _refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, .
     raise DataError(
         "a column that may belong to the question is not read",
         where=table.first[0].file,
-        found=f"{' and '.join(map(repr, rest))} beside {asking[0]!r}",
+        found=f"{' and '.join(map(repr, rest))} beside {found[asking[0]]!r}",
         wanted="columns whose roles are clear",
-        do=f"to leave it out: {said}; to read it, join it with the other text, or say what each "
-        "column is, such as --column context=NAME --column question=NAME --column answers=NAME",
+        do=f"to leave it out: {said}; to read it behind the other: {said} "
+        f"{shlex.join(['--column', f'{asking[0]}={rest[0]}'])}; or say what each column is, such "
+        "as --column context=NAME --column question=NAME --column answers=NAME",
     )
 
 
@@ -263,9 +263,9 @@ def _nothing_fits(
         do = _missing(described, *partly[0])
     elif len(texts) > 1 and len(tried) > 1:
         one, other = texts[:2]
-        do = f"say what the texts are: --column text={one}, or --column first={one} --column "
-        do += f"second={other} for pairs, or --column source={one} --column target={other} for "
-        do += "texts to be written"
+        do = f"say what the texts are: --column text={one}, or --column text={one} --column "
+        do += f"text={other} for one text of both, or --column first={one} --column second={other} "
+        do += f"for pairs, or --column source={one} --column target={other} for texts to be written"
     elif texts and not likely and len(tried) > 1:
         others = [name for name in described if name not in texts]
         do = f"if {others[0]!r} is the label: --column label={others[0]}; else " if others else ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from maskwright.errors import DataError
 from maskwright.tasks import labels
-from maskwright.tasks.cell import missing, text_of
+from maskwright.tasks.cell import missing, text_in, text_of
 from maskwright.tasks.choices import keys_of, options_of, question_of, right_of
 from maskwright.tasks.columns import Columns
 from maskwright.tasks.contents import is_empty, value_of
@@ -48,10 +48,10 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         return known.index(value_of(row, columns["label"]), row)
 
     def single(row: Row) -> Example:
-        return Single(text_of(row, columns["text"]), target(row), row.where)
+        return Single(text_in(row, columns.roles["text"]), target(row), row.where)
 
     def pair(row: Row) -> Example:
-        first, second = (text_of(row, columns[role]) for role in ("first", "second"))
+        first, second = (text_in(row, columns.roles[role]) for role in ("first", "second"))
         return Pair(first, second, target(row), row.where)
 
     def tagged(row: Row) -> Example:
@@ -63,7 +63,7 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         return _tagged(row, columns["tokens"], columns["tags"], list(cells(row, task)), known)
 
     def answered(row: Row) -> Example:
-        question, context = (text_of(row, columns[role]) for role in ("question", "context"))
+        question, context = (text_in(row, columns.roles[role]) for role in ("question", "context"))
         return Answered(question, context, _answers(row, columns["answers"], context), row.where)
 
     def choice(row: Row) -> Example:
@@ -72,11 +72,11 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         return Choice(question_of(row, columns.roles), options, right, row.where)
 
     def rewrite(row: Row) -> Example:
-        source, target = (text_of(row, columns[role]) for role in ("source", "target"))
+        source, target = (text_in(row, columns.roles[role]) for role in ("source", "target"))
         return Rewrite(source, target, row.where, _others(row, columns.roles.get("references")))
 
     def match(row: Row) -> Example:
-        anchor, positive = (text_of(row, columns[role]) for role in ("anchor", "positive"))
+        anchor, positive = (text_in(row, columns.roles[role]) for role in ("anchor", "positive"))
         negatives = tuple(text_of(row, name) for name in columns.roles.get("negative", ()))
         return Match(anchor, positive, row.where, negatives)
 

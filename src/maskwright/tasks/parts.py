@@ -70,9 +70,12 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         UsageError: names that say two parts, no training data, a part in two formats.
     """
     found: dict[str, list[Source]] = {}
-    if texts := class_folders.in_folders(files, lambda name: _said(name) != ALL):
+    if texts := class_folders.in_folders(files, lambda name: said_by_folder(name) != ALL):
         above = [class_folders.above(source) for source in texts]
-        files, names = texts, [_said(name) if len(set(above)) > 1 else ALL for name in above]
+        files, names = (
+            texts,
+            [said_by_folder(name) if len(set(above)) > 1 else ALL for name in above],
+        )
     else:
         names = _by_names(files)
     for source, part in zip(files, names, strict=True):
@@ -109,7 +112,7 @@ def _by_names(files: Sequence[Source]) -> list[str]:
     return found
 
 
-def _said(folder: str) -> str:
+def said_by_folder(folder: str) -> str:
     """The part that the last word of a folder's name says, as in `20news-bydate-train`."""
     words = WORD.findall(folder.lower())
     return SPELLINGS.get(words[-1], ALL) if words else ALL

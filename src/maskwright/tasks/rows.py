@@ -1,5 +1,5 @@
 """Labelled files to rows: csv, tsv, jsonl, json, parquet, conll, conllu, and texts in the folders
-of their classes, each also .gz or .zst.
+of their classes, each also .gz or .zst; and a text in two languages, line by line.
 
 Each row keeps its file and line for messages. A file goes through the same door as raw text
 (corpus/read.py): encoding, size limits, strict or skip with a list of rejects. A `.json` file that
@@ -23,7 +23,15 @@ from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
-from maskwright.tasks import class_folders, conllu_file, one_value, tag_file, word_table
+from maskwright.tasks import (
+    class_folders,
+    conllu_file,
+    one_value,
+    tag_file,
+    unnamed_files,
+    word_table,
+)
+from maskwright.tasks.unnamed_files import Parallel
 
 DEFAULT_READING = Reading()
 WHOLE_BYTES = 1 << 30
@@ -93,6 +101,9 @@ def _rows(
         yield from _of_parquet(opened, source, ledger)
         return
     blocks = text_blocks(opened, source, ledger)
+    if isinstance(source, Parallel):
+        yield from _of_two(blocks, source, ledger)
+        return
     if alone:
         yield Row(class_folders.whole_text(blocks, source.path), file, 1)
         return
@@ -123,6 +134,15 @@ def _rows(
         raise _no_labels(begin, source)
     for values, number in found:
         yield Row(values, file, number)
+
+
+def _of_two(blocks: Iterator[Block], source: Parallel, ledger: Ledger) -> Iterator[Row]:
+    with RegularFile(source.other) as opened:
+        ledger.counts.files += 1
+        both = (blocks, text_blocks(opened, source.other, ledger))
+        for values, number in unnamed_files.aligned(both, source, ledger):
+            yield Row(values, source.shown, number)
+        ledger.counts.hashes[source.other.shown] = opened.finish()
 
 
 def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Row]:

@@ -23,9 +23,9 @@ NAMES: dict[str, tuple[str, ...]] = {
         "sentence",
         "goal",
         "startphrase",
-        *("questionstem", "stem"),
+        *("questionstem", "stem", "sent2"),
     ),
-    "context": ("context", "passage", "paragraph", "article", "document", "premise"),
+    "context": ("context", "passage", "paragraph", "article", "document", "premise", "sent1"),
     "answers": ("answers", "answer"),
     "choices": ("choices", "options", "endings", "candidates"),
     "text": (

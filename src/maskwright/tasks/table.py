@@ -19,6 +19,7 @@ from maskwright.corpus.files import Source, find
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
+from maskwright.tasks import unnamed_files
 from maskwright.tasks.parts import (
     ALL,
     TEST,
@@ -144,7 +145,7 @@ def _refuse_running_text(reading: Reading) -> None:
 
 def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> Found:
     """What one path or a list of them holds, by the names of the files."""
-    found, ignored = find(data)
+    found, ignored = find(data, unnamed_files.sources)
     files, names = names_beside(found)
     alone = isinstance(data, str | Path) and not Path(data).is_dir()
     sources = {ALL: files} if alone else by_part(files, learned=learned)
@@ -155,7 +156,9 @@ def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> Found:
 
 def _of_parts(given: Mapping[str, Path | str]) -> Found:
     """What a path for each part holds."""
-    found = {part: names_beside(find(path)[0]) for part, path in given.items()}
+    found = {
+        part: names_beside(find(path, unnamed_files.sources)[0]) for part, path in given.items()
+    }
     sources = {part: files for part, (files, _) in found.items()}
     names = {column: some for _, beside in found.values() for column, some in beside.items()}
     return sources, names, [], []

@@ -29,7 +29,8 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ROLE=NAME",
-        help="which column has which role, as text=review or label=stars; may be repeated",
+        help="which column has which role, as text=review or label=stars; may be repeated, and "
+        "text=title text=body reads one behind the other",
     )
 
 

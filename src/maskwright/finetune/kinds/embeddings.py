@@ -28,7 +28,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
-from maskwright.tasks.cell import text_of
+from maskwright.tasks.cell import text_in
 from maskwright.tasks.estimate import Estimate, estimate, estimates_of_means
 from maskwright.tasks.examples import Match, Pair, Single
 from maskwright.tasks.parts import TRAIN
@@ -124,7 +124,7 @@ class Embeddings(Kind):
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Pair | Match | Single:
         if self.alone in columns:
-            return self.of_value(text_of(row, columns[self.alone][0]), row.where)
+            return self.of_value(text_in(row, columns[self.alone]), row.where)
         return super().of_row(row, columns)
 
     def of_value(self, value: Any, where: str) -> Pair | Match | Single:

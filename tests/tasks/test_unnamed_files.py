@@ -1,0 +1,91 @@
+"""Files whose endings say no kind: two languages line by line, texts in the folders of classes."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, UsageError
+from maskwright.tasks.infer import infer
+from maskwright.tasks.table import load
+from tasks.tables import loaded, refusal, sentence, write
+
+
+def two_languages(root: Path, *stems: str, rows: int = 40) -> Path:
+    root.mkdir(exist_ok=True)
+    for stem in stems:
+        for language in ("de", "en"):
+            lines = "".join(f"{language} {sentence(n)}\n" for n in range(rows))
+            write(root / f"{stem}.{language}", lines)
+    return root
+
+
+def test_two_languages_are_two_columns_and_their_direction_is_asked(tmp_path: Path) -> None:
+    root = two_languages(tmp_path / "text", "train", "dev", "test_2016")
+    table = load(root)
+    assert {part: len(rows) for part, rows in table.parts.items()} == {
+        "train": 40, "validation": 40, "test": 40}  # fmt: skip
+    assert table.columns == ["de", "en"]
+    assert table.first[3].values == {"de": f"de {sentence(3)}", "en": f"en {sentence(3)}"}
+    assert table.first[3].where.endswith("train.de, line 4")
+    assert len(table.counts["train"].hashes) == 2
+    error = refusal(DataError, lambda: loaded(root))
+    assert "--column source=de --column target=en" in str(error.do)
+    table = load(root)
+    task = infer(table, columns={"source": "en", "target": "de"})
+    assert task.kind == "sequence-to-sequence"
+
+
+def test_the_name_before_the_language_may_have_dots_and_be_packed(tmp_path: Path) -> None:
+    for language in ("pt-BR", "en"):
+        text = "".join(f"{language} {n}\n" for n in range(3)).encode()
+        (tmp_path / f"Books.pt-en.{language}.gz").write_bytes(gzip.compress(text))
+    write(tmp_path / "README.md", "a text of the world")
+    table = load(tmp_path)
+    assert [row.values for row in table.parts["all"]] == [
+        {"en": f"en {n}", "pt-BR": f"pt-BR {n}"} for n in range(3)
+    ]
+    assert any("README.md" in line for line in table.counts["all"].warnings)
+
+
+def test_lines_stay_beside_their_translations(tmp_path: Path) -> None:
+    write(tmp_path / "train.de", "eins\n\n\nvier\nfünf\n\n")
+    (tmp_path / "train.en").write_bytes(b"one\ntwo\n\nf\xffour\nfive\n")
+    reading = Reading(on_bad="skip", max_bad_fraction=0.5)
+    table = load(tmp_path, reading=reading)
+    assert [(row.number, row.values["de"], row.values["en"]) for row in table.first] == [
+        (1, "eins", "one"), (2, "", "two"), (5, "fünf", "five")]  # fmt: skip
+    assert table.counts["train"].blank == 1 and table.counts["train"].rejected == 1
+
+
+def test_files_of_other_lengths_are_refused(tmp_path: Path) -> None:
+    two_languages(tmp_path, "train")
+    with (tmp_path / "train.en").open("a") as file:
+        file.write("one more\n")
+    error = refusal(DataError, lambda: load(tmp_path))
+    assert "different numbers of lines" in error.what and "line 41" in str(error.where)
+
+
+@pytest.mark.parametrize(
+    "names", [("train.en",), ("train.en", "train.de", "train.fr"), ("train.en", "test.de")]
+)
+def test_other_files_are_no_pairs(names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        write(tmp_path / name, "a line\n")
+    error = refusal(UsageError, lambda: load(tmp_path))
+    assert error.what == "the folder has no file of a known kind"
+
+
+def test_texts_without_endings_in_the_folders_of_their_classes(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        for name in ("sci.med", "rec.autos"):
+            folder = tmp_path / f"20news-bydate-{part}" / name
+            folder.mkdir(parents=True)
+            for number in range(20):
+                write(folder / str(59_000 + number), f"Subject: {name}\n\n{part} {number}\n")
+    table = load(tmp_path)
+    assert {part: len(rows) for part, rows in table.parts.items()} == {"train": 40, "test": 40}
+    assert {row.values["label"] for row in table.first} == {"sci.med", "rec.autos"}
