@@ -250,6 +250,12 @@ def test_quotes_that_swallow_rows_of_tabs_are_refused(tmp_path: Path) -> None:
 def test_the_first_line_may_say_the_separator(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "sep=;\r\nid;text\r\n1;a,b\r\n2;c\r\n")
     assert texts(path) == texts(path, separator=";") == ["a,b", "c"]
+    for separator, said in (
+        (None, ["columns separated by ';', as a first line sep= says"]),
+        (";", []),
+    ):
+        reader = Reader(path, Reading(separator=separator))
+        assert len(list(reader)) == 2 and reader.counts.warnings == said
     assert texts(write(tmp_path, "b.csv", '"sep=\t"\ntext\tid\na\t1\n')) == ["a"]
     error = refusal(DataError, write(tmp_path, "c.csv", "sep=;\nid;text\n1;a\n2\n"))
     assert error.where.endswith("c.csv, line 4")

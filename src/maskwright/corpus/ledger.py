@@ -71,6 +71,9 @@ class Counts:
         if self.controls:
             listed = ", ".join(f"{n:,} of {c}" for c, n in sorted(self.controls.items()))
             said.append(f"control characters left out: {listed}")
+        if self.separators:
+            marks = " and ".join(sorted({repr(mark) for mark in self.separators.values()}))
+            said.append(f"columns separated by {marks}, as a first line sep= says")
         if self.empty_files:
             said.append(f"empty files: {_some(self.empty_files)}")
         if self.ignored_files:

@@ -99,7 +99,8 @@ def _without_declaration(blocks: Iterator[Block], file: str, ledger: Ledger) -> 
     if first is None:
         return blocks
     if first.line == 1 and (declared := DECLARED.match(first.text)):
-        ledger.counts.separators[file] = declared[2]
+        if not ledger.reading.separator:
+            ledger.counts.separators[file] = declared[2]
         rest = first.text[declared.end() :]
         return itertools.chain([Block(rest, 2)] if rest else [], blocks)
     return itertools.chain([first], blocks)
