@@ -236,7 +236,7 @@ def test_a_label_column_that_is_missing_is_not_all_zeros(
                   epochs=1, stream=io.StringIO())  # fmt: skip
     assert evaluate_file(tmp_path / "out", whole, stream=io.StringIO())
     part = rows_of(tmp_path / "part.csv", [row[:2] for row in rows], ("text", "cat"))
-    with pytest.raises(DataError, match="column is missing") as refused:
+    with pytest.raises(DataError, match="column of the label is missing") as refused:
         evaluate_file(tmp_path / "out", part, stream=io.StringIO())
     assert refused.value.wanted == "dog"
 

@@ -264,3 +264,69 @@ def test_a_text_of_several_columns(model: Path, tmp_path: Path) -> None:
     renamed = write_csv(tmp_path / "renamed.csv", ["all"], [["a cat the dog 1"]])
     write_predictions(tmp_path / "out", renamed, tmp_path / "all.csv", columns={"text": ["all"]})
     assert read_csv(tmp_path / "all.csv")[0]["predicted_score"] == one[0]["predicted_score"]
+
+
+@pytest.fixture(scope="module")
+def of_two(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Learned from a title and a body."""
+    rows = [[f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
+            for n in range(60)]  # fmt: skip
+    folder = tmp_path_factory.mktemp("of_two")
+    data = write_csv(folder / "data.csv", ["title", "body", "label"], rows)
+    finetune_file(model, data, folder / "out", columns={"text": ["title", "body"]}, seeds=1,
+                  epochs=1, method="probe", stream=io.StringIO())  # fmt: skip
+    return folder / "out"
+
+
+def test_an_object_may_leave_out_a_column_and_a_table_may_not(of_two: Path, tmp_path: Path) -> None:
+    source = tmp_path / "new.jsonl"
+    source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n{"other": "a dog"}\n')
+    with pytest.raises(DataError, match="not there"):
+        write_predictions(of_two, source, tmp_path / "told.jsonl")
+    source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n')
+    write_predictions(of_two, source, tmp_path / "told.jsonl")
+    last = json.loads((tmp_path / "told.jsonl").read_text().splitlines()[-1])
+    predictor = load(of_two)
+    (known,) = predictor.predict([{"body": "a dog"}])
+    assert known == predictor.predict(["a dog"])[0]
+    assert known["label"] == last["prediction"]["label"]
+    assert predictor.predict([{"title": float("nan"), "body": "a dog"}]) == [known]
+    for odd in (["x", "y"], True, {"a": 1}):
+        with pytest.raises(DataError, match="no text"):
+            predictor.predict([{"title": odd, "body": "a dog"}])
+    table = write_csv(tmp_path / "half.csv", ["body"], [["a dog"]])
+    with pytest.raises(DataError, match="not there"):
+        write_predictions(of_two, table, tmp_path / "half-told.csv")
+
+
+def test_figures_are_not_taken_on_half_a_text(of_two: Path, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "half.csv", ["body", "label"], [["a dog", "woof"]] * 9)
+    with pytest.raises(DataError, match="a column of the text is missing") as caught:
+        evaluate_file(of_two, data, stream=io.StringIO())
+    assert "--column text=NAME" in str(caught.value.do)
+
+
+def test_two_heads_read_the_same_columns(model: Path, of_two: Path, tmp_path: Path) -> None:
+    rows = [[f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]] for n in range(60)]
+    data = write_csv(tmp_path / "data.csv", ["body", "label"], rows)
+    finetune_file(model, data, tmp_path / "one", method="probe", seeds=1, epochs=1,
+                  stream=io.StringIO())  # fmt: skip
+    new = write_csv(tmp_path / "new.csv", ["title", "body"], [["a cat", "a dog"]])
+    with pytest.raises(UsageError, match="different columns"):
+        write_predictions(tmp_path / "one", new, tmp_path / "told.csv", also=[of_two])
+    write_predictions(tmp_path / "one", new, tmp_path / "told.csv", also=[of_two],
+                      columns={"text": ["body"]})  # fmt: skip
+    assert read_csv(tmp_path / "told.csv")
+
+
+def test_labelled_texts_are_read_as_they_were_learned_from(tuned: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("__label__meow a cat\n__label__woof a dog\n")
+    write_predictions(tuned, tmp_path / "lines.txt", tmp_path / "lines.jsonl")
+    told = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
+    assert [row["text"].strip() for row in told] == ["a cat", "a dog"]
+    for name in ("meow", "woof"):
+        (tmp_path / "texts" / name).mkdir(parents=True)
+        (tmp_path / "texts" / name / "59284").write_text("a cat\nand a dog\n")
+    write_predictions(tuned, tmp_path / "texts", tmp_path / "texts.jsonl")
+    told = [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in told] == ["a cat\nand a dog"] * 2

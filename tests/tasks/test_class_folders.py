@@ -89,3 +89,13 @@ def test_lines_that_begin_with_their_label(tmp_path: Path) -> None:
     error = refusal(DataError, lambda: load(write(tmp_path / "d.txt", late)))
     assert error.what == "a line with several labels" and error.where.endswith("line 200001")
     assert len(load(bad, reading=Reading(on_bad="skip", max_bad_fraction=1)).parts["all"]) == 2
+
+
+def test_a_class_whose_name_ends_like_a_part(tmp_path: Path) -> None:
+    table = load(fill(tmp_path / "a", "x-ray", "mri", "blood-test"))
+    assert {row.values["label"] for row in table.first} == {"x-ray", "mri", "blood-test"}
+    root = fill(tmp_path / "b", "sales", "law", "training")
+    error = refusal(UsageError, lambda: load(root))
+    assert "training" in str(error.where) and "rename it" in str(error.do)
+    (root / "training").rename(root / "the training")
+    assert len({row.values["label"] for row in load(root).first}) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -326,3 +327,44 @@ def test_a_row_in_the_place_of_the_header_is_noticed(tmp_path: Path) -> None:
     )
     assert error.what.startswith("the first row looks like data") and "'spam'" in str(error.found)
     assert infer(load(write(tmp_path / "b.csv", "kind,words\n" + lines))).kind == "classification"
+
+
+@pytest.mark.parametrize(
+    ("columns", "asked"),
+    [
+        ({"prompt": some, "response": other, "is_safe": lambda n: bool(n % 2)}, "is_safe"),
+        ({"instruction": some, "output": other, "label": lambda n: "ab"[n % 2]}, "label"),
+        ({"source": some, "target": other, "score": lambda n: n / 7}, "score"),
+        ({"question": some, "response": other, "label": lambda n: n % 2}, "response"),
+        ({"question": some, "student_answer": other, "score": lambda n: n % 3}, "student_answer"),
+        ({"article": some, "summary": other, "label": lambda n: n % 2}, "summary"),
+        ({"question": some, "opa": lambda n: f"in {n}", "opb": lambda n: f"on {n}",
+          "opc": lambda n: f"at {n}", "cop": lambda n: n % 3}, "opa"),
+        ({"text": some, "topics": lambda n: {"choices": ["a"]} if n % 2 else "a",
+          "lead_time": lambda n: n / 7}, "topics"),
+    ],
+)  # fmt: skip
+def test_what_belongs_to_it_is_asked_about(columns: Any, asked: str) -> None:
+    error = refusal(DataError, lambda: infer(table_of(*rows(**columns))))
+    assert repr(asked) in str(error.found) or asked in str(error.found)
+    options = re.findall(r"--column (\S+?=\S+?)(?=[;\s]|$)", str(error.do))
+    assert options or asked == "topics"
+
+
+def test_what_is_no_part_of_the_task_is_not_asked_about() -> None:
+    for columns in (
+        {"Text": some, "Summary": other, "Score": lambda n: n % 5},
+        {"title": other, "body": some, "category": lambda n: "ab"[n % 2]},
+        {"question": some, "url": lambda n: f"http://a.b/{n}", "label": lambda n: n % 2},
+    ):
+        assert infer(table_of(*rows(**columns))).kind == "classification"
+
+
+def test_yes_or_no_is_no_answer_in_a_text() -> None:
+    made = rows(question=some, passage=other, answer=lambda n: ("yes", "no")[n % 2])
+    assert infer(table_of(*made)).kind == "pair-classification"
+
+
+def test_names_with_blanks_are_told_as_they_are_typed() -> None:
+    error = refusal(DataError, lambda: infer(table_of(*rows(**{"a text": some, "b text": other}))))
+    assert "--column 'text=a text'" in str(error.do)

@@ -303,3 +303,13 @@ def test_a_comma_in_the_header_of_tabs_hides_no_separator(tmp_path: Path) -> Non
     # The control: other signs stand in many a text.
     some = write(tmp_path / "b.csv", "3,one; two; three | four | five\n4,six\n")
     assert len(load(some, header=["label", "text"]).parts["all"]) == 2
+
+
+def test_rows_that_an_annotator_rejected_are_left_out(tmp_path: Path) -> None:
+    said = ("accept", "reject", "ignore")
+    rows = [{"text": sentence(n), "label": "ab"[n % 2], "answer": said[n % 3]} for n in range(30)]
+    table = load(write_rows(tmp_path / "a.jsonl", rows))
+    assert len(table.first) == 10
+    assert "20 rows left out whose 'answer' is reject or ignore" in table.counts["all"].warnings
+    rows[0]["answer"] = "yes"  # a column of another kind
+    assert len(load(write_rows(tmp_path / "b.jsonl", rows)).first) == 30

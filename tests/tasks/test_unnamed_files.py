@@ -70,7 +70,15 @@ def test_files_of_other_lengths_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [("train.en",), ("train.en", "train.de", "train.fr"), ("train.en", "test.de")]
+    "names",
+    [
+        ("train.en",),
+        ("train.en", "train.de", "train.fr"),
+        ("train.en", "test.de"),
+        ("run.py", "run.sh"),
+        ("polarity.pos", "polarity.neg"),
+        ("a.en", "a.de", "b.en", "b.fr"),
+    ],
 )
 def test_other_files_are_no_pairs(names: tuple[str, ...], tmp_path: Path) -> None:
     for name in names:
@@ -89,3 +97,40 @@ def test_texts_without_endings_in_the_folders_of_their_classes(tmp_path: Path) -
     table = load(tmp_path)
     assert {part: len(rows) for part, rows in table.parts.items()} == {"train": 40, "test": 40}
     assert {row.values["label"] for row in table.first} == {"sci.med", "rec.autos"}
+
+
+def test_what_lies_beside_two_languages_is_left_alone(tmp_path: Path) -> None:
+    two_languages(tmp_path, "train")
+    for name in ("README.md", "LICENSE", "run.sh", "train.ids", "test.en"):
+        write(tmp_path / name, "a line\n")
+    table = load(tmp_path)
+    assert {part: len(rows) for part, rows in table.parts.items()} == {"train": 40}
+    (said,) = [line for line in table.counts["train"].warnings if "not read" in line]
+    assert "test.en" in said and "train.ids" in said
+
+
+def test_a_bad_last_line_takes_its_partner_with_it(tmp_path: Path) -> None:
+    write(tmp_path / "train.de", "eins\nzwei\n")
+    (tmp_path / "train.en").write_bytes(b"one\ntw\xff\n")
+    reading = Reading(on_bad="skip", max_bad_fraction=0.5)
+    assert len(load(tmp_path, reading=reading).first) == 1
+    write(tmp_path / "train.de", "eins\nzwei\ndrei\n")
+    error = refusal(DataError, lambda: load(tmp_path, reading=reading))
+    assert "line 3" in str(error.where) or "line 2" in str(error.where)
+
+
+def test_texts_with_an_ending_come_first(tmp_path: Path) -> None:
+    for name in ("pos", "neg"):
+        for number in range(20):
+            write(tmp_path / name / f"{number}.txt", f"{name} {number}\n")
+        write(tmp_path / name / "LICENSE", "as you like\n")
+    for name in ("get.py", "get.sh"):
+        write(tmp_path / name, "pass\n")
+    assert {row.values["label"] for row in load(tmp_path).parts["all"]} == {"pos", "neg"}
+    assert len(load(tmp_path).parts["all"]) == 40
+
+
+def test_a_readme_is_no_data(tmp_path: Path) -> None:
+    write(tmp_path / "README.md", "a table of mine\n")
+    write(tmp_path / "data.csv", "text,label\n" + "".join(f"t {n},{n % 2}\n" for n in range(40)))
+    assert len(load(tmp_path).parts["all"]) == 40

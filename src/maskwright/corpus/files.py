@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ MADE_OF = {
     **dict.fromkeys((".pkl", ".pickle"), "save it as .jsonl; a pickle could run any code"),
 }  # fmt: skip
 NEAR_LIMIT = 5000
+ABOUT = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)
 # Files and folders, one or several.
 Paths = str | Path | Sequence[str | Path]
 
@@ -72,8 +74,8 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
     """The files that `paths` mean, folders searched in sorted order; and the names passed over.
 
     Args:
-        otherwise: in a folder without tables, what the files are whose endings say no kind; if
-            they are something, they are read and nothing else.
+        otherwise: for folders of data: what tells of them (`README.md`) is none, and where nothing
+            else has an ending that says a kind, what the files are.
 
     Raises:
         UsageError: a path does not exist (with near names), is no regular file or folder, is of an
@@ -109,15 +111,20 @@ def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], li
     """The files to read below `folder`, and the names of the others."""
     every = list(_walk(folder))
     found = [source for path in every if (source := _source(path)) is not None]
-    known = {source.path for source in found}
-    if otherwise is not None and all(source.kind == "text" for source in found):
-        told = otherwise([path for path in every if path not in known])
-        if told:
-            found, known = list(told), {path for source in told for path in source.paths}
+    if otherwise is not None:
+        found = [source for source in found if not _tells_of(folder, source)]
+        found = found or list(otherwise(every))
     for source in found:
         for path in source.paths:
             _refuse_special(path, _status(path))
+    known = {path for source in found for path in source.paths}
     return found, [shown(path) for path in every if path not in known]
+
+
+def _tells_of(folder: Path, source: Source) -> bool:
+    """Whether a text tells of the data in `folder`, and is none of them."""
+    path = source.path
+    return path.parent == folder and source.kind == "text" and bool(ABOUT.match(path.name))
 
 
 def listed(paths: Paths) -> list[str]:

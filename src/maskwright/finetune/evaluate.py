@@ -29,6 +29,7 @@ from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
 from maskwright.tasks import table
 from maskwright.tasks.build import build
+from maskwright.tasks.columns import JOINED
 from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.infer import Task, infer
@@ -147,14 +148,17 @@ def _task(
     """The model's task in these data: columns that are called as in the training data are the same.
 
     Raises:
-        DataError: some columns of a label are there, and others are not.
+        DataError: some columns of a label, or of a text, are there, and others are not.
     """
-    for told in model.targets.values():
+    read = {role: names for role, names in model.columns.items() if role in JOINED}
+    for role, told in (read | model.targets).items():
+        if role in columns:
+            continue
         missing = [name for name in told if not _stands(name, asked_of.columns)]
         if missing and len(missing) < len(told):
-            raise DataError("a label's column is missing", where=data,
+            raise DataError(f"a column of the {role} is missing", where=data,
                             found=", ".join(asked_of.columns), wanted=", ".join(missing),
-                            do="add it, or rename all of them to have them found anew")  # fmt: skip
+                            do=f"add it, or say which are read: --column {role}=NAME")  # fmt: skip
     known = {role: list(names) for role, names in (model.columns | model.targets).items()
              if all(_stands(name, asked_of.columns) for name in names)}  # fmt: skip
     task = infer(asked_of, {**known, **columns}, model.kind.task)

@@ -35,7 +35,7 @@ from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
 from maskwright.strict_json import parse
-from maskwright.tasks.cell import joined
+from maskwright.tasks.cell import joined_or_whole
 from maskwright.tasks.columns import JOINED
 from maskwright.tasks.contents import is_empty
 from maskwright.tokenizer.sample import not_unicode
@@ -121,9 +121,12 @@ class Answering(ABC):
             some = [value.get(name) for name in names]
             while len(some) > 1 and is_empty(some[-1]):
                 some.pop()
-            if names[0] not in value:
+            if role in JOINED and len(names) > 1 and not value.keys().isdisjoint(names):
+                found[role] = joined_or_whole(some)
+            elif names[0] not in value:
                 return value
-            found[role] = some[0] if len(names) == 1 else joined(some) if role in JOINED else some
+            else:
+                found[role] = some[0] if len(names) == 1 else some
         return found
 
 

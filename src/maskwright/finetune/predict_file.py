@@ -73,6 +73,8 @@ def loaded(
         UsageError: a column for a role that is not read.
     """
     model = load_several([folder, *also]) if also else load(folder)
+    if isinstance(model, Several):
+        _require_one_reading(model, columns or {})
     if columns and columns.keys() == {model.kind.alone}:
         return replace(model, columns=dict(columns))
     for role, names in (columns or {}).items():
@@ -83,6 +85,17 @@ def loaded(
                              found=f"{role}={', '.join(names)}",
                              wanted=", ".join(model.columns))  # fmt: skip
     return replace(model, columns={**model.columns, **(columns or {})})
+
+
+def _require_one_reading(model: Several, columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuse models of which one reads one column and another several, until it is said."""
+    for name, member in model.members.items():
+        for role in set(JOINED) & model.columns.keys() - columns.keys():
+            ours, theirs = model.columns[role], member.columns.get(role, ())
+            if len(ours) != len(theirs):
+                raise UsageError("the models were trained on different columns", where=name,
+                                 found=f"{role}: {', '.join(theirs)}", wanted=", ".join(ours),
+                                 do=f"say what both read: --column {role}=NAME")  # fmt: skip
 
 
 def answer_rows(

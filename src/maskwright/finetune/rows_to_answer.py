@@ -19,11 +19,13 @@ from maskwright.errors import DataError, UsageError, near
 from maskwright.finetune.answer_columns import PREDICTION, name_taken
 from maskwright.finetune.predict import Predictor
 from maskwright.finetune.several import Several
+from maskwright.tasks import class_folders, unnamed_files
 from maskwright.tasks.columns import JOINED
 from maskwright.tasks.how_read import WHERE, HowRead
 from maskwright.tasks.list_cells import row_with_lists
 from maskwright.tasks.parts import names_beside
 from maskwright.tasks.rows import Row, read_rows
+from maskwright.tasks.table import TABLE_FILE
 
 # What is read of a row as a list.
 LISTS = ("tokens", "choices")
@@ -35,13 +37,16 @@ def rows_to_answer(
     """(values of the row, the example) of a table, or of lines of plain text; None is the example
     of a bad row, where those are passed over. `counts` takes what the reading met."""
     skips = read.reading.on_bad == "skip"
-    files = names_beside(find(source)[0])[0]
+    files = names_beside(find(source, unnamed_files.sources)[0])[0]
     names = [name for role in model.columns.values() for name in role]
-    if len({file.kind == "text" for file in files}) > 1:
+    lines = [file for file in files if file.kind == "text" and not _is_labelled(file, read.reading)]
+    if class_folders.in_folders(files, lambda name: False):
+        lines = []  # each is a text
+    if lines and len(lines) < len(files):
         raise UsageError("tables and plain text in one folder", where=source,
                          found=", ".join(file.shown for file in files[:10]),
                          wanted="one or the other")  # fmt: skip
-    if any(file.kind == "text" for file in files):
+    if lines:
         if len(names) > 1 and model.kind.alone:
             names = [model.kind.alone]
         elif [role in JOINED for role in model.columns] == [True]:
@@ -63,9 +68,7 @@ def rows_to_answer(
     for row in read_rows(files, read.reading, read.header, counts=counts):
         if PREDICTION in row.values:
             raise name_taken(PREDICTION, row.where)
-        known = row.values.keys()
-        missing = next((n for n in names if not {n, n.partition(".")[0]} & known), None)
-        if missing is not None:
+        if (missing := _missing(row, model)) is not None:
             alone = model.kind.alone
             other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
             raise DataError("a column that the model reads is not there", where=row.where,
@@ -73,6 +76,26 @@ def rows_to_answer(
                             do=f"say which it is: --column ROLE=NAME ({near(missing, row.values)})"
                             f"{other}")  # fmt: skip
         yield dict(row.values), _tried(skips, _example, model, row)
+
+
+def _is_labelled(file: Source, reading: Reading) -> bool:
+    """Whether lines of text say more than one text each."""
+    if isinstance(file, unnamed_files.Parallel):
+        return True
+    with RegularFile(file) as opened:
+        first = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
+    return first is not None and class_folders.is_labelled(first.text)
+
+
+def _missing(row: Row, model: Predictor | Several) -> str | None:
+    """A column that the model reads and the row has not. Objects of their own leave out what is
+    empty; of a text of several columns one is enough in them."""
+    known = row.values.keys()
+    for role, names in model.columns.items():
+        there = [bool({name, name.partition(".")[0]} & known) for name in names]
+        if not (all(there) or (role in JOINED and any(there) and not TABLE_FILE.search(row.file))):
+            return names[there.index(False)]
+    return None
 
 
 def table_settings(read: HowRead) -> list[str]:

@@ -7,7 +7,7 @@ how well it went. No torch.
     one_value.py, squad_file.py, tag_file.py, conllu_file.py, word_table.py,
     class_folders.py, unnamed_files.py
     columns.py, find_columns.py,            which column is what; cells that spell lists
-    column_search.py, contents.py, spellings.py, list_cells.py
+    column_search.py, left_unread.py, contents.py, spellings.py, list_cells.py
     infer.py                                columns -> the task, said in one sentence
     labels.py, one_label.py,                the classes: their order, names, what is none; tags
     near_labels.py, repair.py, words.py, marked_text.py

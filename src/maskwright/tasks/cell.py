@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -42,9 +43,17 @@ def text_in(row: Row, names: Sequence[str]) -> str:
     return joined(text_of(row, name) for name in filled or names[:1])
 
 
-def joined(texts: Iterable[Any]) -> str:
-    """One text of several, those that are empty left out."""
-    return " ".join(str(text) for text in texts if not is_empty(text))
+def joined(texts: Iterable[str]) -> str:
+    """One text of several, one behind the other."""
+    return " ".join(texts)
+
+
+def joined_or_whole(values: Sequence[Any]) -> Any:
+    """One text of texts and numbers, what is empty left out; or the first value that is neither,
+    for whoever says so."""
+    filled = [v for v in values if not is_empty(v) and not (type(v) is float and math.isnan(v))]
+    odd = [value for value in filled if type(value) not in (str, int, float)]
+    return odd[0] if odd else joined(map(str, filled))
 
 
 def missing(row: Row, name: str, role: str, wanted: str) -> DataError:

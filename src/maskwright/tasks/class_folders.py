@@ -18,7 +18,7 @@ from typing import Any
 from maskwright.corpus.files import Source
 from maskwright.corpus.ledger import Ledger, at
 from maskwright.corpus.lines import Block
-from maskwright.errors import DataError
+from maskwright.errors import DataError, UsageError
 from maskwright.strict_json import parse
 
 LABEL = "__label__"
@@ -33,16 +33,24 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
 
     Args:
         says_part: whether a folder of that name holds a part.
+
+    Raises:
+        UsageError: a folder beside them may be of a class, or of a part.
     """
     if any(source.kind != "text" for source in files):
         return []
     every = {source.path.parent for source in files}
     above = {folder for path in every for folder in path.parents}
-    folders = {
-        folder
-        for folder in every - above
-        if folder.name.lower() not in UNLABELLED and not says_part(folder.name)
-    }
+    leaves = {folder for folder in every - above if folder.name.lower() not in UNLABELLED}
+    folders = {folder for folder in leaves if not says_part(folder.name)}
+    among = {folder for folder in leaves - folders
+             if any(other.parent == folder.parent for other in folders)}  # fmt: skip
+    if unsure := sorted(folder for folder in among if folder.name.isalpha()):
+        raise UsageError("a folder that may be a class or a part", where=unsure[0],
+                         found=f"texts in it, beside {min(folders).name}",
+                         wanted="folders of classes in those of parts, as train/pos",
+                         do="rename it, if it is a class; else move it out")  # fmt: skip
+    folders |= among  # as `blood-test`: no part is called so that lies among classes
     beside = {folder.parent for folder in folders}
     apart = len(beside) == 1 or all(says_part(folder.name) for folder in beside)
     if not apart or len({folder.name for folder in folders}) < 2:

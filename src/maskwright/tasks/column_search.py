@@ -21,6 +21,7 @@ ANSWERING = ("label", "answer", "answerkey", "correct", "correctoption", "correc
              "target")  # fmt: skip
 # Of the names of labels, the first so many mean nothing else.
 SURE = 5
+YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}
 # Short texts may happen to spell numbers.
 TEXTLIKE = ("text", "whole", "number")
 
@@ -97,7 +98,7 @@ class Search:
         if "label" not in self.roles:
             self._by_name("label", _may_be_label)
             self._tell_rivals([c.name for c in self._free() if _may_be_label(c)])
-        if "label" in self.roles or not self.by_content:
+        if "label" in self.roles or not self.by_content or self._odd_label():
             return
         free = self._free()
         flags = [c.name for c in free if c.distinct <= 2 and self._zeros_and_ones(c)]
@@ -111,6 +112,11 @@ class Search:
         fractions = [c for c in free if c.kind == "number" and not c.integral]
         if not likely and len(fractions) == 1:
             self._take("label", [fractions[0].name], "the only column with fractions")
+
+    def _odd_label(self) -> bool:
+        """Whether a column with a label's name holds what is none: no other is one by its looks."""
+        return any(c.kind in ("object", "mixed") and plain(c.name) in NAMES["label"]
+                   for c in self._free())  # fmt: skip
 
     def _tell_rivals(self, free: Sequence[str]) -> None:
         """Say which columns have a label's name, too, where none is called just that."""
@@ -160,7 +166,7 @@ class Search:
             for c in self._free()
         ):
             return  # one of these is right, and it need not stand in the text
-        if "answers" not in self.roles and self._judged():
+        if "answers" not in self.roles and (self._judged() or self._yes_or_no()):
             return
         self._by_name("answers", lambda c: c.kind in ("object", "texts", "text"))
         self._by_name("context", lambda c: c.kind in TEXTLIKE)
@@ -173,6 +179,12 @@ class Search:
         return bool(answer and label) and self.described[str(answer)].kind == "text" and (
             self.described[str(label)].has_classes
         )  # fmt: skip
+
+    def _yes_or_no(self) -> bool:
+        """Whether all answers are one of the two, which need not stand in the text."""
+        name = next((n for s in NAMES["answers"] if (n := self.by_plain.get(s))), None)
+        said = {str(value_of(row, name)).strip().lower() for row in self.rows} if name else set()
+        return bool(said) and said <= YES_OR_NO
 
     def _multiple_choice(self) -> None:
         self._by_name("choices", lambda c: c.kind in ("texts", "object"))

@@ -12,6 +12,7 @@ Whatever is chosen (find_columns.py) is said with its reason (`Columns.lines`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,3 +83,8 @@ class Columns:
 
     def _in_cells(self, names: Sequence[str]) -> bool:
         return any(name in self.described and self.described[name].in_cells for name in names)
+
+
+def option(role: str, name: str) -> str:
+    """What is typed to say so."""
+    return f"--column {shlex.quote(f'{role}={name}')}"

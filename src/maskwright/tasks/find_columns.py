@@ -7,15 +7,24 @@ are drawn, is never guessed.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError, near
 from maskwright.tasks.column_search import Search
-from maskwright.tasks.columns import JOINED, LISTS, OPTIONAL, ROLES, SEVERAL, SHAPES, Columns
+from maskwright.tasks.columns import (
+    JOINED,
+    LISTS,
+    OPTIONAL,
+    ROLES,
+    SEVERAL,
+    SHAPES,
+    Columns,
+    option,
+)
 from maskwright.tasks.contents import Column, describe, is_empty
+from maskwright.tasks.left_unread import refuse_half
 from maskwright.tasks.list_cells import list_of, read_lists, refuse_list_of_numpy
 from maskwright.tasks.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
 from maskwright.tasks.table import TABLE_FILE, Table
@@ -33,10 +42,6 @@ CALLED_TEXTS = {
 
 # Roles of what a model is to tell.
 TOLD = ("label", "tags", "answers", "target")
-# What a text called so is about, and what it is about, often stand in columns of their own.
-ASKING = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
-ASKED_OF = {*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input",
-            "text"}  # fmt: skip
 
 
 def find(
@@ -79,7 +84,7 @@ def find(
             else:
                 if "references" not in found.roles:
                     found = _with_references(table, found)
-                _refuse_half(table, found, wanted)
+                refuse_half(table, found, wanted)
                 _refuse_row_as_header(table, found)
                 _check_parts(table, found)
                 _refuse_some_lists(table, found)
@@ -141,28 +146,6 @@ def _with_references(table: Table, found: Columns) -> Columns:
                 return found
     return Columns(found.shape, found.roles | {name: (name,)}, found.why | {name: "by its name"},
                    found.described)  # fmt: skip
-
-
-def _refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ...]]) -> None:
-    """Where a question is read, what it is about is not left out without a word of the user."""
-    texts = [role for role in ("text", "first", "second", "source") if role in found.roles]
-    if found.shape not in ("single", "pair", "sequence") or set(texts) & set(wanted):
-        return
-    rest = [n for n in found.left_out if plain(n) in ASKED_OF and found.described[n].rows]
-    asking = [role for role in texts if plain(found[role]) in ASKING]
-    if not asking or not rest:
-        return
-    said = " ".join("--column " + shlex.quote(f"{role}={name}")
-                    for role, names in found.roles.items() for name in names)  # fmt: skip
-    raise DataError(
-        "a column that may belong to the question is not read",
-        where=table.first[0].file,
-        found=f"{' and '.join(map(repr, rest))} beside {found[asking[0]]!r}",
-        wanted="columns whose roles are clear",
-        do=f"to leave it out: {said}; to read it behind the other: {said} "
-        f"{shlex.join(['--column', f'{asking[0]}={rest[0]}'])}; or say what each column is, such "
-        "as --column context=NAME --column question=NAME --column answers=NAME",
-    )
 
 
 def _refuse_row_as_header(table: Table, found: Columns) -> None:
@@ -239,9 +222,8 @@ def _missing(
     if not free:
         return f"{known} {'were' if len(roles) > 1 else 'was'} found: add a column with the {role}"
     others = f" (or {', '.join(c.name for c in free[1:4])})" if len(free) > 1 else ""
-    return f"{known} were found; say which column is the {role}: --column {role}={free[0].name}" + (
-        others
-    )
+    said = option(role, free[0].name)
+    return f"{known} were found; say which column is the {role}: {said}{others}"
 
 
 def _nothing_fits(
@@ -263,15 +245,16 @@ def _nothing_fits(
         do = _missing(described, *partly[0])
     elif len(texts) > 1 and len(tried) > 1:
         one, other = texts[:2]
-        do = f"say what the texts are: --column text={one}, or --column text={one} --column "
-        do += f"text={other} for one text of both, or --column first={one} --column second={other} "
-        do += f"for pairs, or --column source={one} --column target={other} for texts to be written"
+        do = f"say what the texts are: {option('text', one)}, or {option('text', one)} "
+        do += f"{option('text', other)} for one text of both, or {option('first', one)} "
+        do += f"{option('second', other)} for pairs, or {option('source', one)} "
+        do += f"{option('target', other)} for texts to be written"
     elif texts and not likely and len(tried) > 1:
         others = [name for name in described if name not in texts]
-        do = f"if {others[0]!r} is the label: --column label={others[0]}; else " if others else ""
+        do = f"if {others[0]!r} is the label: {option('label', others[0])}; else " if others else ""
         do += "add a column with labels; for text without labels use pretraining"
     elif len(likely) > 1:
-        do = f"say which column is the label: --column label={likely[0]} (or "
+        do = f"say which column is the label: {option('label', likely[0])} (or "
         do += f"{', '.join(likely[1:4])})"
     else:
         do = "say what the columns are, such as --column text=NAME --column label=NAME"

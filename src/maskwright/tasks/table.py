@@ -18,6 +18,7 @@ from pathlib import Path
 from maskwright.corpus.files import Source, find
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.reading import Reading
+from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks import unnamed_files
 from maskwright.tasks.parts import (
@@ -32,6 +33,7 @@ from maskwright.tasks.parts import (
 from maskwright.tasks.rows import DEFAULT_READING, Row, read_rows
 
 TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
+ACCEPTED, DECIDED = "accept", ("accept", "reject", "ignore")
 # Files by part; names of classes by column; files that belong to no part; those of another kind.
 Found = tuple[dict[str, list[Source]], dict[str, tuple[str, ...]], list[str], list[str]]
 
@@ -118,7 +120,8 @@ def load(
         counts[part] = Counts()
         if rejects is not None and reading.on_bad == "skip":
             lists[part] = Path(rejects)
-        parts[part] = list(read_rows(files, reading, header, lists.get(part), counts[part]))
+        rows = list(read_rows(files, reading, header, lists.get(part), counts[part]))
+        parts[part] = _accepted(rows, counts[part])
         if part in lists:  # each reading begins the list anew
             listed += lists[part].read_text(encoding="utf-8")
             lists[part].write_text(listed, encoding="utf-8", newline="\n")
@@ -162,6 +165,17 @@ def _of_parts(given: Mapping[str, Path | str]) -> Found:
     sources = {part: files for part, (files, _) in found.items()}
     names = {column: some for _, beside in found.values() for column, some in beside.items()}
     return sources, names, [], []
+
+
+def _accepted(rows: list[Row], counts: Counts) -> list[Row]:
+    """Those that an annotator accepted, where Prodigy says so of each."""
+    said = [row.values.get("answer") for row in rows]
+    if not said or not all(type(one) is str and one in DECIDED for one in said):
+        return rows
+    kept = [row for row, one in zip(rows, said, strict=True) if one == ACCEPTED]
+    if left := len(rows) - len(kept):
+        counts.notes.append(f"{counted(left, 'row')} left out whose 'answer' is reject or ignore")
+    return kept
 
 
 def _check_files(part: str, rows: Sequence[Row]) -> None:

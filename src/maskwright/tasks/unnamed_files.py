@@ -3,7 +3,7 @@
     train.en, train.de          line n of one is line n of the other; the languages are the columns
     20news/sci.med/59284        a text each, where there are such folders side by side
 
-Such files are looked for in folders that hold no tables; corpus/files.py names the known endings.
+Such files are looked for in folders in which no ending says a kind (corpus/files.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,14 @@ from maskwright.errors import DataError
 from maskwright.tasks import class_folders
 from maskwright.tasks.parts import ALL, said_by_folder
 
-# en, deu, pt-BR, zh_Hant
-LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,4})?")
+# ISO 639-1, also with a region or a script: pt-BR, zh_Hant; and deu_Latn.
+CODES = (
+    "a[abefkmnrsvyz]|b[aeghimnors]|c[aehorsuvy]|d[aevz]|e[elnostu]|f[afijory]|g[adlnuv]|"
+    "h[aeiortuyz]|i[adegikostu]|j[av]|k[agijklmnorsuvwy]|l[abginotuv]|m[ghiklnrsty]|"
+    "n[abdeglnorvy]|o[cjmrs]|p[ailst]|q[u]|r[mnouw]|s[acdegiklmnoqrstuvw]|"
+    "t[aeghiklnorstwy]|u[gkrz]|v[eio]|w[ao]|x[h]|y[io]|z[ahu]"
+)
+LANGUAGE = re.compile(rf"({CODES})([-_][A-Za-z]{{2,4}})?|[a-z]{{3}}_[A-Z][a-z]{{3}}")
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Parallel(Source):
 
 
 def sources(paths: Sequence[Path]) -> list[Source]:
-    """What `paths`, none of them of a known kind, are; empty where they are none of the two."""
+    """What `paths` are, none of which are data of a known kind; empty where they are neither."""
     if found := _parallel(paths):
         return list(found)
     texts = [_text(path, _compression(path)) for path in paths if not path.suffix]
@@ -55,6 +61,7 @@ def aligned(
         DataError: one of them has more lines.
     """
     first, second = source.languages
+    before, dropped = ledger.counts.rejected, 0
     sides = [(each for block in some for each in block.lines()) for some in blocks]
     one, two = (next(side, None) for side in sides)
     while one and two:
@@ -65,17 +72,17 @@ def aligned(
                 ledger.counts.blank += 1
             one, two = (next(side, None) for side in sides)
         elif one[0] < two[0]:
-            one = next(sides[0], None)
+            one, dropped = next(sides[0], None), dropped + 1
         else:
-            two = next(sides[1], None)
+            two, dropped = next(sides[1], None), dropped + 1
     for left, side, file in ((one, sides[0], source), (two, sides[1], source.other)):
-        while left and not left[1].strip():
-            left = next(side, None)
-        if left:
+        rest = [left, *side] if left else []
+        more = [number for number, line in rest if line.strip()]
+        if len(more) > ledger.counts.rejected - before - dropped:  # else partners of bad lines
             short = source.other if file is source else source
             raise DataError(
                 "two files of one text have different numbers of lines",
-                where=at(file.shown, left[0]),
+                where=at(file.shown, more[0]),
                 found=f"a line of which {short.shown} has none",
                 wanted="line n of one to be the translation of line n of the other",
                 do="align the files anew",
@@ -84,7 +91,7 @@ def aligned(
 
 def _parallel(paths: Sequence[Path]) -> list[Parallel]:
     """Pairs of files that differ in their last ending alone, which is a language and the same two
-    in every pair."""
+    in every pair; a file without another is in none."""
     by_name: dict[Path, dict[str, Source]] = {}
     for path in paths:
         compression = _compression(path)
@@ -92,14 +99,13 @@ def _parallel(paths: Sequence[Path]) -> list[Parallel]:
         language = plain.suffix.removeprefix(".")
         if LANGUAGE.fullmatch(language):
             by_name.setdefault(plain.with_suffix(""), {})[language] = _text(path, compression)
-    named = [tuple(sorted(texts)) for texts in by_name.values()]
-    if not named or len(set(named)) > 1 or len(named[0]) != 2:
+    pairs = [texts for texts in by_name.values() if len(texts) > 1]
+    named = {tuple(sorted(texts)) for texts in pairs}
+    if len(named) != 1 or len(languages := named.pop()) != 2:
         return []
-    first, second = named[0]
-    return [
-        Parallel(**vars(texts[first]), other=texts[second], languages=(first, second))
-        for texts in by_name.values()
-    ]
+    first, second = languages
+    return [Parallel(**vars(texts[first]), other=texts[second], languages=(first, second))
+            for texts in pairs]  # fmt: skip
 
 
 def _compression(path: Path) -> str | None:
