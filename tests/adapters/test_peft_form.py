@@ -349,3 +349,39 @@ def test_what_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not finite"):
         peft_form.save(adapter, tmp_path / "a", base="base")
     assert not (tmp_path / "a").exists()
+
+
+def test_of_a_head_of_layers_peft_saves_the_last_alone(tmp_path: Path) -> None:
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.ModernBertConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=2, num_labels=3, max_position_embeddings=32, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
+    )  # fmt: skip
+    base = transformers.ModernBertForSequenceClassification(config).eval()
+    base.save_pretrained(tmp_path / "base")
+    settings = peft.LoraConfig(task_type="SEQ_CLS", target_modules=["Wqkv"])
+    theirs = peft.get_peft_model(base, settings).eval()
+    with torch.no_grad():
+        for name, parameter in theirs.named_parameters():
+            if "lora_B" in name or "modules_to_save" in name:
+                parameter += 0.1 * torch.randn(parameter.shape)
+    theirs.save_pretrained(tmp_path / "adapter")
+    tokens = torch.randint(3, 64, (2, 9))
+    with torch.no_grad():
+        wanted = theirs(input_ids=tokens).logits
+    ours = pretrained.load(tmp_path / "base").model.eval()
+    peft_form.load(ours, tmp_path / "adapter", family="modernbert")
+    with torch.no_grad():
+        (head,) = ours.config.heads
+        hidden = ours.encode(tokens)
+        found = ours.head(head.name, hidden[:, 0] if head.pools else hidden)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    # What is said to be saved, and is not, is a torn file.
+    config_file = tmp_path / "adapter" / "adapter_config.json"
+    told = json.loads(config_file.read_text())
+    config_file.write_text(json.dumps({**told, "modules_to_save": ["classifier", "head"]}))
+    with pytest.raises(CheckpointError, match="do not fit"):
+        peft_form.load(pretrained.load(tmp_path / "base").model, tmp_path / "adapter",
+                       family="modernbert")  # fmt: skip

@@ -32,6 +32,8 @@ from maskwright.finetune import learner, result
 from maskwright.finetune import write_predictions as write_module
 from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.hashes import hashes
+from maskwright.finetune.kind_of import kind_of
+from maskwright.finetune.method import Method
 from maskwright.finetune.piped import piped
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file
@@ -257,6 +259,7 @@ def test_the_reference_library_reads_rows_together_where_no_token_pads(tmp_path:
     data = table(tmp_path / "data.csv", "classification")
     finetune_file(tmp_path / "run", data, tmp_path / "out", epochs=1, stream=io.StringIO())
     texts = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat"]
+    texts += ["the cat <|endoftext|> a dog"]  # what spells a special token is text to both
     ours = load(tmp_path / "out").predict(texts)
     path = str(tmp_path / "out" / "model")
     theirs = transformers.pipeline("text-classification", model=path)(texts, batch_size=3)
@@ -789,3 +792,14 @@ def test_two_do_not_learn_into_one_folder(
     data, _, _ = stopped
     with Lock(tmp_path / "out" / "run.lock"), pytest.raises(StoppedError):
         finetune_file(model, data, tmp_path / "out", **BRIEFLY, stream=io.StringIO())
+
+
+@pytest.mark.parametrize(("method", "new"), [("prefix", True), ("full", False)])
+def test_a_head_that_was_learned_beside_the_model_is_new_without_it(
+    model: Path, tmp_path: Path, method: str, new: bool
+) -> None:
+    data = table(tmp_path / "data.csv", "classification")
+    folder = finetune_file(model, data, tmp_path / "out", method=method, seeds=1, epochs=1,
+                           length=32, stream=io.StringIO())  # fmt: skip
+    told = kind_of("classification", ("meow", "woof"))
+    assert learner.Learner.of(folder, told, Method("full")).head_is_new is new

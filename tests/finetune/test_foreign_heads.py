@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import transformers
 
 from maskwright.errors import IncompatibleError
 from maskwright.finetune.predict import load
+from maskwright.finetune.predict_file import predict_file
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
          "intermediate_size": 32, "max_position_embeddings": 32,
@@ -34,6 +37,11 @@ def theirs(folder: Path, text: str, other: str | None = None) -> torch.Tensor:
     with torch.no_grad():
         scores: torch.Tensor = model(**tokenizer(text, other, return_tensors="pt")).logits[0]
     return scores
+
+
+def rounded(answer: Any) -> Any:
+    """An answer to four digits."""
+    return json.loads(json.dumps(answer), parse_float=lambda text: round(float(text), 4))
 
 
 def test_one_score_without_a_word_about_it_is_a_logit(model: Path, tmp_path: Path) -> None:
@@ -63,3 +71,44 @@ def test_one_text_or_two(model: Path, tmp_path: Path) -> None:
     )
     wanted = theirs(folder, "the cat", "a dog").softmax(0).max().item()
     assert two["score"] == pytest.approx(wanted, abs=1e-5) and two == again != one
+
+
+@pytest.mark.parametrize("problem", ["multi_label_classification", None])
+def test_two_texts_of_a_file(model: Path, tmp_path: Path, problem: str | None) -> None:
+    folder = foreign(model, tmp_path / "m", num_labels=3, problem_type=problem)
+    asked = {"text": "the cat", "text_pair": "a dog"}
+    one, two = load(folder).predict([asked, "the cat"])
+    ((first, *_),) = load(folder).predict([asked], top=3)
+    shares = theirs(folder, "the cat", "a dog")
+    best = shares.sigmoid() if problem else shares.softmax(0)
+    assert first["score"] == pytest.approx(best.max().item(), abs=1e-5) and one != two
+    rows = [asked, {"text": "the cat", "text_pair": ""}, {"text": "the cat"}]
+    source = tmp_path / "new.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = io.StringIO()
+    predict_file(folder, source, told)
+    found = [json.loads(line)["prediction"] for line in told.getvalue().splitlines()]
+    assert list(map(rounded, found)) == list(map(rounded, (one, two, two)))
+    source.write_text('{"premise": "the cat", "hypothesis": "a dog"}\n')
+    told = io.StringIO()
+    named = {"text": ["premise"], "text_pair": ["hypothesis"]}
+    predict_file(folder, source, told, columns=named)
+    assert rounded(json.loads(told.getvalue())["prediction"]) == rounded(found[0])
+
+
+def test_special_tokens_of_the_model_that_texts_cannot_have_are_told(
+    model: Path, tmp_path: Path
+) -> None:
+    folder = foreign(model, tmp_path / "m", num_labels=2)
+    assert load(folder).notes == []
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<e1>", "</e1>"]})
+    torch.manual_seed(0)
+    config = transformers.BertConfig(vocab_size=len(tokenizer), **SIZES)
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "MANIFEST.json").unlink(missing_ok=True)
+    source, said = tmp_path / "new.txt", list[str]()
+    source.write_text("the <e1> cat </e1> sat\n")
+    predict_file(folder, source, io.StringIO(), say=said.append)
+    assert any("<e1>" in line and "special tokens" in line for line in said)

@@ -19,6 +19,7 @@ from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.examples import Collation, Examples, framed
 from maskwright.finetune.frame import Frame
+from maskwright.finetune.kind import Encoded
 from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file
@@ -64,6 +65,10 @@ def test_it_learns_what_to_write(models: dict[str, Path], tmp_path: Path, name: 
     assert float(told["the text itself"][5].split()[0]) == 0.0
     card = (tmp_path / "out" / "model" / "README.md").read_text()
     assert 'pipeline_tag: "summarization"' in card and "fine-tuned from `run`" in card
+    written = json.loads((tmp_path / "out" / "model" / "generation_config.json").read_text())
+    settled = json.loads((tmp_path / "out" / "task.json").read_text())["settled"]
+    assert written["num_beams"] == settled["beams"] in (1, 4)
+    assert written["max_new_tokens"] == settled["longest"]
     model = load(tmp_path / "out")
     texts = [f"the {animal} sat on a {place}" for animal in SAYS for place in ("mat", "rug", "hat")]
     one = model.predict(texts)
@@ -271,3 +276,18 @@ def test_a_translation_is_evaluated_in_the_direction_that_was_learned(
     said = io.StringIO()
     evaluate_file(tmp_path / "out", tmp_path / "data.jsonl", stream=said)
     assert "'translation.de' as source (as in the training data)" in said.getvalue()
+
+
+def test_how_many_beams_is_chosen_on_validation_data() -> None:
+    kind = kind_of("sequence-to-sequence")
+    rows = [Rewrite("a cat", "the old tree", ""), Rewrite("a dog", "a red hat", "")]
+    encoded = Encoded(rows, None)  # type: ignore[arg-type]
+    right, wrong = [row.target for row in rows], ["the old tree"] * 2
+    for beams, written in (
+        (4, {4: right, 1: wrong}),
+        (1, {4: wrong, 1: right}),
+        (4, {4: right, 1: right}),
+    ):
+        outputs = {number: np.array(texts) for number, texts in written.items()}
+        chosen = kind.decoded(encoded, lambda way, told=outputs: told[way.settled["beams"]])
+        assert chosen.settled["beams"] == beams

@@ -13,8 +13,9 @@ on behind them, and pools the prompt's first state, so one folder would mean two
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -169,6 +170,8 @@ def load(
     for rule in form.carriers():
         if rule.reads(foreign) in foreign:
             values |= rule.load(foreign[rule.reads(foreign)])
+    trained = {head_of(part) for part in values} - {""}
+    values |= _left_as_they_were(model, form, config, foreign, trained)
     kind = config.get("peft_type")
     found: tuple[Settings, dict[str, Tensor], set[str]]
     if kind == "LORA":
@@ -185,7 +188,6 @@ def load(
                               do="load it beside the model it was made for")  # fmt: skip
     # Every value is replaced by one that is read.
     generator = torch.Generator().manual_seed(0)
-    trained = {head_of(part) for part in values} - {""}
     adapter = settings.attach(model, generator, name=name, heads=trained)
     try:
         adapter.load_state(values | own)
@@ -193,3 +195,23 @@ def load(
         adapter.detach()
         raise
     return adapter
+
+
+def _left_as_they_were(
+    model: Transformer,
+    form: Layout,
+    config: Mapping[str, Any],
+    foreign: Mapping[str, Tensor],
+    heads: Collection[str],
+) -> dict[str, Tensor]:
+    """The base's own values of what lies in `heads` and was not trained with the rest: of a head of
+    several layers `peft` by itself trains and saves the last alone."""
+    listed = set(config.get("modules_to_save") or ())
+    return {
+        part: model.get_parameter(part).detach().clone()
+        for rule in form.carriers()
+        if rule.reads(foreign) not in foreign
+        and not any(listed.intersection(name.split(".")) for name in rule.names())
+        for part in rule.parts()
+        if head_of(part) in heads
+    }

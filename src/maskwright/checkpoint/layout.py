@@ -8,7 +8,7 @@ labels spelled out, ids explicit even where they are null.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -46,6 +46,8 @@ class About:
     """The model card, Markdown with its front matter."""
     decoder_start: int | None = None
     """The id that the decoder of two stacks was taught to begin with; None: the family's usual."""
+    writing: Mapping[str, int] = field(default_factory=dict)
+    """How answers are written, in the words of generation_config.json: `num_beams`, …"""
     largest_shard: int = LARGEST_SHARD
     """Bytes of weights in one file, before they are split into several."""
 
@@ -183,7 +185,9 @@ def documents(
         _require_ids(form, ids)
     files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
     if form.generates():
-        files["generation_config.json"] = write_json({**ids, "transformers_version": WRITTEN_FOR})
+        files["generation_config.json"] = write_json(
+            {**ids, **about.writing, "transformers_version": WRITTEN_FOR}
+        )
     if about.readme is not None:
         files["README.md"] = about.readme.encode()
     return files

@@ -250,7 +250,9 @@ def save_files(
     content: dict[str, files.Content] = dict(layout.documents(form, tokenizer, about, saved))
     content |= files.weight_files(saved, about.largest_shard)
     if tokenizer is not None:
-        content |= tokenizer.files(model.config.longest)
+        # To fill a mask its token has to be read; what reads texts alone learned from such ids.
+        alone = model.config.vocabulary_head is None
+        content |= tokenizer.files(model.config.longest, plain=alone)
     return content
 
 

@@ -84,6 +84,8 @@ def evaluate_file(
     kind, encoded = model.kind, model.kind.encode(rows, model.frame)
     if encoded.cut:
         say(encoded.cut)
+    for note in model.notes:
+        say(f"note: {note}")
     outputs = reader(model.model, kind, model.frame, model.collation)(encoded)
     answers = kind.answers(encoded, outputs)
     figures = kind.estimated(rows, answers)

@@ -36,7 +36,8 @@ from maskwright.tasks.unknown import unknown_note
 # Of `settled`, where a folder has a head and says no task: there may be one text or two; and its
 # one score is a logit, not a number.
 UNTOLD, LOGIT = "untold", "logit"
-PAIR = {"text", "text_pair"}  # two texts as `pipeline` is given them
+SECOND = "text_pair"
+PAIR = {"text", SECOND}  # two texts as `pipeline` is given them
 
 Scores = NDArray[np.float32]
 Outputs = NDArray[Any]  # scores, or texts
@@ -272,6 +273,11 @@ class Kind(ABC):
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
         """The same with what is to be chosen on validation data chosen; `outputs` gives what the
         model makes of these, which may take a while."""
+        return self
+
+    def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
+        """The same with how answers are written chosen, where they are; `read` gives what the model
+        makes of validation data if it is asked so."""
         return self
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:

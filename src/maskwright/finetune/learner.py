@@ -28,6 +28,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
 from maskwright.randomness import key, torch_seed
+from maskwright.strict_json import parse
 from maskwright.tasks.parts import TRAIN, VALIDATION
 from maskwright.train.loop import Hook
 
@@ -125,7 +126,13 @@ class Learner:
             [(head.name, head.kind, head.labels) for head in config.heads]
             for config in (self.config, self.loaded.config)
         )
-        return ours != theirs or not self.kind.continues(self.loaded.about.labels)
+        if ours != theirs or not self.kind.continues(self.loaded.about.labels):
+            return True
+        # With an adapter the head that was learned lies beside the model, which has a drawn one.
+        told = self.path / checkpoints.TASK
+        return told.is_file() and bool(
+            parse(told.read_text(encoding="utf-8"), told).get("attached")
+        )
 
     def head_factor(self, method: Method) -> float:
         """How many times as fast as the rest the scores of the head learn."""
@@ -176,6 +183,10 @@ class Learner:
                 kept.keep(settings.seed, tuned)
         read = reader(tuned.network, self.kind, self.frame, self.collation)
         settled = self.kind.calibrate(parts[VALIDATION], lambda: read(parts[VALIDATION]))
+        settled = settled.decoded(
+            parts[VALIDATION],
+            lambda kind: reader(tuned.network, kind, self.frame, self.collation)(parts[VALIDATION]),
+        )
         last_read = reader(tuned.network, settled, self.frame, self.collation)
         outputs = last_read(parts[last])
         answers = settled.answers(parts[last], outputs)

@@ -52,6 +52,11 @@ class Answering(ABC):
     kind: Kind
     columns: Mapping[str, Sequence[str]]
 
+    @property
+    def notes(self) -> list[str]:
+        """What to know of its answers, a sentence each."""
+        return []
+
     @abstractmethod
     def answers(
         self, rows: Sequence[Any], top: int | None = None, say: Say = quiet
@@ -161,6 +166,16 @@ class Predictor(Answering):
     columns: dict[str, Sequence[str]]
     targets: dict[str, Sequence[str]] = field(default_factory=dict)
     values: Sequence[int] | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        marks = self.frame.tokenizer.markers if self.kind.settled.get(UNTOLD) else []
+        if not marks:
+            return []
+        some = ", ".join(marks[:5]) + (", …" if len(marks) > 5 else "")
+        return [f"the model's own special tokens ({some}) are read as any other characters; where "
+                "its texts had them, its answers differ from those of the library that made it"
+                ]  # fmt: skip
 
     def answers(
         self, rows: Sequence[Any], top: int | None = None, say: Say = quiet

@@ -19,6 +19,7 @@ from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.finetune.answer_columns import PREDICTION
+from maskwright.finetune.kind import SECOND, UNTOLD
 from maskwright.finetune.predict import PORTION, Predictor, load, portions
 from maskwright.finetune.rows_to_answer import rows_to_answer
 from maskwright.finetune.several import Several, load_several
@@ -77,13 +78,14 @@ def loaded(
         _require_one_reading(model, columns or {})
     if columns and columns.keys() == {model.kind.alone}:
         return replace(model, columns=dict(columns))
+    known = {*model.columns, *([SECOND] if model.kind.settled.get(UNTOLD) else [])}
     for role, names in (columns or {}).items():
-        if role not in model.columns or (
-            role not in JOINED and len(names) != len(model.columns[role])
+        if role not in known or (
+            role not in JOINED and len(names) != len(model.columns.get(role, names[:1]))
         ):
             raise UsageError("not a column that the model reads", where="--column",
                              found=f"{role}={', '.join(names)}",
-                             wanted=", ".join(model.columns))  # fmt: skip
+                             wanted=", ".join(sorted(known)))  # fmt: skip
     return replace(model, columns={**model.columns, **(columns or {})})
 
 
@@ -111,6 +113,8 @@ def answer_rows(
     """How many rows were written, and how many of these without an answer."""
     count = bad = 0
     cut: list[str] = []
+    for note in model.notes:
+        say(f"note: {note}")
     for rows in portions(islice(rows_to_answer(source, model, read, counts), skip, None)):
         asked = [example for _, example in rows if example is not None]
         bad += len(rows) - len(asked)

@@ -26,7 +26,7 @@ from maskwright.counted import counted
 from maskwright.evaluate import intervals
 from maskwright.finetune import page
 from maskwright.finetune.card import card
-from maskwright.finetune.kind import Encoded
+from maskwright.finetune.kind import Encoded, Kind
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import Method
 from maskwright.objectives.supervised import Problem
@@ -146,6 +146,7 @@ class Result:
             problem_type=PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None,
             readme=readme,
             decoder_start=learner.collation.decoder_start,
+            writing=_writing(best.kind) if kind.writes else {},
         )
         folder = self.out / MODEL
         pretrained.save(best.tuned.network, learner.frame.tokenizer.padding(), folder, about)
@@ -206,6 +207,13 @@ class Result:
             mistakes=best.kind.mistakes(encoded, best.outputs),
             facts={"model": base, **facts, "data": dict(self.origin)},
         )
+
+
+def _writing(kind: Kind) -> dict[str, int]:
+    """How the reference library is to write answers as they are written here."""
+    said = {"num_beams": int(kind.settled.get("beams", 1))}
+    longest = kind.settled.get("longest")
+    return said if longest is None else {**said, "max_new_tokens": int(longest)}
 
 
 def _loads(out: Path, learner: Learner, attached: bool) -> list[str]:

@@ -39,6 +39,10 @@ class Several(Answering):
     def first(self) -> Predictor:
         return next(iter(self.members.values()))
 
+    @property
+    def notes(self) -> list[str]:
+        return self.first.notes
+
     def answers(
         self, rows: Sequence[object], top: int | None = None, say: Say = quiet
     ) -> list[Answer]:

@@ -35,8 +35,10 @@ class Search:
         described: dict[str, Column],
         given: Mapping[str, tuple[str, ...]],
         by_content: bool,
+        alone: bool = False,
     ) -> None:
         self.rows, self.described, self.by_content = rows, described, by_content
+        self.alone = alone  # whether no other shape is asked for
         self.roles = dict(given)
         self.why = dict.fromkeys(given, "as you said")
         self.by_plain: dict[str, str] = {}
@@ -257,7 +259,7 @@ class Search:
         if len(sides) == 2 and not {"source", "target"} & set(self.roles):
             self._take("source", sides[:1], "the first language of 'translation'")
             self._take("target", sides[1:], "the second language of 'translation'")
-        if "target" in self.roles and self.why["target"] != "as you said":
+        if "target" in self.roles and self.why["target"] != "as you said" and not self.alone:
             target = self.described[self.roles["target"][0]]
             if target.rows >= MANY_ROWS and target.distinct <= target.rows / 10:
                 del self.roles["target"]  # few values that come back: classes, no texts to write

@@ -75,7 +75,7 @@ def find(
     partly: list[tuple[str, dict[str, tuple[str, ...]]]] = []
     for by_content in (False, True):
         for shape in tried:
-            search = Search(table.first, described, wanted, by_content)
+            search = Search(table.first, described, wanted, by_content, len(tried) == 1)
             found = search.search(shape)
             if found is None:
                 missing = [role for role in SHAPES[shape] if role not in search.roles]

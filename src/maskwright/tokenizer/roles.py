@@ -114,7 +114,11 @@ def sentinels(specials: Iterable[str]) -> list[str]:
 
 
 def settings(
-    roles: Mapping[str, str], extra: Iterable[str], segments: bool, length: int | None
+    roles: Mapping[str, str],
+    extra: Iterable[str],
+    segments: bool,
+    length: int | None,
+    plain: bool = False,
 ) -> dict[str, Any]:
     """What `tokenizer_config.json` says.
 
@@ -131,6 +135,8 @@ def settings(
         "clean_up_tokenization_spaces": False,
         **special_map(roles, extra),
     }
+    if plain:
+        value["split_special_tokens"] = True
     return value
 
 

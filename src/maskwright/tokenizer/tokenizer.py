@@ -280,18 +280,29 @@ class Tokenizer:
         named = {**self._roles, "pad": self._roles["end"]}
         return Tokenizer(self._plain, roles.special_map(named, self._extra()))
 
-    def files(self, max_length: int | None = None) -> dict[str, bytes]:
-        """The three files of a tokenizer, by name; `max_length` is the model's longest input."""
+    def files(self, max_length: int | None = None, *, plain: bool = False) -> dict[str, bytes]:
+        """The three files of a tokenizer, by name.
+
+        Args:
+            max_length: the model's longest input.
+            plain: other libraries, too, shall read no special token out of a text.
+        """
         extra = self._extra()
         tables = (
             self._plain,
-            roles.settings(self._roles, extra, self._frame.segments, max_length),
+            roles.settings(self._roles, extra, self._frame.segments, max_length, plain),
             roles.special_map(self._roles, extra),
         )
         return {
             name: (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode()
             for name, table in zip(NAMES, tables, strict=True)
         }
+
+    @property
+    def markers(self) -> list[str]:
+        """The special tokens that have neither a role nor a number as sentinels have."""
+        sentinels = {self.vocabulary[i] for i in self.sentinels}
+        return [token for token in self._extra() if token not in sentinels]
 
     def _extra(self) -> list[str]:
         """The special tokens that have no role."""

@@ -9,7 +9,6 @@ be out of reach of a head that begins at zero. When it has learned, both are fol
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ from maskwright.finetune.frame import Frame, Long
 from maskwright.finetune.kind import (
     LOGIT,
     PAIR,
+    SECOND,
     UNTOLD,
     Answers,
     Encoded,
@@ -41,8 +41,11 @@ from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.cell import text_in, text_of
+from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.estimate import Estimate, estimates
 from maskwright.tasks.examples import Pair, Single
+from maskwright.tasks.rows import Row
 from maskwright.tasks.windows import KEEPS, Keep, pool
 
 PROBLEMS: dict[str, Problem] = {
@@ -178,15 +181,26 @@ class Classification(Kind):
             if isinstance(value, Mapping) and value.keys() >= PAIR:
                 value = (value["text"], value["text_pair"])
             if isinstance(value, list | tuple) and len(value) == 2:
-                return replace(self, task=PAIRS[0]).example(value, where)
+                first, second = map(text, value, ("text", "text_pair"), (where, where))
+                return Pair(first, second, self._none, where)
         return super().of_value(value, where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
+        (pair,) = columns.get(SECOND, (SECOND,))
+        if self.settled.get(UNTOLD) and not is_empty(value_of(row, pair)):
+            return self.of_value((text_in(row, columns["text"]), text_of(row, pair)), row.where)
+        return super().of_row(row, columns)
 
     def example(self, values: Sequence[Any], where: str) -> Single | Pair:
         texts = [text(value, role, where) for value, role in zip(values, self.roles, strict=True)]
-        none: tuple[int, ...] | int = () if self.problem == "multi" else 0
         if len(texts) > 1:
-            return Pair(texts[0], texts[1], none, where)
-        return Single(texts[0], none, where)
+            return Pair(texts[0], texts[1], self._none, where)
+        return Single(texts[0], self._none, where)
+
+    @property
+    def _none(self) -> tuple[int, ...] | int:
+        """What stands for the label of a text without one."""
+        return () if self.problem == "multi" else 0
 
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
         outputs = _of_texts(encoded, outputs)

@@ -82,8 +82,13 @@ class SequenceToSequence(Writing):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return text_score.estimates(list(answers), _references(rows))
 
-    def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
-        return super().calibrate(encoded, outputs).with_settled({"beams": BEAMS})
+    def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
+        """With several beams, unless one is better: then what is likely as a whole is not yet what
+        is right."""
+        several, one = (self.with_settled({"beams": beams}) for beams in (BEAMS, 1))
+        figures = [way.measured(encoded.rows, way.answers(encoded, read(way)))[self.measure]
+                   for way in (several, one)]  # fmt: skip
+        return one if figures[1] > figures[0] else several
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:
         key = str(self.settled.get("key", "generated_text"))
