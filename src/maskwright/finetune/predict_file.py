@@ -78,7 +78,8 @@ def loaded(
         _require_one_reading(model, columns or {})
     if columns and columns.keys() == {model.kind.alone}:
         return replace(model, columns=dict(columns))
-    known = {*model.columns, *([SECOND] if model.kind.settled.get(UNTOLD) else [])}
+    pairs = model.kind.head == "sequence" and model.kind.settled.get(UNTOLD)
+    known = {*model.columns, *([SECOND] if pairs else [])}
     for role, names in (columns or {}).items():
         if role not in known or (
             role not in JOINED and len(names) != len(model.columns.get(role, names[:1]))

@@ -72,10 +72,8 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
     found: dict[str, list[Source]] = {}
     if texts := class_folders.in_folders(files, lambda name: said_by_folder(name) != ALL):
         above = [class_folders.above(source) for source in texts]
-        files, names = (
-            texts,
-            [said_by_folder(name) if len(set(above)) > 1 else ALL for name in above],
-        )
+        files, apart = texts, len(set(above)) > 1
+        names = [said_by_folder(name) if apart else ALL for name in above]
     else:
         names = _by_names(files)
     for source, part in zip(files, names, strict=True):
