@@ -621,7 +621,7 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     for settings, says in (
         ({"length": 0}, "no room"), ({"layer_decay": 2.0}, "share"),
         ({"warmup": 1.0}, "--warmup"), ({"weight_decay": -0.1}, "--weight-decay"),
-        ({"columns": {"text": ["text", "label"]}}, "one column holds the text"),
+        ({"columns": {"group": ["text", "label"]}}, "one column holds the group"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=says):
             finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **settings)  # type: ignore[arg-type]
