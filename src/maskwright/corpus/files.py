@@ -36,6 +36,7 @@ MADE_OF = {
     **dict.fromkeys((".pkl", ".pickle"), "save it as .jsonl; a pickle could run any code"),
 }  # fmt: skip
 NEAR_LIMIT = 5000
+# Texts that tell of the data beside them.
 ABOUT = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)
 # Files and folders, one or several.
 Paths = str | Path | Sequence[str | Path]
@@ -67,6 +68,7 @@ class Source:
         return (self.path,)
 
 
+# What files are of which no ending says a kind.
 Otherwise = Callable[[Sequence[Path]], Sequence[Source]]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -30,6 +30,7 @@ from maskwright.report.say import Say, printer
 from maskwright.tasks import table
 from maskwright.tasks.build import build
 from maskwright.tasks.columns import JOINED
+from maskwright.tasks.contents import stands
 from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.infer import Task, infer
@@ -156,13 +157,13 @@ def _task(
     for role, told in (read | model.targets).items():
         if role in columns:
             continue
-        missing = [name for name in told if not _stands(name, asked_of.columns)]
+        missing = [name for name in told if not stands(name, asked_of.columns)]
         if missing and len(missing) < len(told):
             raise DataError(f"a column of the {role} is missing", where=data,
                             found=", ".join(asked_of.columns), wanted=", ".join(missing),
                             do=f"add it, or say which are read: --column {role}=NAME")  # fmt: skip
     known = {role: list(names) for role, names in (model.columns | model.targets).items()
-             if all(_stands(name, asked_of.columns) for name in names)}  # fmt: skip
+             if all(stands(name, asked_of.columns) for name in names)}  # fmt: skip
     task = infer(asked_of, {**known, **columns}, model.kind.task)
     task.columns.why.update(dict.fromkeys(known.keys() - set(columns), "as in the training data"))
     return task
@@ -172,11 +173,6 @@ def _table(title: str, figures: Mapping[str, Estimate]) -> tables.Table:
     cells = [[name, estimate.render()] for name, estimate in figures.items()]
     note = "95 % intervals by resampling the rows."
     return {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
-
-
-def _stands(name: str, columns: Collection[str]) -> bool:
-    """Whether there is such a column, or one in which `translation.en` looks."""
-    return name in columns or name.partition(".")[0] in columns
 
 
 def _plain(estimate: Estimate) -> dict[str, float | None]:

@@ -28,7 +28,6 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Objective
 from maskwright.pretrain import build, checkpoints
 from maskwright.randomness import key, torch_seed
-from maskwright.strict_json import parse
 from maskwright.tasks.parts import TRAIN, VALIDATION
 from maskwright.train.loop import Hook
 
@@ -128,11 +127,8 @@ class Learner:
         )
         if ours != theirs or not self.kind.continues(self.loaded.about.labels):
             return True
-        # With an adapter the head that was learned lies beside the model, which has a drawn one.
-        told = self.path / checkpoints.TASK
-        return told.is_file() and bool(
-            parse(told.read_text(encoding="utf-8"), told).get("attached")
-        )
+        # The head that was learned is in the adapter; the model has a drawn one.
+        return checkpoints.learned_beside(self.path)
 
     def head_factor(self, method: Method) -> float:
         """How many times as fast as the rest the scores of the head learn."""

@@ -21,6 +21,7 @@ from maskwright.finetune.predict import Predictor
 from maskwright.finetune.several import Several
 from maskwright.tasks import class_folders, unnamed_files
 from maskwright.tasks.columns import JOINED
+from maskwright.tasks.contents import stands
 from maskwright.tasks.how_read import WHERE, HowRead
 from maskwright.tasks.list_cells import row_with_lists
 from maskwright.tasks.parts import names_beside
@@ -92,7 +93,7 @@ def _missing(row: Row, model: Predictor | Several) -> str | None:
     empty; of a text of several columns one is enough in them."""
     known = row.values.keys()
     for role, names in model.columns.items():
-        there = [bool({name, name.partition(".")[0]} & known) for name in names]
+        there = [stands(name, known) for name in names]
         if not (all(there) or (role in JOINED and any(there) and not TABLE_FILE.search(row.file))):
             return names[there.index(False)]
     return None

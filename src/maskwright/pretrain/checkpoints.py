@@ -219,6 +219,12 @@ def has_checkpoint(out: Path) -> bool:
     return bool(commit.numbered(out / "checkpoints"))
 
 
+def learned_beside(folder: Path) -> bool:
+    """Whether what was learned for a task lies in an adapter, beside the model of `folder`."""
+    told = folder / TASK
+    return told.is_file() and bool(parse(told.read_text(encoding="utf-8"), told).get("attached"))
+
+
 def model_folder(folder: Path) -> Path:
     """`folder`, or the newest valid checkpoint where it is a run, or the model in it where it was
     fine-tuned.
@@ -228,7 +234,7 @@ def model_folder(folder: Path) -> Path:
         IncompatibleError: it was fine-tuned, and its model alone would be another one.
     """
     if (folder / TASK).is_file() and not (folder / pretrained.CONFIG).exists():
-        if parse((folder / TASK).read_text(encoding="utf-8"), folder / TASK).get("attached"):
+        if learned_beside(folder):
             raise IncompatibleError(
                 "what was learned lies beside this model, in an adapter", where=folder,
                 wanted="a model with all its weights",

@@ -99,6 +99,11 @@ def value_of(row: Row, name: str) -> Any:
     return value
 
 
+def stands(name: str, columns: Collection[str]) -> bool:
+    """Whether there is such a column, or one in which `translation.en` looks."""
+    return name in columns or name.partition(".")[0] in columns
+
+
 def is_empty(value: Any) -> bool:
     """None, or nothing to be seen. An empty list is a value: no label of many."""
     return value is None or (type(value) is str and INVISIBLE.fullmatch(value) is not None)

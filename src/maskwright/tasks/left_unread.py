@@ -36,41 +36,36 @@ def refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ..
         return
     said = " ".join(option(role, name) for role, names in found.roles.items() for name in names)
     left = [found.described[name] for name in found.left_out if found.described[name].rows]
-    if found.shape == "sequence":
-        judging = [c.name for c in left if plain(c.name) in JUDGING and _tells_classes(c)]
-        if judging:
-            both = f"{option('first', found['source'])} {option('second', found['target'])}"
-            raise DataError(
-                "a column that may judge the texts is not read",
-                where=table.first[0].file,
-                found=f"{judging[0]!r} beside {found['target']!r}",
-                wanted="columns whose roles are clear",
-                do=f"to learn to write, whatever it says: {said}; to learn it: {both} "
-                f"{option('label', judging[0])}",
-            )
-    asking = [role for role in texts if plain(found[role]) in ASKING]
+    judging = [c.name for c in left if plain(c.name) in JUDGING and _tells_classes(c)]
+    if found.shape == "sequence" and judging:
+        both = f"{option('first', found['source'])} {option('second', found['target'])}"
+        raise DataError(
+            "a column that may judge the texts is not read",
+            where=table.first[0].file,
+            found=f"{judging[0]!r} beside {found['target']!r}",
+            wanted="columns whose roles are clear",
+            do=f"to learn to write, whatever it says: {said}; to learn it: {both} "
+            f"{option('label', judging[0])}",
+        )
+    asking = next((role for role in texts if plain(found[role]) in ASKING), None)
     rest = [c.name for c in left if plain(c.name) in ASKED_OF]
     if found.shape == "single":
-        text = plain(found["text"])
-        rest += [
-            c.name for c in left if (text, plain(c.name)) in ANSWERED or (asking and c.is_prose)
-        ]
+        paired = [c.name for c in left if (plain(found["text"]), plain(c.name)) in ANSWERED]
         answers = [c.name for c in left if c.kind == "text" and not c.has_classes and c.words > 1]
+        rest += paired + [c.name for c in left if asking and c.is_prose]
         rest += answers if len(answers) > 2 else []
-        asking = asking or [
-            role for role in texts if any((text, plain(n)) in ANSWERED for n in rest)
-        ]
-    if not asking or not rest:
+        asking = asking or ("text" if paired else None)
+    if asking is None or not rest:
         return
     rest = list(dict.fromkeys(rest))
-    behind = found.described[rest[0]].kind in TEXTLIKE
+    behind = f"to read it behind the other: {said} {option(asking, rest[0])}; "
     raise DataError(
         "a column that may belong to the question is not read",
         where=table.first[0].file,
-        found=f"{' and '.join(map(repr, rest))} beside {found[asking[0]]!r}",
+        found=f"{' and '.join(map(repr, rest))} beside {found[asking]!r}",
         wanted="columns whose roles are clear",
         do=f"to leave it out: {said}; "
-        + (f"to read it behind the other: {said} {option(asking[0], rest[0])}; " if behind else "")
+        + (behind if found.described[rest[0]].kind in TEXTLIKE else "")
         + "or say what each column is, such as --column context=NAME --column question=NAME "
         "--column answers=NAME",
     )

@@ -70,10 +70,10 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         UsageError: names that say two parts, no training data, a part in two formats.
     """
     found: dict[str, list[Source]] = {}
-    if texts := class_folders.in_folders(files, lambda name: said_by_folder(name) != ALL):
+    if texts := class_folders.in_folders(files, says_part):
         above = [class_folders.above(source) for source in texts]
         files, apart = texts, len(set(above)) > 1
-        names = [said_by_folder(name) if apart else ALL for name in above]
+        names = [_said(name) if apart else ALL for name in above]
     else:
         names = _by_names(files)
     for source, part in zip(files, names, strict=True):
@@ -110,10 +110,15 @@ def _by_names(files: Sequence[Source]) -> list[str]:
     return found
 
 
-def said_by_folder(folder: str) -> str:
+def _said(folder: str) -> str:
     """The part that the last word of a folder's name says, as in `20news-bydate-train`."""
     words = WORD.findall(folder.lower())
     return SPELLINGS.get(words[-1], ALL) if words else ALL
+
+
+def says_part(folder: str) -> bool:
+    """Whether a folder of that name holds a part."""
+    return _said(folder) != ALL
 
 
 def _part_of(source: Source) -> str:

@@ -18,7 +18,7 @@ from maskwright.corpus.ledger import Ledger, at
 from maskwright.corpus.lines import Block
 from maskwright.errors import DataError
 from maskwright.tasks import class_folders
-from maskwright.tasks.parts import ALL, said_by_folder
+from maskwright.tasks.parts import says_part
 
 # ISO 639-1, also with a region or a script: pt-BR, zh_Hant; and deu_Latn.
 CODES = (
@@ -47,7 +47,7 @@ def sources(paths: Sequence[Path]) -> list[Source]:
     if found := _parallel(paths):
         return list(found)
     texts = [_text(path, _compression(path)) for path in paths if not path.suffix]
-    inside = class_folders.in_folders(texts, lambda name: said_by_folder(name) != ALL)
+    inside = class_folders.in_folders(texts, says_part)
     return texts if inside else []
 
 

@@ -181,7 +181,7 @@ class Classification(Kind):
             if isinstance(value, Mapping) and value.keys() >= PAIR:
                 value = (value["text"], value["text_pair"])
             if isinstance(value, list | tuple) and len(value) == 2:
-                first, second = map(text, value, ("text", "text_pair"), (where, where))
+                first, second = map(text, value, ("text", SECOND), (where, where))
                 return Pair(first, second, self._none, where)
         return super().of_value(value, where)
 
