@@ -231,6 +231,16 @@ def test_values_that_are_no_numbers_of_a_machine() -> None:
     assert dotted.parse_value(digits) == digits
 
 
+def test_values_as_a_file_of_toml_writes_them() -> None:
+    wanted = [{"until": 0.5, "length": 16}]
+    assert dotted.parse_value("[{until = 0.5, length = 16}]") == wanted
+    assert dotted.parse_value('[{"until": 0.5, "length": 16}]') == wanted
+    assert dotted.parse_value("{rate = 0.3, kind = 'span'}") == {"rate": 0.3, "kind": "span"}
+    # What only begins like one is a text, and a line break begins no second setting.
+    for text in ("[CLS]", "{", "[1]\nother = 2", "until = 0.5"):
+        assert dotted.parse_value(text) == text
+
+
 @pytest.mark.parametrize("train", [(0, 3000), (-5, 10), (30, 10)])
 def test_ranges_of_characters_are_apart_and_in_order(train: tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match="train"):

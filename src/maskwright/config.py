@@ -110,7 +110,8 @@ def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
         return _read_union(hint, plain, path, usual)
     if origin is tuple:
         if not isinstance(plain, list | tuple):
-            raise ConfigError("not a list", where=path, found=repr(plain))
+            raise ConfigError("not a list", where=path, found=repr(plain),
+                              wanted="[…, …], in JSON or TOML")  # fmt: skip
         arms = typing.get_args(hint)
         if len(arms) == 2 and arms[1] is Ellipsis:
             return tuple(_read(arms[0], p, f"{path}.{i}") for i, p in enumerate(plain))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import tomllib
 import typing
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -83,12 +85,16 @@ def _kind_of(owner: Any, name: str, plain: Any) -> Any:
 
 
 def parse_value(text: str) -> Any:
-    """The value in `--set a.b=value`: JSON where it is JSON, else the text itself."""
+    """The value in `--set a.b=value`: JSON where it is JSON, a list or table of TOML (as a recipe's
+    file writes it) where it is one, else the text itself."""
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):  # no JSON, or none that can be held
-        return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
-    return value
+        pass
+    if text.startswith(("[", "{")) and "\n" not in text:
+        with contextlib.suppress(ValueError, RecursionError):
+            return tomllib.loads(f"value = {text}")["value"]
+    return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
