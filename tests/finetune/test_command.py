@@ -43,6 +43,7 @@ from maskwright.lock import Lock
 from maskwright.pretrain import checkpoints, run
 from maskwright.recipes import gpt2_mini
 from maskwright.recipes.recipe import FamilyModel
+from maskwright.report import document
 from maskwright.tasks.how_read import HowRead
 from maskwright.tasks.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
@@ -345,6 +346,26 @@ def test_a_stop_while_the_result_is_written_is_gone_on_with(
     assert "finished before" in said.getvalue() and (out / "report.html").is_file()
     with pytest.raises(UsageError, match="there already"):
         finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=said)
+
+
+def test_no_stop_leaves_a_result_without_its_recipe(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = table(tmp_path / "data.csv", "classification", 80), tmp_path / "out"
+    write = document.write
+
+    def stopped(path: Path, text: str) -> Path:
+        if path.name == "finetune.toml":
+            raise KeyboardInterrupt
+        return write(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(document, "write", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            finetune_file(model, data, out, seeds=1, epochs=1, stream=io.StringIO())
+    assert (out / "report.html").is_file(), "the control: all else had been written"
+    finetune_file(model, data, out, seeds=1, epochs=1, stream=io.StringIO())
+    assert (out / "finetune.toml").is_file() and not (out / "unfinished").exists()
 
 
 def test_two_do_not_write_one_file(tuned: tuple[Path, str], tmp_path: Path) -> None:

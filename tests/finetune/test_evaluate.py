@@ -99,6 +99,10 @@ def test_by_the_command_line(
     assert "30 rows of test" in capsys.readouterr().out
     assert cli.main(["evaluate", str(tuned[0]), "--data", str(folder), "--part", "train"]) == 0
     assert "50 rows of train" in capsys.readouterr().out
+    assert cli.main(["evaluate", str(tuned[0]), "--data", str(folder), "--part", "all"]) == 64
+    assert "no such part" in capsys.readouterr().err, "not the test part by another name"
+    assert cli.main(["evaluate", str(tuned[0]), "--data", str(data), "--part", "all"]) == 0
+    assert "80 rows" in capsys.readouterr().out
     (folder / "train.csv").unlink()  # who only asks needs nothing to learn from
     assert cli.main(["evaluate", str(tuned[0]), "--data", str(folder)]) == 0
     assert "30 rows of test" in capsys.readouterr().out

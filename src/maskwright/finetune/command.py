@@ -75,8 +75,8 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     _say_what_was_read(examples, say)
     made_from = {"model": fingerprint(hashes(checkpoints.model_folder(model))),
                  "data": hash_rows(examples)}  # fmt: skip
-    for name, told in recipe.made_from.items():
-        if told != made_from.get(name, told):
+    for name, noted in recipe.made_from.items():
+        if noted != made_from.get(name, noted):
             say(f"note: the {name} is not what it was when the recipe was written, so the result "
                 "will be another")  # fmt: skip
 
@@ -102,16 +102,14 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
         "stream": stream,
     }  # fmt: skip
     files = hashes(data)
-    if recipe.curve:
-        measure_curve(model, examples, out, methods=ways, counts=recipe.curve, settings=settings,
-                      **common)  # fmt: skip
-        made = out
-    else:
-        made = finetune(model, examples, out, method=ways[0], settings=settings(ways[0]),
-                        origin=files, **common)  # fmt: skip
-    made_from["files"] = fingerprint(files)
-    document.write(out / NAME, render(replace(recipe, made_from=made_from)))
-    return made
+    told = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
+    if not recipe.curve:
+        return finetune(model, examples, out, method=ways[0], settings=settings(ways[0]),
+                        origin=files, beside={NAME: told}, **common)  # fmt: skip
+    measure_curve(model, examples, out, methods=ways, counts=recipe.curve, settings=settings,
+                  **common)  # fmt: skip
+    document.write(out / NAME, told)
+    return out
 
 
 def _say_what_was_read(examples: Examples, say: Say) -> None:

@@ -30,6 +30,7 @@ from maskwright.finetune.result import ADAPTER, Result, best_of
 from maskwright.finetune.tune import Settings, passes_of
 from maskwright.pretrain.checkpoints import MODEL
 from maskwright.pretrain.run import LOCK
+from maskwright.report import document
 from maskwright.report.say import Say, printer
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
@@ -50,6 +51,7 @@ def finetune(
     long: Long = "head",
     settled: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
+    beside: Mapping[str, str] | None = None,
     stream: TextIO | None = None,
 ) -> Path:
     """Fine-tune the model in `folder` (also a run) on the training part of `data`.
@@ -61,6 +63,7 @@ def finetune(
         long: what becomes of a whole text that is longer.
         settled: what of the kind is chosen beforehand, such as the "prompt" of written answers.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
+        beside: further texts for the folder, by file name; a stop leaves it unfinished without them.
 
     Returns:
         The model folder.
@@ -109,6 +112,8 @@ def finetune(
             if half.exists():
                 commit.remove_folder(half)
         Result(out, learner, data, parts, last, method, found, facts, origin or {}).write(say)
+        for name, text in (beside or {}).items():
+            document.write(out / name, text)
         kept.finish()
     say(f"model: {out / MODEL}\nnext: maskwright predict {shlex.quote(str(out))} FILE")
     return out / MODEL

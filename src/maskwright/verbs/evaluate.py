@@ -45,9 +45,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--part",
-        default="all",
+        default=None,
         help="which pairs: all, choosing (a tenth, to choose models or methods by) or reporting "
-        "(the other nine tenths) (default all); or which part of a folder of labelled rows",
+        "(the other nine tenths) (default all); or which part of a folder of labelled rows "
+        "(default test, else validation)",
     )
     add_read(parser)
     add_out(
@@ -77,16 +78,15 @@ def do(a: argparse.Namespace) -> None:
     if rows:
         from maskwright.finetune.evaluate import evaluate_file
 
-        part = None if a.part == "all" else a.part
         columns, read = named_columns(a), how_read(a.read)
         data = existing(a.data, "data")
-        evaluate_file(a.model, data, part=part, columns=columns, read=read, out=a.out)
+        evaluate_file(a.model, data, part=a.part, columns=columns, read=read, out=a.out)
     elif pairs:
         from maskwright.recipes.find import is_run
         from maskwright.use.grammar import evaluate_pairs
 
         out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
-        evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part)
+        evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part or "all")
 
 
 def _has_task(model: Path) -> bool:
@@ -115,7 +115,7 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
     idle = {
         "--how": a.how is not None and not pairs,
         "--out": a.out is not None and not (rows or pairs),
-        "--part": a.part != "all" and not (rows or pairs),
+        "--part": a.part is not None and not (rows or pairs),
         "--column": bool(a.column) and not rows,
         "--read": bool(a.read) and pairs and not a.text,
     }
