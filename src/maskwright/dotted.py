@@ -38,7 +38,7 @@ def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
         name, here = names[done], ".".join(names[: done + 1])
         last = done == len(names) - 1
         if isinstance(plain, list):
-            if not (name.isdigit() and int(name) < len(plain)):
+            if not (name.isdecimal() and int(name) < len(plain)):
                 raise ConfigError("no such entry", where=here, wanted=f"0 to {len(plain) - 1}")
             key: Any = int(name)
         else:

@@ -31,6 +31,7 @@ from maskwright.errors import (
 from maskwright.finetune import learner, result
 from maskwright.finetune import write_predictions as write_module
 from maskwright.finetune.command import DIVISION, finetune_file
+from maskwright.finetune.curve import SCRATCH, Curve, verdicts
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.method import Method
@@ -715,7 +716,27 @@ def test_a_curve(model: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="figures of something else"):
         finetune_file(model, table(tmp_path / "pairs.csv", "pair-classification"), out, curve=[20],
                       stream=said)  # fmt: skip
-    assert main(["finetune", str(model), "--data", str(data), "--curve", "5,few"]) == 64
+    for odd in ("5,few", "5²"):
+        assert main(["finetune", str(model), "--data", str(data), "--curve", odd]) == 64
+
+
+def test_where_no_seed_changes_anything_there_is_no_verdict() -> None:
+    """One row of eight between figures that are the same for every seed is no proof."""
+    for ours, said in (
+        ({0: 0.875, 1: 0.875}, "no seed changed either"),
+        ({0: 1.0, 1: 1.0}, "do not tell from nothing"),
+        ({0: 0.85, 1: 0.86}, "by more than the spread"),  # the control
+        ({0: 0.875}, "with one seed"),
+    ):
+        known = Curve("accuracy", [20])
+        for seed, value in ours.items():
+            known.put("full", 20, seed, value)
+            known.put("words", 20, seed, 1.0)
+        known.baselines.append("words")
+        for seed in ours:
+            known.put(SCRATCH, 20, seed, 0.5)
+        (sentence,) = verdicts(known)
+        assert said in sentence
 
 
 def test_a_curve_tells_what_was_cut(model: Path, tmp_path: Path) -> None:

@@ -88,6 +88,9 @@ def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
     whole = run.pretrain(chosen, tmp_path / "whole")
     measured = evaluate_folder(tmp_path / "whole", [])
     assert not measured.own_counts
+    few = evaluate_folder(tmp_path / "whole", [], rows=2)
+    assert "note: measured on 2 of its " in few.render(), "a sample is said to be one"
+    assert few.figures.targets < measured.figures.targets and "measured on" not in measured.render()
     counts = token_counts(training_stores(tmp_path / "whole"), (3, 1))
     law = training_stores(tmp_path / "whole")[0].tokens
     assert counts[np.unique(law)].sum() / counts.sum() == pytest.approx(0.75)

@@ -37,7 +37,7 @@ def test_measures_of_known_weights() -> None:
     weights = torch.stack([previous, following, torch.eye(size), even])[None].double()
     asked = torch.tensor([[False, True, True, True, True, False]])
     special = torch.tensor([[True, False, False, False, False, True]])
-    found = heads._sums(weights, asked, special) / 4
+    found = heads._sums(weights, (weights > 0).any(1, keepdim=True), asked, special) / 4
     told = {name: found[:, i] for i, name in enumerate(MEASURES)}
     np.testing.assert_allclose(told["previous"], [1, 0, 0, 1 / size], atol=1e-9)
     np.testing.assert_allclose(told["next"], [0, 1, 0, 1 / size], atol=1e-9)
@@ -84,6 +84,29 @@ def test_even_weights_are_those_of_each_layer(model: Path, monkeypatch: pytest.M
     found = look_at_heads(Subject.of(model), [" ".join(WORDS[:9])])
     np.testing.assert_allclose(found.even["previous"], [1 / size, 1 / 3], atol=1e-6)
     np.testing.assert_allclose(found.found["previous"][1], 1 / 3, atol=1e-6)
+
+
+def test_a_weight_that_falls_to_nothing_hides_no_key(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attention, texts = heads.attention, [" ".join(WORDS[:9])]
+    usual = look_at_heads(Subject.of(model), texts)
+
+    def sharp(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+        for batch, layers in attention(subject, ids):
+            changed = [weights.clone() for weights in layers]
+            for weights in changed:
+                weights[:, 0, :, 2:] = 0.0
+                weights[:, 0] /= weights[:, 0].sum(-1, keepdim=True)
+            yield batch, changed
+
+    monkeypatch.setattr(heads, "attention", sharp)
+    found = look_at_heads(Subject.of(model), texts)
+    for name in MEASURES:
+        np.testing.assert_array_equal(found.even[name], usual.even[name])
+    # The control: what the head does look at is less, of the same eleven.
+    assert (found.found["entropy"][:, 0] <= np.log(2) / np.log(11) + 1e-6).all()
+    np.testing.assert_array_equal(found.found["entropy"][:, 1], usual.found["entropy"][:, 1])
 
 
 def bank(path: Path, count: int = 120) -> Path:
@@ -189,10 +212,14 @@ def test_a_packed_tree_bank(tmp_path: Path) -> None:
 def test_meanings_by_hand() -> None:
     truth = np.array([0, 0, 1, 1])
     split = np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]])
-    assert _apart(split, truth) == 1.0 and (_neighbours(split, truth) == truth).all()
+    assert _apart(split, truth) == 1.0 and (_neighbours(split, truth) == 1.0).all()
     # Negative control: vectors that are sorted otherwise.
     mixed = split[[0, 2, 1, 3]]
-    assert _apart(mixed, truth) < 0 and not (_neighbours(mixed, truth) == truth).any()
+    assert _apart(mixed, truth) < 0 and not _neighbours(mixed, truth).any()
+    # Where all are one vector, the order of the rows decides nothing.
+    same, most = np.ones((4, 2)), np.array([0, 0, 0, 1])
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
+        assert _neighbours(same, most[order]).mean() == pytest.approx(3 * (2 / 3) / 4)
 
 
 def test_what_is_cut_and_what_cannot_be_drawn(model: Path, tmp_path: Path) -> None:

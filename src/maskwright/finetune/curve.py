@@ -57,10 +57,17 @@ class Curve:
         return max(ways or list(self.figures), key=lambda way: self.mean(way, count))
 
     def apart(self, way: str, other: str, count: int) -> bool | None:
-        """Whether the seeds tell the two apart; None where there is only one seed."""
+        """Whether the seeds tell the two apart; None where that cannot be known: of one seed, or of
+        different figures that neither's seeds change, as on a small test part."""
         ours, theirs = self.figures[way][count], self.figures[other][count]
+        if len(ours) > 1 and self.alike(way, count) and self.alike(other, count):
+            return None if self.mean(way, count) != self.mean(other, count) else False
         gap = intervals.difference(ours, theirs)
         return None if gap is None else gap.welch < LEVEL
+
+    def alike(self, way: str, count: int) -> bool:
+        """Whether all seeds came to the same figure."""
+        return len(set(self.figures[way][count].values())) == 1
 
 
 # ------------------------------------------------------------------------------ what is told
@@ -125,7 +132,9 @@ def verdicts(curve: Curve) -> list[str]:
         best, rival = curve.best(count, ours), curve.best(count, without)
         gap = curve.mean(best, count) - curve.mean(rival, count)
         apart = curve.apart(best, rival, count)
-        word = {None: "with one seed there is no verdict", False: "which these seeds do not tell "
+        several = len(curve.figures[best][count]) > 1
+        unknown = "and as no seed changed either" if several else "with one seed"
+        word = {None: f"{unknown} there is no verdict", False: "which these seeds do not tell "
                 "from nothing", True: "by more than the spread"}[apart]  # fmt: skip
         found.append(
             f"With {counted(count, 'label')} the best with pretraining ({best}) is "

@@ -63,7 +63,7 @@ def finetune(
         long: what becomes of a whole text that is longer.
         settled: what of the kind is chosen beforehand, such as the "prompt" of written answers.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
-        beside: further texts for the folder, by file name; a stop leaves it unfinished without them.
+        beside: further texts for the folder, by file name; without them it is not finished.
 
     Returns:
         The model folder.

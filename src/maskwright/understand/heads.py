@@ -75,8 +75,10 @@ def look_at_heads(subject: Subject, texts: Sequence[str]) -> Heads:
         if batch.documents is not None:
             asked &= batch.documents > 0
         is_special = torch.isin(batch.tokens, special)
-        layers = [_sums(w, asked, is_special) for w in weights]
-        flat = np.stack([_sums(_even(w), asked, is_special)[0] for w in weights])
+        # A weight may fall to 0 in one head, and not what the mask hides from all of them.
+        seen = [(w > 0).any(1, keepdim=True) for w in weights]
+        layers = [_sums(w, s, asked, is_special) for w, s in zip(weights, seen, strict=True)]
+        flat = np.stack([_sums(_even(s), s, asked, is_special)[0] for s in seen])
         even = flat if even is None else even + flat
         sums = np.stack(layers) if sums is None else sums + np.stack(layers)
         count += int(asked.sum())
@@ -89,9 +91,8 @@ def look_at_heads(subject: Subject, texts: Sequence[str]) -> Heads:
     )  # fmt: skip
 
 
-def _even(weights: Tensor) -> Tensor:
+def _even(seen: Tensor) -> Tensor:
     """(B, 1, T, T): the same weight for all that a layer's queries see."""
-    seen = weights[:, :1] > 0
     return seen / seen.sum(-1, keepdim=True).clamp(min=1)
 
 
@@ -154,14 +155,15 @@ def _pieces(
     return pieces
 
 
-def _sums(weights: Tensor, asked: Tensor, special: Tensor) -> NDArray[np.float64]:
-    """(H, measures): sums over the positions that are `asked` (B, T); `weights` (B, H, T, T)."""
+def _sums(weights: Tensor, seen: Tensor, asked: Tensor, special: Tensor) -> NDArray[np.float64]:
+    """(H, measures): sums over the positions that are `asked` (B, T); `weights` (B, H, T, T), of
+    keys that are `seen` (B, 1, T, T)."""
     size = weights.shape[-1]
     places = torch.arange(size)
     apart = (places[None] - places[:, None]).abs().to(weights.dtype)  # query, key
     begins = torch.zeros(size, dtype=weights.dtype)
     begins[0] = 1.0
-    seen = (weights > 0).sum(-1).clamp(min=2)
+    most = seen.sum(-1).clamp(min=2).to(weights.dtype).log()
     logs = torch.where(weights > 0, weights, 1.0).log()
     each = torch.stack(
         [
@@ -171,7 +173,7 @@ def _sums(weights: Tensor, asked: Tensor, special: Tensor) -> NDArray[np.float64
             weights @ begins,
             (weights * special[:, None, None].to(weights.dtype)).sum(-1),
             (weights * apart).sum(-1),
-            -(weights * logs).sum(-1) / seen.to(weights.dtype).log(),
+            -(weights * logs).sum(-1) / most,
         ],
         dim=-1,
     )  # B, H, T, measures

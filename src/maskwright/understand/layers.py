@@ -48,6 +48,7 @@ ITERATIONS, TOLERANCE = 100, 1e-3
 FEWEST_WORDS, NEARLY_ALL = 10, 0.9
 NOTHING = Estimate(np.nan, np.nan, np.nan)
 MIX_EPOCHS, MIX_BATCH, MIX_RATE = 20, 256, 1e-2
+MIX_STEPS = 1000  # at least, or of few places the mix would stay where it began
 
 
 @dataclass(frozen=True)
@@ -260,7 +261,7 @@ def _mix(known: _Asked, asked: _Asked, classes: int, seed: int) -> tuple[list[fl
     mix = _Mix(len(states), states.shape[2], classes)
     optimizer = torch.optim.Adam(mix.parameters(), lr=MIX_RATE)
     generator = torch.Generator().manual_seed(torch_seed(key("shuffle", seed)))
-    for _ in range(MIX_EPOCHS):
+    for _ in range(max(MIX_EPOCHS, -(-MIX_STEPS // -(-len(labels) // MIX_BATCH)))):
         for chosen in torch.randperm(len(labels), generator=generator).split(MIX_BATCH):
             optimizer.zero_grad()
             functional.cross_entropy(mix(states[:, chosen]), labels[chosen]).backward()

@@ -23,11 +23,11 @@ from maskwright.errors import DataError, UsageError
 from maskwright.finetune.examples import Examples, framed
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.sequences import Sequences
-from maskwright.tasks import metrics
 from maskwright.tasks.cell import text_of
-from maskwright.tasks.estimate import Estimate, estimate
+from maskwright.tasks.estimate import Estimate, estimates_of_means
 from maskwright.tasks.parts import names_beside
 from maskwright.tasks.rows import read_rows
+from maskwright.understand.pooling import SAME_DIGITS
 from maskwright.understand.states import Subject, at_places, layer_states
 
 WORD = "bank"
@@ -95,14 +95,14 @@ def tell_senses(subject: Subject, word: str, texts: Sequence[str], senses: Seque
     found, others = (
         _vectors(model, subject, examples) for model in (subject.model, subject.untrained())
     )
-    near = [_neighbours(layer, truth) for layer in found]
+    near = np.stack([_neighbours(layer, truth) for layer in found], axis=1)
     apart = [_apart(layer, truth) for layer in found]
     best = int(np.argmax(apart))
     shares = np.array([counts[name] for name in names]) / len(senses)
     return Told(
         word, subject.layers, list(senses), list(texts), apart,
         [_apart(layer, truth) for layer in others],
-        [estimate(metrics.accuracy, truth, told) for told in near],
+        list(estimates_of_means([str(layer) for layer in subject.layers], near).values()),
         float(shares @ ((shares * len(senses) - 1) / (len(senses) - 1))),
         _two_widest(found[best]), best,
     )  # fmt: skip
@@ -178,10 +178,13 @@ def _apart(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
     return float(near[same & other].mean() - near[~same].mean())
 
 
-def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArray[np.int64]:
-    near = vectors @ vectors.T
+def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(N,): the share of each one's nearest with its meaning; at the embeddings many are the same
+    vector, and none of equals is the nearest because it comes first."""
+    near = np.round(vectors @ vectors.T, SAME_DIGITS)
     np.fill_diagonal(near, -np.inf)
-    return np.asarray(truth[near.argmax(1)])
+    nearest = near == near.max(1, keepdims=True)
+    return np.asarray((nearest & (truth[:, None] == truth)).sum(1) / nearest.sum(1))
 
 
 def _two_widest(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

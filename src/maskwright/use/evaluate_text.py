@@ -16,6 +16,7 @@ from maskwright import config
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.corpus.files import Paths
 from maskwright.corpus.read import Reader, Reading
+from maskwright.counted import counted
 from maskwright.data.mixture import mixed
 from maskwright.data.pack import PackedDocuments
 from maskwright.data.rows import RowSource
@@ -58,12 +59,12 @@ class Measured:
 
     def render(self) -> str:
         """All of it as text: a small table between what was read and what is to be noted."""
-        counted = "of this text itself" if self.own_counts else "of the training text"
+        by = "of this text itself" if self.own_counts else "of the training text"
         figures, lines = self.figures, self.lines
         table = [
             ("this model", figures.loss, figures.perplexity, figures.top1, figures.top5),
             (
-                f"unigram ({counted})",
+                f"unigram ({by})",
                 lines.unigram_loss,
                 math.exp(lines.unigram_loss),
                 lines.unigram_top1,
@@ -99,6 +100,7 @@ def evaluate_folder(
     training text.
 
     Args:
+        rows: at most so many are asked, drawn by their keys; that there are more is said.
         reading: how the files are read; None: as the run reads its own.
     """
     folder = Path(folder)
@@ -123,6 +125,10 @@ def evaluate_folder(
             raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
         objective, rows_of = _measure(folder, recipe, loaded, tokenizer)
         source = rows_of(store)
+        if len(source) > rows:
+            read_of.append(
+                f"note: measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
+            )
         kept = not objective.codes_text or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(

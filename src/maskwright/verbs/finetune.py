@@ -191,7 +191,7 @@ def do(a: argparse.Namespace) -> None:
 def _counts(given: str | None) -> list[int]:
     """Numbers with commas between, 0 for "all"."""
     words = [word.strip() for word in given.split(",")] if given else []
-    if not all(word == "all" or (word.isdigit() and int(word)) for word in words):
+    if not all(word == "all" or (word.isdecimal() and int(word)) for word in words):
         raise UsageError("not numbers of labels", where="--curve", found=repr(given),
                          wanted="numbers with commas between, such as 50,200,all")  # fmt: skip
     return [0 if word == "all" else int(word) for word in words]
