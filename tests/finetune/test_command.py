@@ -323,6 +323,10 @@ def test_an_answer_that_was_given_outlives_a_full_disk(
     staged = tmp_path / ".tmp-told.csv.jsonl"
     marked = staged.read_text().replace('"label": "', '"label": "kept ')
     staged.write_text(marked)
+    # A slip in the command that was to go on is refused, and costs nothing.
+    with pytest.raises(DataError, match="column"):
+        write_predictions(tuned[0], asked, out, columns={"text": ["txt"]})
+    assert staged.read_text() == marked
     assert write_predictions(tuned[0], asked, out) == 20
     assert out.read_text().count("kept ") == 40, "in the row's own label, too"
 

@@ -298,3 +298,16 @@ def test_rows_that_are_passed_over_are_listed_in_the_folder(
     (kept,) = (tmp_path / "figures" / "rejects.jsonl").read_text().splitlines()
     assert json.loads(kept)["file"].endswith("test.csv")
     assert f"listed in {tmp_path / 'figures'}" in said.getvalue()
+
+
+def test_labels_in_one_cell_are_parted_as_in_the_training_data(model: Path, tmp_path: Path) -> None:
+    """A small file may have the sign in one cell alone, or another sign beside it."""
+    words = {"sea": "a cat", "town": "a dog"}
+    rows = [[f"{words['sea']} {words['town']} {n}", "sea;town"] if n % 3 == 0
+            else [f"{words[('sea', 'town')[n % 2]]} {n}", ("sea", "town")[n % 2]]
+            for n in range(60)]  # fmt: skip
+    out = tmp_path / "out"
+    finetune_file(model, rows_of(tmp_path / "data.csv", rows), out, seeds=1, epochs=1,
+                  stream=io.StringIO())  # fmt: skip
+    few = rows_of(tmp_path / "few.csv", [["a cat a dog", "sea;town"], ["a dog", "town"]])
+    assert 0.0 <= evaluate_file(out, few, stream=io.StringIO())["micro_f1"].value <= 1.0

@@ -330,3 +330,21 @@ def test_labelled_texts_are_read_as_they_were_learned_from(tuned: Path, tmp_path
     write_predictions(tuned, tmp_path / "texts", tmp_path / "texts.jsonl")
     told = [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
     assert [row["text"] for row in told] == ["a cat\nand a dog"] * 2
+
+
+def test_an_object_without_the_text_is_a_row_that_cannot_be_answered(
+    tuned: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "new.jsonl"
+    path.write_text('{"id": 1}\n{"id": 2, "text": "a cat"}\n{"id": 3}\n', encoding="utf-8")
+    told = io.StringIO()
+    assert predict_file(tuned, path, told, read=SKIP) == 3
+    rows = [json.loads(line) for line in told.getvalue().splitlines()]
+    assert [row["id"] for row in rows] == [1, 2, 3]
+    assert [row["prediction"] is None for row in rows] == [True, False, True]
+    with pytest.raises(DataError, match="a column that the model reads is not there"):
+        predict_file(tuned, path, io.StringIO())
+    # Where no row has it, it is the file.
+    path.write_text('{"id": 1}\n{"id": 3}\n', encoding="utf-8")
+    with pytest.raises(DataError, match="a column that the model reads is not there"):
+        predict_file(tuned, path, io.StringIO(), read=SKIP)

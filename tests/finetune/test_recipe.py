@@ -77,6 +77,13 @@ def test_by_the_command_line(
     assert len(found["seeds"][0]["validation"]) == 1
     again = read(tmp_path / "out" / NAME)
     assert again == changed(read(made / "out" / NAME), {"epochs": 1})
+    other = ["--read", "max_bad_fraction=0.5", "--column", "label=said", "--epochs", "1"]
+    assert main(["finetune", file, *other, "--out", str(tmp_path / "read")]) == 0
+    before, after = read(made / "out" / NAME), read(tmp_path / "read" / NAME)
+    assert before.read.reading.separator and after.read.reading.max_bad_fraction == 0.5
+    kept = replace(after.read.reading, max_bad_fraction=before.read.reading.max_bad_fraction)
+    assert kept == before.read.reading, "options change what they name, and nothing else"
+    assert after.columns == before.columns | {"label": ("said",)}
     few = labelled(tmp_path / "few.csv", separator=",")
     capsys.readouterr()
     assert main(["finetune", file, "--data", str(few), "--read", "separator=,", "--epochs", "1",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from maskwright.errors import DataError, UsageError
+from maskwright.tasks.build import build
 from maskwright.tasks.infer import Task, infer, whole
 from maskwright.tasks.table import load
 from tasks.tables import refusal, sentence, table_of, write
@@ -326,6 +327,11 @@ def test_a_row_in_the_place_of_the_header_is_noticed(tmp_path: Path) -> None:
         DataError, lambda: infer(load(write(tmp_path / "a.csv", "spam,Ok lar\n" + lines)))
     )
     assert error.what.startswith("the first row looks like data") and "'spam'" in str(error.found)
+    # Who names the column has seen that it is one.
+    task = infer(load(tmp_path / "a.csv"), {"label": "spam"})
+    assert task.columns["label"] == "spam"
+    error = refusal(UsageError, lambda: load(tmp_path / "a.csv", header=["spam", "Ok lar"]))
+    assert error.what == "the file's first row holds these names already"
     assert infer(load(write(tmp_path / "b.csv", "kind,words\n" + lines))).kind == "classification"
 
 
@@ -368,3 +374,47 @@ def test_yes_or_no_is_no_answer_in_a_text() -> None:
 def test_names_with_blanks_are_told_as_they_are_typed() -> None:
     error = refusal(DataError, lambda: infer(table_of(*rows(**{"a text": some, "b text": other}))))
     assert "--column 'text=a text'" in str(error.do)
+
+
+def test_long_numbers_stay_what_they_are() -> None:
+    """Some share their first sixteen digits; a float would join them."""
+    ids = ["1234567890123456789", "1234567890123456788", "1" + "0" * 30]
+    rows = [{"text": sentence(n), "label": ids[n % 3]} for n in range(60)]
+    made = build(table := table_of(*rows), infer(table))
+    assert made.labels is not None and set(made.labels.names) == set(ids)
+
+
+def test_letters_of_no_width_make_no_other_label() -> None:
+    rows = [{"text": sentence(n), "label": "a\u200b" if n == 7 else "ab"[n % 2]} for n in range(60)]
+    with pytest.raises(DataError, match="differ only by case or blanks") as refused:
+        build(table := table_of(*rows), infer(table))
+    assert r"a\u200b" in str(refused.value.found)
+    made = build(table, infer(table), fold_labels=True)
+    assert made.labels is not None and len(made.labels) == 2
+
+
+def test_labels_that_are_not_known_say_nothing_of_the_task() -> None:
+    rows = [{"text": sentence(n), "mark": "n/a" if n % 8 == 0 else f"{n % 50 / 10 + 0.05:.2f}"}
+            for n in range(200)]  # fmt: skip
+    table = table_of(*rows)
+    assert infer(table).kind == "classification", "the control"
+    task = infer(table, no_label="n/a")
+    assert task.kind == "regression"
+    assert infer(table, None, "regression", no_label="n/a").kind == "regression"
+    made = build(table, task, no_label="n/a")
+    assert made.unlabelled == 25 and len(made.parts["all"]) == 175
+
+
+def test_a_rare_separator_is_one_where_the_task_is_said() -> None:
+    cells = ["a, b" if n % 40 == 0 else "ab"[n % 2] for n in range(200)]
+    table = table_of(*({"text": sentence(n), "label": each} for n, each in enumerate(cells)))
+    task = infer(table, None, "multi-label")
+    made = build(table, task)
+    assert made.labels is not None and made.labels.names == ("a", "b")
+
+
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_one_column_holds_the_label_of_such_a_task(kind: str) -> None:
+    rows = [{"text": sentence(n), "a": n % 2, "b": n % 3} for n in range(40)]
+    with pytest.raises(DataError, match="one column of labels"):
+        infer(table_of(*rows), {"label": ["a", "b"], "text": "text"}, kind)

@@ -179,6 +179,15 @@ def test_F74_a_part_without_labels(value: Any) -> None:
     assert said.startswith("test: ") and repr(value) in said
 
 
+@pytest.mark.parametrize("value", [None, "", []])
+def test_a_part_without_several_labels(value: Any) -> None:
+    """Blank cells in all rows are no answers; a list of no labels is one."""
+    several = texts("a|b", "a", "b", "b|a")
+    task, examples = understood(table_of(train=several, test=texts(value, value)))
+    assert task.kind == "multi-label"
+    assert list(examples.parts) == (["train", "test"] if value == [] else ["train"])
+
+
 def test_names_that_disagree() -> None:
     rows = [{**r, "label_name": n} for r, n in zip(texts(0, 1, 0), ["a", "b", "c"], strict=True)]
     error = refusal(DataError, lambda: understood(table_of(*rows)))

@@ -182,3 +182,41 @@ def test_groups_stay_whole_and_follow_their_rows() -> None:
     few = splits.with_few(parts, 12)
     assert len(few.parts["train"]) == len(few.groups["train"]) == 12
     assert few.parts["validation"] == parts.parts["validation"]
+
+
+def test_rows_of_several_labels_give_their_share() -> None:
+    """Hardly two rows have all labels in common; each label is in all parts all the same."""
+    draw = random.Random(0)
+    several = [
+        tuple(n for n in range(20) if draw.random() < 0.15 or n == place % 20)
+        for place in range(1000)
+    ]
+    rows = [{"text": sentence(n), "label": [f"l{k}" for k in some]}
+            for n, some in enumerate(several)]  # fmt: skip
+    made = build(table := table_of(*rows), infer(table))
+    parts = splits.complete(made, Division(validation=0.1, test=0.1)).parts
+    assert len(set(several)) > 800, "the control: nearly all of them differ"
+    for part in ("validation", "test"):
+        assert 85 <= len(parts[part]) <= 115
+        held = Counter(label for row in parts[part] for label in row.label)
+        assert len(held) == 20
+        mean = sum(held.values()) / len(parts[part])
+        assert mean == pytest.approx(sum(map(len, several)) / 1000, rel=0.1)
+
+
+def test_no_class_leaves_train_with_its_copies() -> None:
+    texts = [*TEXTS[:40], "twice", "twice"]
+    for seed in range(50):
+        found = splits.divide(texts, [0] * 40 + [1, 1], Division(validation=0.4, seed=seed))
+        assert {40, 41} <= set(found["train"])
+
+
+def test_rows_of_no_group_are_by_themselves() -> None:
+    groups = ["" if n % 2 else f"g{n // 4}" for n in range(600)]
+    found = splits.divide(TEXTS, ALIKE, TENTHS, groups)
+    alone = sum(not groups[i] for i in found["test"])
+    assert 30 <= alone <= 90
+    rows = [{"text": sentence(n), "label": "ab"[n % 2], "group": None if n % 2 else f"g{n}"}
+            for n in range(8)]  # fmt: skip
+    made = build(table := table_of(*rows), infer(table, {"group": "group"}))
+    assert made.groups["all"][:3] == ["g0", "", "g2"]

@@ -129,7 +129,7 @@ def _rows(
         counts={ALL: whole.counts[part]},
         rejects={ALL: whole.rejects[part]} if whole.rejects else {},
     )
-    task = _task(model, asked_of, data, columns)
+    task = _task(model, asked_of, data, columns, read.no_label)
     for line in task.columns.lines():
         say(line)
     if part in (ALL, TRAIN) and _learned_from(folder, data):
@@ -147,6 +147,7 @@ def _task(
     asked_of: table.Table,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
+    no_label: str | None,
 ) -> Task:
     """The model's task in these data: columns that are called as in the training data are the same.
 
@@ -164,8 +165,10 @@ def _task(
                             do=f"add it, or say which are read: --column {role}=NAME")  # fmt: skip
     known = {role: list(names) for role, names in (model.columns | model.targets).items()
              if all(stands(name, asked_of.columns) for name in names)}  # fmt: skip
-    task = infer(asked_of, {**known, **columns}, model.kind.task)
+    task = infer(asked_of, {**known, **columns}, model.kind.task, no_label)
     task.columns.why.update(dict.fromkeys(known.keys() - set(columns), "as in the training data"))
+    if task.separator is not None and model.separator is not None:
+        task = replace(task, separator=model.separator)  # few rows may have none, or another
     return task
 
 

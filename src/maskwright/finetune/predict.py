@@ -157,6 +157,7 @@ class Predictor(Answering):
         columns: what is read of a row of a file, by role.
         targets: where the training data had what is to be answered, by role.
         values: the numbers that stood there for the labels; None: these stood there themselves.
+        separator: what stood there between several labels in a cell; None: no cells had several.
     """
 
     model: Transformer
@@ -166,6 +167,7 @@ class Predictor(Answering):
     columns: dict[str, Sequence[str]]
     targets: dict[str, Sequence[str]] = field(default_factory=dict)
     values: Sequence[int] | None = None
+    separator: str | None = None
 
     @property
     def notes(self) -> list[str]:
@@ -269,6 +271,7 @@ def load(folder: Path | str) -> Predictor:
         task.get("columns") or {role: (role,) for role in kind.roles},
         task.get("targets", {}),
         task.get("values") if told else range(len(kind.labels)),
+        task.get("separator"),
     )
 
 

@@ -166,6 +166,7 @@ class Result:
             "long": frame.long,
             "labels": list(kind.labels),
             "values": _numbers(self.data.labels),
+            "separator": self.data.task.separator,
             "settled": dict(self.best.kind.settled),
             "attached": attached,
         }

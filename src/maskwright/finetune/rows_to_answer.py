@@ -30,6 +30,8 @@ from maskwright.tasks.table import TABLE_FILE
 
 # What is read of a row as a list.
 LISTS = ("tokens", "choices")
+# So many first rows without what is read, and it is no matter of single rows.
+AT_MOST = 1000
 
 
 def rows_to_answer(
@@ -66,17 +68,35 @@ def rows_to_answer(
                     _refuse_header(text, names[0], where)
                 yield {names[0]: text}, _tried(skips, model.kind.of_value, text, where)
         return
+    lacking: list[Row] | None = []  # rows without what is read, before the first that has it
     for row in read_rows(files, read.reading, read.header, counts=counts):
         if PREDICTION in row.values:
             raise name_taken(PREDICTION, row.where)
         if (missing := _missing(row, model)) is not None:
-            alone = model.kind.alone
-            other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
-            raise DataError("a column that the model reads is not there", where=row.where,
-                            found=", ".join(row.values), wanted=repr(missing),
-                            do=f"say which it is: --column ROLE=NAME ({near(missing, row.values)})"
-                            f"{other}")  # fmt: skip
+            if not skips or TABLE_FILE.search(row.file):
+                raise _not_there(row, missing, model)
+            if lacking is None:
+                yield dict(row.values), None
+                continue
+            lacking.append(row)
+            if len(lacking) == AT_MOST:  # no row has it
+                break
+            continue
+        yield from ((dict(each.values), None) for each in lacking or ())
+        lacking = None
         yield dict(row.values), _tried(skips, _example, model, row)
+    if lacking:
+        raise _not_there(lacking[0], _missing(lacking[0], model) or "", model)
+
+
+def _not_there(row: Row, missing: str, model: Predictor | Several) -> DataError:
+    alone = model.kind.alone
+    other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
+    return DataError(
+        "a column that the model reads is not there", where=row.where,
+        found=", ".join(row.values), wanted=repr(missing),
+        do=f"say which it is: --column ROLE=NAME ({near(missing, row.values)}){other}",
+    )  # fmt: skip
 
 
 def _is_labelled(file: Source, reading: Reading) -> bool:

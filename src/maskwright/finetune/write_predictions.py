@@ -84,6 +84,7 @@ def _written(
     staged, whole = out.with_name(f".tmp-{out.name}.jsonl"), out.with_name(f".tmp-{out.name}")
     if out.exists():  # another process has just written it
         raise UsageError("the file is there already", where=out, do="choose another --out")
+    begun = False
     try:
         about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
         about |= {"also": [_model(Path(each)) for each in also]} if also else {}
@@ -91,8 +92,9 @@ def _written(
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}
         model, counts = loaded(folder, also, columns), Counts()
-        kept, kept_bad = _kept(staged, json.dumps(about))
         names = _look_at(source, model, read, top, delimiter is not None)
+        begun = True
+        kept, kept_bad = _kept(staged, json.dumps(about), say)
         with staged.open("a", encoding="utf-8") as stream:
             count, bad = answer_rows(model, source, stream, read, top, kept, say, counts)
         if delimiter is None:
@@ -102,7 +104,7 @@ def _written(
         whole.replace(out)
         staged.unlink()
     except MaskwrightError:  # the same would be met again
-        for path in (staged, whole):
+        for path in (staged, whole) if begun else ():  # else another command's, which may go on
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
         raise
@@ -141,14 +143,16 @@ def _look_at(
     return names
 
 
-def _kept(staged: Path, about: str) -> tuple[int, int]:
+def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
     """How many rows of an earlier try are whole, and how many of these without an answer; the first
     line of the file says of what. What a kill has torn is cut off."""
     first, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
     count = bad = 0
     with staged.open("a+b") as file:
         file.seek(0)
-        if file.readline() != first:
+        if (found := file.readline()) != first:
+            if found:
+                say("note: what an earlier command of another kind had answered is begun anew")
             file.truncate(0)
             file.write(first)
             return 0, 0

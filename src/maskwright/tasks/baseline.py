@@ -27,6 +27,9 @@ KINDS = ("classification", "pair-classification", "multi-label", "regression", "
 # A word is anything between blanks and signs, one letter too: 'I' and 'a' tell languages apart.
 WORD = r"(?u)\b\w+\b"
 STEPS = 300
+# Of features times classes, at some 160 bytes each while it learns: of many classes the commonest
+# words alone are read.
+WEIGHTS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,8 @@ def _constant(examples: Examples, part: str) -> Baseline:
 
 def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseline:
     train = examples.parts[TRAIN]
-    bag = _Bag(train)
     classes = _classes(examples)
+    bag = _Bag(train, WEIGHTS // max(1, classes))
     learned, truth = bag.features(train), targets(train, classes)
     metric = metrics.METRICS[metrics.USUAL[examples.task.kind][0]]
     chosen, best = STRENGTHS[1], -np.inf
@@ -162,9 +165,10 @@ def fitted(texts: Sequence[str], **options: Any) -> Any:
 class _Bag:
     """Texts as rows of word weights; learned from the training part only."""
 
-    def __init__(self, train: Sequence[Example]) -> None:
+    def __init__(self, train: Sequence[Example], most: int) -> None:
         texts = [text for e in train for text in _texts(e)]
-        self.weigh = fitted(texts, ngram_range=(1, 2), min_df=2 if len(train) > 200 else 1)
+        once = 2 if len(train) > 200 else 1
+        self.weigh = fitted(texts, ngram_range=(1, 2), min_df=once, max_features=most)
 
     def features(self, rows: Sequence[Example]) -> Any:
         """(rows, features), sparse."""

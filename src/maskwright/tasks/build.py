@@ -19,7 +19,7 @@ from maskwright.tasks import labels
 from maskwright.tasks.choices import require_from_zero
 from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.examples import Examples
-from maskwright.tasks.infer import KINDS, Task, whole
+from maskwright.tasks.infer import KINDS, Task, is_said, whole
 from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.near_labels import fold_onto
 from maskwright.tasks.one_label import spelled
@@ -79,7 +79,8 @@ def build(
         made, bad = _usable(rows, lambda row: (row, read(row)), reading)
         parts[part] = [example for _, example in made]
         if "group" in task.columns.roles:
-            groups[part] = [str(value_of(row, task.columns["group"])) for row, _ in made]
+            names = [value_of(row, task.columns["group"]) for row, _ in made]
+            groups[part] = ["" if is_empty(name) else str(name) for name in names]
         _list(bad, table.rejects.get(part))
         dropped += [(error.where or "", error.what) for _, error in bad]
         if not made:
@@ -115,14 +116,10 @@ def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
     if len(names) != 1:
         raise UsageError("the task has no column of labels", where="--read no_label",
                          found=task.kind, do="leave it out")  # fmt: skip
-    number = whole(no_label)
-
-    def has_label(row: Row) -> bool:
-        value = value_of(row, names[0])
-        same = str(value).strip() == no_label or (number is not None and whole(value) == number)
-        return not same
-
-    parts = {part: [row for row in rows if has_label(row)] for part, rows in table.parts.items()}
+    parts = {
+        part: [row for row in rows if not is_said(no_label, value_of(row, names[0]))]
+        for part, rows in table.parts.items()
+    }
     for part, rows in list(table.parts.items()):
         if rows and not parts[part]:
             said = f"{no_label} in place of a label in all {len(rows):,} rows"
@@ -141,7 +138,7 @@ def _is_labelled(
 ) -> bool:
     """Test parts of public sets often come without labels, or with -1 in every row."""
     names = task.columns.roles.get("label", ())
-    if len(names) != 1 or task.kind == "multi-label" or (known and -1 in known.places):
+    if len(names) != 1 or (known and -1 in known.places):
         return True
     values = [value_of(row, names[0]) for row in rows]
     if all(is_empty(v) or (known is not None and whole(v) == -1) for v in values):

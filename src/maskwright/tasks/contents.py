@@ -17,12 +17,13 @@ from typing import Any
 from maskwright.tasks.marked_text import are_parts
 from maskwright.tasks.rows import Row
 
-WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
+WHOLE = re.compile(r"\s*[-+]?\d{1,4000}\s*")  # Python converts no more digits
 # A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
 CODE = re.compile(r"\s*[-+]?0\d+\s*")
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 # Blanks, soft hyphens, and what has no width: joiners, marks of direction and of byte order.
-INVISIBLE = re.compile(r"[\s\u00ad\u200b-\u200f\u2060\ufeff]*")
+NO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
+INVISIBLE = re.compile(rf"[\s{NO_WIDTH}]*")
 NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
 # With so many numbers among the values, what is none is a mistake in its row and no class.
 MOSTLY = 0.95

@@ -85,7 +85,8 @@ def find(
                 if "references" not in found.roles:
                     found = _with_references(table, found)
                 refuse_half(table, found, wanted)
-                _refuse_row_as_header(table, found)
+                if "label" not in wanted:  # who names its column has seen that it is one
+                    _refuse_row_as_header(table, found)
                 _check_parts(table, found)
                 _refuse_some_lists(table, found)
                 return found

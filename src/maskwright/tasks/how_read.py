@@ -48,8 +48,8 @@ class HowRead:
 AS_IT_COMES = HowRead()
 
 
-def how_read(settings: Sequence[str]) -> HowRead:
-    """From words such as `on_bad=skip`.
+def how_read(settings: Sequence[str], usual: HowRead = AS_IT_COMES) -> HowRead:
+    """From words such as `on_bad=skip`; what they do not name is as `usual`.
 
     Raises:
         UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
@@ -65,11 +65,14 @@ def how_read(settings: Sequence[str]) -> HowRead:
         values[name] = text if name in AS_TYPED else dotted.parse_value(text)
         if name == "separator":
             values[name] = SPELLED.get(text, text)
-    no_label = values.pop("no_label", None)
-    header = str(values.pop("header", ""))
-    flags = {name: values.pop(name, False) for name in FLAGS}
+    no_label = values.pop("no_label", usual.no_label)
+    header = values.pop("header", None)
+    flags = {name: values.pop(name, getattr(usual, name)) for name in FLAGS}
     for name, value in flags.items():
         if type(value) is not bool:
             raise UsageError("neither true nor false", where=f"{WHERE} {name}", found=value)
-    names = tuple(name.strip() for name in header.split(",") if name.strip())
-    return HowRead(config.from_plain(Reading, values, WHERE), names, no_label=no_label, **flags)
+    names = usual.header
+    if header is not None:
+        names = tuple(name.strip() for name in str(header).split(",") if name.strip())
+    reading = config.from_plain(Reading, config.to_plain(usual.reading) | values, WHERE)
+    return HowRead(reading, names, no_label=no_label, **flags)

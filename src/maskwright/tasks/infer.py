@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from maskwright.errors import DataError, UsageError, near
 from maskwright.tasks.columns import SHAPES, Columns
@@ -82,6 +82,7 @@ def infer(
     table: Table,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     kind: str | None = None,
+    no_label: str | None = None,
 ) -> Task:
     """The task of a table.
 
@@ -89,6 +90,7 @@ def infer(
         table: the rows; cells of a csv that spell lists become lists, in place.
         columns: role -> column, for what must not be searched for.
         kind: a name in `KINDS`, if the user says so.
+        no_label: what stands where a label is not known, and says nothing of what labels are.
 
     Raises:
         UsageError: an unknown kind, role or column.
@@ -97,7 +99,11 @@ def infer(
     if kind is not None and kind not in KINDS:
         raise UsageError("no such task", found=repr(kind), wanted=near(kind, KINDS),
                          do=f"choose one of: {', '.join(KINDS)}")  # fmt: skip
-    found = find(table, columns, SHAPES if kind is None else (KINDS[kind][0],))
+    shapes = SHAPES if kind is None else (KINDS[kind][0],)
+    found = find(table, columns, shapes)
+    if no_label is not None and len(names := found.roles.get("label", ())) == 1:
+        table = _known(table, names[0], no_label)
+        found = find(table, columns, shapes)
     if found.shape not in ("single", "pair"):
         why = {
             "tagging": "each row has a list of tokens and a list of tags",
@@ -119,7 +125,7 @@ def infer(
             _check_possible(table, found, kind, form)
             why, separator = f"you said so (otherwise {why})", None
             if wanted == "several":
-                separator = _separator(table.first, found["label"]) or SEPARATORS[0]
+                separator = _separator(table.first, found["label"], 0.0) or SEPARATORS[0]
         form = wanted
     shaped = (found.shape, form)
     if shaped not in KINDS.values():
@@ -223,6 +229,19 @@ def whole(value: object) -> int | None:
         return None
 
 
+def is_said(said: str, value: object) -> bool:
+    """Whether `value` is what the user `said`, also as a number written otherwise."""
+    number = whole(said)
+    return str(value).strip() == said or (number is not None and whole(value) == number)
+
+
+def _known(table: Table, name: str, no_label: str) -> Table:
+    """The table without the training rows whose label is not known, but for one of no others."""
+    rows = [row for row in table.first if not is_said(no_label, value_of(row, name))]
+    first = next(part for part, each in table.parts.items() if each is table.first)
+    return replace(table, parts={**table.parts, first: rows}) if rows else table
+
+
 def _order(value: int | None) -> int:
     return 0 if value is None else value
 
@@ -232,8 +251,9 @@ def _span(values: set[int | None]) -> int:
     return max(numbers) - min(numbers) + 1
 
 
-def _separator(rows: Sequence[Row], name: str) -> str | None:
-    """What stands between several names in a cell, if the pieces come back in other cells."""
+def _separator(rows: Sequence[Row], name: str, least: float = SEVERAL) -> str | None:
+    """What stands between several names in a cell, if the pieces come back in other cells and at
+    least such a share of the cells has it."""
     cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
     for separator in SEPARATORS:
         split = [[p.strip() for p in cell.split(separator)] for cell in cells]
@@ -241,14 +261,19 @@ def _separator(rows: Sequence[Row], name: str) -> str | None:
         often = Counter(p for some in {tuple(pieces) for pieces in split} for p in some if p)
         # 'Business, Finance' beside 'Sports, Games' are two names: no piece of them comes back.
         recurring = len(often) <= len(set(cells)) and max(often.values(), default=0) > 1
-        if several and several >= SEVERAL * len(cells) and recurring:
+        if several and several >= least * len(cells) and recurring:
             return separator
     return None
 
 
 def _check_possible(table: Table, found: Columns, kind: str, form: str) -> None:
     """Numbers may be read as classes and the reverse; names are no numbers."""
-    column = found.column("label")
+    column, names = found.column("label"), found.roles["label"]
+    if len(names) > 1:
+        raise DataError(f"{kind} has one column of labels", where=table.first[0].file,
+                        found=", ".join(map(repr, names)), wanted="one column",
+                        do="name one (--column label=…), or choose multi-label, of columns of 0 "
+                        "and 1")  # fmt: skip
     fits = next((k for k, v in KINDS.items() if v == (found.shape, form)), None)
     if KINDS[kind][1] in ("number", "vectors") and column.kind not in ("whole", "number"):
         raise DataError(

@@ -6,12 +6,14 @@ always a slip; `fold` joins them. Rare ones a letter or two from a common one ar
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from maskwright.counted import counted
 from maskwright.errors import DataError
+from maskwright.tasks.contents import NO_WIDTH
 from maskwright.tasks.one_label import Label
 from maskwright.tasks.rows import Row
 
@@ -69,7 +71,8 @@ def fold_onto(names: Sequence[str], spellings: Iterable[str]) -> dict[str, str]:
 
 def _key(label: Label) -> str:
     """What labels have in common that differ only by case, blanks or Unicode's form."""
-    return " ".join(unicodedata.normalize("NFC", str(label)).split()).casefold()
+    seen = re.sub(f"[{NO_WIDTH}]", "", unicodedata.normalize("NFC", str(label)))
+    return " ".join(seen.split()).casefold()
 
 
 def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -58,7 +58,7 @@ def prepare(
         reading=reading,
         rejects=rejects,
     )
-    task = infer(rows, columns, kind)
+    task = infer(rows, columns, kind, no_label)
     made = build(rows, task, fold_labels=fold_labels, repair_tags=repair_tags, no_label=no_label,
                  reading=reading)  # fmt: skip
     return splits.complete(made, division)

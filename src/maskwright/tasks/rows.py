@@ -223,6 +223,9 @@ def _table(
                 found=f"{len(header)} names for {len(names)} columns: {', '.join(names)}",
                 wanted=f"{len(names)} names",
             )
+        if list(header) == [name.strip() for name in names]:
+            raise UsageError("the file's first row holds these names already", where=at(file, line),
+                             found=", ".join(names), do="leave --read header out")  # fmt: skip
         if twice := [name for name in header if header.count(name) > 1]:
             raise UsageError("a column name stands twice", where="--read header", found=twice[0],
                              wanted="every name once")  # fmt: skip
@@ -252,5 +255,6 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
             where=at(file, line),
             found=repr(odd[0][:80]),
             wanted="a header row, such as text,label",
-            do=f"add a header row, or name the {len(names)} columns (--read header=NAME,NAME…)",
+            do=f"add a header row, name the {len(names)} columns (--read header=NAME,NAME…), or, "
+            "where this is the name of a column, give it another",
         )

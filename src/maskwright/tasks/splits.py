@@ -80,7 +80,7 @@ def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
         validation=0.0 if VALIDATION in parts else division.validation,
         test=0.0 if TEST in parts else division.test,
     )
-    texts, classes = [told_apart_by(e) for e in whole], [_class_of(e) for e in whole]
+    texts, classes = [told_apart_by(e) for e in whole], _classes_of(whole)
     groups = dict(examples.groups)
     own = groups.pop(from_, None)
     drawn = divide(texts, classes, wanted, own)
@@ -99,7 +99,7 @@ def with_few(examples: Examples, count: int, seed: int = 0, *, balanced: bool = 
         UsageError: more than there are, or fewer than one.
     """
     rows = examples.parts[TRAIN]
-    texts, classes = [whole_text(e) for e in rows], [_class_of(e) for e in rows]
+    texts, classes = [whole_text(e) for e in rows], _classes_of(rows)
     kept = few(texts, classes, count, seed, balanced=balanced)
     groups = dict(examples.groups)
     if TRAIN in groups:
@@ -119,7 +119,8 @@ def divide(
         texts: what tells rows apart; equal ones fall into one part.
         classes: one for each row; all alike where there are none.
         division: shares and seed.
-        groups: a name for each row; equal ones fall into one part.
+        groups: a name for each row; equal ones fall into one part, and of none ("") each row by
+            itself.
 
     Raises:
         DataError: a part that was asked for would be empty.
@@ -127,7 +128,7 @@ def divide(
     units = _units(texts, groups)
     names = [min(hash_of(texts[i]) for i in unit) for unit in units]
     if groups is not None:
-        names = [min(hash_of(groups[i]) for i in unit) for unit in units]
+        names = [min(hash_of(groups[i] or texts[i]) for i in unit) for unit in units]
     drawn = _draws("split", division.seed, names)
     shares = {TEST: division.test, VALIDATION: division.validation}
     place = _by_quota(units, classes, drawn, shares, division.seed)
@@ -219,9 +220,15 @@ def hash_of(text: str) -> int:
 
 
 # ------------------------------------------------------------------------------ the drawing
-def _class_of(example: Example) -> Hashable:
-    label = getattr(example, "label", None)
-    return label if isinstance(label, int | tuple) and not isinstance(example, Choice) else None
+def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
+    """The class of each; of several labels the rarest, for hardly two rows have all in common."""
+    labels = [None if isinstance(e, Choice) else getattr(e, "label", None) for e in examples]
+    often = Counter(n for label in labels if isinstance(label, tuple) for n in label)
+    return [
+        min(label, key=lambda n: (often[n], n), default=None) if isinstance(label, tuple)
+        else label if isinstance(label, int) else None
+        for label in labels
+    ]  # fmt: skip
 
 
 def _draws(purpose: str, seed: int, names: Sequence[int]) -> NDArray[np.float64]:
@@ -242,7 +249,7 @@ def _units(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]
     first: dict[tuple[str, str], int] = {}
     for i, text in enumerate(texts):
         names = [("text", folded(text))]
-        if groups is not None:
+        if groups is not None and groups[i]:
             names.append(("group", groups[i]))
         for name in names:
             a, b = root(first.setdefault(name, i)), root(i)
@@ -272,7 +279,7 @@ def _by_quota(
         rounding = float(_draws("split", seed, [hash_of(f"class {name}")])[0])
         # At least one row of a class stays in train: the model must have seen it.
         left: dict[str, int] = {}
-        spare = rows - 1
+        spare = kept = rows - 1
         for part, share in shares.items():
             left[part] = min(int(share * rows + rounding), spare)
             spare -= left[part]
@@ -280,8 +287,9 @@ def _by_quota(
         for number in numbers:
             size = len(units[number])
             for part in shares:
-                if left[part] >= size / 2 and left[part] > 0:
+                if left[part] >= size / 2 and left[part] > 0 and size <= kept:
                     place[number] = part
                     left[part] -= size
+                    kept -= size
                     break
     return place

@@ -173,10 +173,11 @@ def do(a: argparse.Namespace) -> None:
     for name, value in (("columns", columns), ("curve", curve)):
         if value:
             given[name] = value
-    if a.read:
-        given["read"] = how_read(a.read)
-    if from_file:
-        recipe = changed(read(a.model), given)
+    if from_file:  # of these, too, only what is named is another
+        recipe = read(a.model)
+        given |= {"columns": recipe.columns | columns} if columns else {}
+        given |= {"read": how_read(a.read, recipe.read)} if a.read else {}
+        recipe = changed(recipe, given)
         if a.moved is not None:  # the same, by its hash
             recipe = replace(recipe, model=str(existing(a.moved, "model")))
         for path, what in ((recipe.model, "model"), (recipe.data, "data")):
@@ -184,6 +185,7 @@ def do(a: argparse.Namespace) -> None:
                 raise UsageError(f"no such {what}", where=f"{a.model}: {what}", found=path,
                                  do=f"say where it lies now: --{what} PATH")  # fmt: skip
     else:
+        given |= {"read": how_read(a.read)} if a.read else {}
         recipe = Recipe(model=str(a.model), **given)
     finetune_recipe(recipe, a.out or next_run("finetune"))
 
