@@ -15,7 +15,7 @@ from maskwright.recipes import shakespeare_gpt, tiny
 from maskwright.recipes.corpus import CharacterRanges
 from maskwright.recipes.find import find
 from maskwright.recipes.override import override
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.recipe import FamilyModel, Recipe, TokenizerFolder
 from maskwright.toml import to_toml
 
 
@@ -187,6 +187,23 @@ def test_a_recipe_from_before_there_were_kinds_is_read() -> None:
     plain = config.to_plain(tiny.recipe())
     del plain["training"]["optimizer"]["kind"]
     assert config.from_plain(Recipe, plain) == tiny.recipe()
+
+
+def test_the_settings_of_a_table_tell_which_one_is_meant() -> None:
+    """As written by hand: without `type`, and without tables in which nothing is set."""
+    plain = config.to_plain(tiny.recipe())
+    plain["objective"] = {"name": "masked"}
+    plain["model"] = {"family": "bert", "architecture": "BertForMaskedLM", "size": "base"}
+    del plain["tokenizer"]["type"]
+    read = config.from_plain(Recipe, plain)
+    assert read.tokenizer == tiny.recipe().tokenizer and read.objective == tiny.recipe().objective
+    assert isinstance(read.model, FamilyModel) and read.model.settings == {}
+    plain["tokenizer"] = {"path": "somewhere"}
+    assert isinstance(config.from_plain(Recipe, plain).tokenizer, TokenizerFolder)
+    for odd in ({}, {"path": "somewhere", "kind": "bpe"}):  # the controls
+        plain["tokenizer"] = odd
+        with pytest.raises(ConfigError, match=r"tokenizer\.type"):
+            config.from_plain(Recipe, plain)
 
 
 def test_an_unknown_optimizer_and_a_setting_of_another_are_named() -> None:

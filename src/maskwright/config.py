@@ -140,8 +140,8 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
     tag, configs = tag_of(hint)
     if isinstance(plain, dict) and configs:
         own = next((n for n, arm in configs.items() if type(usual) is arm), None)
-        first = "" if tag == "type" else next(iter(configs))  # a lone one has no tag
-        name = plain.get(tag, own or first)
+        usually = _by_fields(plain, configs) if tag == "type" else next(iter(configs))
+        name = plain.get(tag, own or usually)
         if not isinstance(name, str) or name not in configs:
             raise ConfigError(
                 "which kind is meant",
@@ -162,6 +162,15 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
     if errors:
         raise errors[0]
     raise ConfigError("not a fitting value", where=path, found=repr(plain))
+
+
+def _by_fields(plain: dict[str, Any], configs: dict[str, type]) -> str:
+    """The only one of `configs` that has all of these settings; "" where that is none, or two."""
+    fitting = [
+        name for name, kind in configs.items()
+        if plain.keys() <= {field.name for field in dataclasses.fields(kind)}
+    ]  # fmt: skip
+    return fitting[0] if len(fitting) == 1 else ""
 
 
 def _read_scalar(hint: Any, plain: Any, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""A toy family and a toy objective, each one new file, go through what all others go through.
+"""A toy family, objective and adapter, each one new file, go through what all others go through.
 
 The files are those shown in docs/extending.md. They join as another package would, by entry points.
 """
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from checkpoint.small import SMALL
+from conformance import test_adapters as adapters
 from conformance import test_families as families
 from conformance import test_objectives as objectives
 from maskwright import catalogue, cli
@@ -31,8 +32,8 @@ from toys import bert
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 DIFFS = re.findall(r"```diff\n--- /dev/null\n\+\+\+ b/(\S+)\n@@ -0,0 \+1,(\d+) @@\n(.*?)```",
                    PAGE.read_text(encoding="utf-8"), re.S)  # fmt: skip
-FAMILY, OBJECTIVE = "sinusoidal-encoder", "shuffled"
-MEMBERS = {"families": FAMILY, "objectives": OBJECTIVE}
+FAMILY, OBJECTIVE, ADAPTER = "sinusoidal-encoder", "shuffled", "offsets"
+MEMBERS = {"families": FAMILY, "objectives": OBJECTIVE, "adapters": ADAPTER}
 
 
 def install(folder: Path, members: dict[str, str], package: str = "tidepool") -> None:
@@ -54,7 +55,7 @@ def install(folder: Path, members: dict[str, str], package: str = "tidepool") ->
 
 @pytest.fixture
 def arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Installs the two members under these names, and forgets them after the test."""
+    """Installs the members under these names, and forgets them after the test."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def arriving(**members: str) -> None:
@@ -74,7 +75,7 @@ def joined(arrive: Callable[..., None]) -> None:
 
 
 def test_each_is_one_new_file() -> None:
-    """The page shows two new files of the two rooms, whole: so many lines, all of them added."""
+    """The page shows a new file of each room, whole: so many lines, all of them added."""
     assert [path for path, _, _ in DIFFS] == [
         f"src/maskwright/{room}/{name.replace('-', '_')}.py" for room, name in MEMBERS.items()
     ]
@@ -91,7 +92,7 @@ def test_they_are_listed_beside_ours(capsys: pytest.CaptureFixture[str]) -> None
     for room, name in MEMBERS.items():
         assert name in catalogue.names(room) and name in listed
         assert catalogue.load(room, name).__name__.startswith("tidepool.")
-        assert len(catalogue.names(room)) > 10
+        assert len(catalogue.names(room)) > 6
     with pytest.raises(UsageError, match="did you mean 'sinusoidal-encoder'"):
         family("sinusoidal-encode")
 
@@ -145,6 +146,19 @@ def test_the_objective_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
     objectives.test_corruption_is_a_function_of_its_keys(OBJECTIVE, options)
     objectives.test_special_tokens_and_unchosen_ones_are_not_touched(OBJECTIVE, options)
     objectives.test_a_loss_adds_up_over_the_parts_of_a_batch(OBJECTIVE, options)
+
+
+@pytest.mark.usefixtures("joined")
+@pytest.mark.parametrize("name", ["modernbert", "gpt2", "bart"])
+def test_the_adapter_conforms(name: str) -> None:
+    adapters.test_a_file_is_its_registration(ADAPTER)
+    adapters.test_a_fresh_adapter_changes_no_output(ADAPTER, name)
+    adapters.test_only_what_is_declared_trains(ADAPTER, name)
+    adapters.test_training_moves_what_is_declared_and_nothing_else(ADAPTER, name)
+    adapters.test_detached_is_as_before_bit_for_bit(ADAPTER, name)
+    adapters.test_what_is_no_weight_is_not_merged(ADAPTER)
+    adapters.test_state_is_all_there_is(ADAPTER, name)
+    adapters.test_adapters_are_swapped_by_name(ADAPTER, name)
 
 
 @pytest.mark.usefixtures("joined")

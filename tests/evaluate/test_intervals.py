@@ -27,8 +27,11 @@ def test_the_bootstrap_agrees_with_the_normal_interval_where_items_are_many() ->
     assert intervals.bootstrap(strata) == intervals.bootstrap(strata)
 
 
-def test_the_bootstrap_of_equal_items_has_no_width() -> None:
-    assert intervals.bootstrap([np.full(50, 0.5)]) == (0.5, 0.5)
+def test_items_that_are_all_alike_say_nothing_of_others() -> None:
+    alike = [np.full(50, 0.5), np.full(3, 1.0)]
+    assert intervals.bootstrap(alike) is None and intervals.normal(alike) is None
+    found = intervals.bootstrap([*alike, np.array([0.0, 1.0, 1.0])])  # the control
+    assert found is not None and found[0] < found[1]
 
 
 def test_the_spread_of_a_single_item_is_not_known() -> None:
@@ -86,7 +89,8 @@ def test_differences_equal_scipys_tests(counts: tuple[int, int]) -> None:
 
 def test_figures_without_spread_and_single_seeds() -> None:
     same = intervals.difference({0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0})
-    other = intervals.difference({0: 2.0, 1: 2.0}, {0: 1.0, 1: 1.0})
     assert same is not None and same.welch == same.paired == 1.0
-    assert other is not None and other.welch == other.paired == 0.0
+    assert intervals.difference({0: 2.0, 1: 2.0}, {0: 1.0, 1: 1.0}) is None
+    beside = intervals.difference({0: 0.5, 1: 0.75}, {0: 0.25, 1: 0.5})  # as far apart by seed
+    assert beside is not None and math.isnan(beside.paired) and 0.0 < beside.welch < 1.0
     assert intervals.difference({0: 1.0}, {0: 2.0, 1: 1.0}) is None

@@ -13,7 +13,15 @@ import pytest
 
 from maskwright.errors import DataError, UsageError
 from maskwright.evaluate import minimal_pairs
-from maskwright.evaluate.minimal_pairs import Paradigm, baselines, judge, outcomes, part, read
+from maskwright.evaluate.minimal_pairs import (
+    Paradigm,
+    Result,
+    baselines,
+    judge,
+    outcomes,
+    part,
+    read,
+)
 from maskwright.tokenizer.train import TokenizerChoice, train
 
 PAIRS = [
@@ -30,14 +38,16 @@ def perfect(sentences: Sequence[str]) -> np.ndarray:
 def test_a_perfect_model_gets_all_and_a_reversed_one_none() -> None:
     right, wrong = judge(PAIRS, perfect), judge(PAIRS, lambda s: -perfect(s))
     assert right.accuracies == {"one": 1.0, "two": 1.0} and right.mean == 1.0
-    assert wrong.mean == 0.0 and wrong.bootstrap == (0.0, 0.0)
+    assert wrong.mean == 0.0 and wrong.bootstrap is None
 
 
 def test_a_model_that_says_nothing_gets_one_half_wherever_the_good_one_stands() -> None:
     """The control of the rule for ties: with `>=` or `>` alone it would be 1 or 0."""
     silent = judge(PAIRS, lambda s: np.full(len(s), -3.7))
     assert silent.mean == 0.5 and silent.ties("two") == 20
-    assert silent.normal == (0.5, 0.5)
+    assert silent.normal is None
+    few = Result({"p": np.array([1.0, 0.5, 0.0, 1.0])})
+    assert few.normal is not None and few.normal[1] == 1.0 and few.normal[0] > 0.0
 
 
 def test_scores_that_float32_cannot_tell_apart_tie() -> None:
@@ -68,7 +78,10 @@ def test_parts_are_disjoint_whole_and_of_the_declared_size() -> None:
 def test_two_models_are_compared_pair_by_pair() -> None:
     right = judge(PAIRS, perfect)
     gap, interval = minimal_pairs.difference(right, judge(PAIRS, lambda s: np.zeros(len(s))))
-    assert gap == 0.5 and interval == (0.5, 0.5)  # every pair gains one half
+    assert gap == 0.5 and interval is None  # every pair gains one half
+    some = judge(PAIRS, lambda s: np.array([perfect([x])[0] * ("1" in x) for x in s]))
+    gap, interval = minimal_pairs.difference(right, some)
+    assert interval is not None and 0.0 <= interval[0] < gap < interval[1] <= 0.5
     with pytest.raises(DataError, match="not of the same pairs"):
         minimal_pairs.difference(right, judge(PAIRS[:1], perfect))
 

@@ -31,7 +31,7 @@ from maskwright.errors import (
 from maskwright.finetune import learner, result
 from maskwright.finetune import write_predictions as write_module
 from maskwright.finetune.command import DIVISION, finetune_file
-from maskwright.finetune.curve import SCRATCH, Curve, verdicts
+from maskwright.finetune.curve import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.method import Method
@@ -741,6 +741,20 @@ def test_where_no_seed_changes_anything_there_is_no_verdict() -> None:
             known.put(SCRATCH, 20, seed, 0.5)
         (sentence,) = verdicts(known)
         assert said in sentence
+
+
+def test_the_strategy_names_what_nobody_can_tell_apart() -> None:
+    known = Curve("accuracy", [20])
+    for way, values in (("full", [0.8, 0.82]), ("probe", [0.5, 0.5]), ("lora", [0.79, 0.83])):
+        for seed, value in enumerate(values):
+            known.put(way, 20, seed, value)
+    assert strategy(known)["rows"][0][3] == "lora"
+    known.put("words", 20, 0, 0.4)  # one seed: told apart from nothing
+    assert strategy(known)["rows"][0][3] == "lora, words"
+    alone = Curve("accuracy", [20])
+    alone.put("full", 20, 0, 0.8)
+    alone.put("probe", 20, 0, 0.5)
+    assert strategy(alone)["rows"][0][3] == NOT_KNOWN
 
 
 def test_a_curve_tells_what_was_cut(model: Path, tmp_path: Path) -> None:

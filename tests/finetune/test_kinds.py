@@ -7,7 +7,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from maskwright import catalogue
 from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.contrast import Contrast
@@ -34,6 +35,26 @@ from maskwright.pretrain import checkpoints
 from maskwright.tasks.answer_search import Candidate, Prediction
 from maskwright.tasks.examples import Answered, Match, Pair, Tagged
 from tinyrun import WORDS
+
+
+@pytest.mark.usefixtures("serving_twice")
+def test_two_kinds_for_one_task_are_refused() -> None:
+    with pytest.raises(UsageError, match="two modules for one task") as refused:
+        kind_of("tagging")
+    assert "kinds.tagging" in refused.value.wanted and "another.tags" in refused.value.wanted
+    assert kind_of("classification").task == "classification"  # the control: only what it serves
+
+
+@pytest.fixture
+def serving_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    another = ModuleType("another.tags")
+    another.TASKS, another.KIND = ("tagging",), type(kind_of("tagging"))  # type: ignore[attr-defined]
+    names, load = catalogue.names, catalogue.load
+    monkeypatch.setattr(catalogue, "names", lambda room: [*names(room), "another"])
+    monkeypatch.setattr(
+        catalogue, "load", lambda room, name: another if name == "another" else load(room, name)
+    )
+
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
 

@@ -18,7 +18,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def parsed(chart: Chart) -> ElementTree.Element:
-    return ElementTree.fromstring(draw(chart))
+    (picture,) = ElementTree.fromstring(draw(chart))
+    return picture
 
 
 def coordinates(data: str) -> list[tuple[float, float]]:
@@ -38,7 +39,7 @@ def test_the_names_of_reference_lines_have_room() -> None:
     for name in ("unigram", "commonest by first word of a text"):
         chart = Chart("a", [Line("one", [(0.0, 1.0), (9.0, 2.0)], "one")], references=[(name, 1.5)],
                       across="x", say="{:.2f}".format)  # fmt: skip
-        root = ElementTree.fromstring(draw(chart))
+        root = parsed(chart)
         (label,) = (e for e in root.iter(f"{SVG}text") if (e.text or "").startswith(name))
         assert float(label.attrib["x"]) + 6 * len(label.text or "") < chart.width
 

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -164,6 +165,26 @@ def test_a_tree_bank_of_a_model(model: Path, tmp_path: Path) -> None:
     assert [each.name for each in few] == ["all"] and rare == ["nsubj", "obj"]
 
 
+def test_which_words_are_asked_follows_from_the_bank(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tokenizer sorts the sentences by other lengths and has other ones too long."""
+    read = [
+        replace(tree, relations=(f"of {number}",) * len(tree.words))
+        for number, tree in enumerate(trees.read_trees(bank(tmp_path / "bank.conllu", count=20)))
+    ]
+    subject, by_words = Subject.of(model), trees._by_words
+
+    def halves() -> dict[str, int]:
+        _, _, names, found, _ = trees._hits(subject, read)
+        return dict(zip(names, found.tolist(), strict=True))
+
+    usual = halves()
+    monkeypatch.setattr(trees, "_by_words", lambda *given: [*by_words(*given)][:4:-1])
+    assert len(halves()) == 15 and halves().items() <= usual.items()
+    assert sum(usual.values()) == 10
+
+
 def test_where_nothing_is_seen_nothing_is_found(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +202,12 @@ def test_where_nothing_is_seen_nothing_is_found(
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("1\tthe\tX", "not a line of CoNLL-U"), ("1\tthe\t_\tX\t_\t_\t7\tdet\t_\t_", "governor")],
+    [
+        ("1\tthe\tX", "not a line of CoNLL-U"),
+        ("1\tthe\t_\tX\t_\t_\t7\tdet\t_\t_", "governor"),
+        ("1\tthe\t_\tX\t_\t_\t1\tdet\t_\t_", "governs itself"),
+        ("2\tthe\t_\tX\t_\t_\t0\troot\t_\t_", "not numbered from 1 on"),
+    ],
 )
 def test_bad_trees(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "bad.conllu"

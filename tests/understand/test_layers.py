@@ -164,6 +164,25 @@ def test_vectors_alike_but_for_rounding_are_alike(
     assert not np.isfinite(found["mean"][0].value)
 
 
+def test_the_pairs_that_are_asked_are_drawn(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are often in an order, here from the least alike to the most."""
+    rows = ["sentence1,sentence2,score"]
+    rows += [f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on {n},{n}.5" for n in range(100)]
+    (tmp_path / "train.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "test.csv").write_text("\n".join(rows).replace("sat", "on") + "\n")
+    data, asked = prepare(tmp_path, kind="embedding", division=DIVISION), []
+    told = pooling._told
+    monkeypatch.setattr(pooling, "_told", lambda *given: asked.append(given[-1]) or told(*given))
+    found = compare_pooling(Subject.of(model), data, items=30)
+    assert (found.pairs, found.there) == (30, 100)
+    assert len(set(asked[0])) == 30 and asked[0].max() > 70 and asked[0].min() < 30
+    assert all((each == asked[0]).all() for each in asked)
+    compare_pooling(Subject.of(model), data)
+    assert len(asked[-1]) == 100
+
+
 def test_the_command(model: Path, tmp_path: Path) -> None:
     said = io.StringIO()
     page = probe(model, tmp_path / "tags", data=tagged(tmp_path / "data.jsonl", False), items=300,
@@ -179,6 +198,7 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     probe(model, tmp_path / "pairs", data=tmp_path / "pairs.csv", task="similarity", stream=said)
     found = json.loads((tmp_path / "pairs" / "results.json").read_text())
     assert set(found["found"]) == set(WAYS)
+    assert (found["pairs"], found["there"]) == (6, 6) and "Counting words" in said.getvalue()
     classes = ["text,label", *(f"the {w} {n},{w > 'on'}" for n in range(9) for w in WORDS)]
     (tmp_path / "texts.csv").write_text("\n".join(classes) + "\n")
     page = probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)

@@ -34,9 +34,9 @@ def mean(strata: Strata) -> float:
 
 
 def normal(strata: Strata, level: float = LEVEL) -> Interval | None:
-    """Mean ± z standard errors, from the spread within the strata; None where one of them has a
-    single item, whose spread is not known."""
-    if min(map(len, strata)) < 2:
+    """Mean ± z standard errors, from the spread within the strata; None where that is not known:
+    where one of them has a single item, or all items of each are alike."""
+    if not _spreads(strata):
         return None
     errors = [values.var(ddof=1) / len(values) for values in strata]
     half = statistics.NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(sum(errors)) / len(strata)
@@ -46,7 +46,7 @@ def normal(strata: Strata, level: float = LEVEL) -> Interval | None:
 def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) -> Interval | None:
     """The percentiles of the mean over keyed resamples of the items within each stratum; None as in
     `normal`."""
-    if min(map(len, strata)) < 2:
+    if not _spreads(strata):
         return None
     total = np.zeros(resamples)
     for number, values in enumerate(strata):
@@ -56,6 +56,11 @@ def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) 
             total[some] += values[drawn].mean(axis=1)
     low, high = np.quantile(total / len(strata), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def _spreads(strata: Strata) -> bool:
+    """Whether the items say how far others may lie from them."""
+    return min(map(len, strata)) > 1 and any(float(np.ptp(values)) > 0.0 for values in strata)
 
 
 # ------------------------------------------------------------------------------ over seeds
@@ -84,7 +89,8 @@ def over_seeds(values: Sequence[float], level: float = LEVEL) -> Spread:
 @dataclass(frozen=True)
 class Difference:
     """Mean of the first minus mean of the second; its interval; Welch's two-sided p, and that of
-    the test paired by seed (NaN where the seeds are not the same)."""
+    the test paired by seed (NaN where the seeds are not the same, or all of them lie as far
+    apart)."""
 
     value: float
     low: float
@@ -96,10 +102,8 @@ class Difference:
 def difference(
     ours: dict[int, float], theirs: dict[int, float], level: float = LEVEL
 ) -> Difference | None:
-    """Two figures by seed, told apart; None where one of them has a single seed.
-
-    Figures without any spread are told apart exactly when they differ.
-    """
+    """Two figures by seed, told apart; None where that cannot be known: where one of them has a
+    single seed, or they differ and no seed changed either, as on few questions."""
     if min(len(ours), len(theirs)) < 2:
         return None
     a, b = np.array(list(ours.values())), np.array(list(theirs.values()))
@@ -109,7 +113,7 @@ def difference(
     if ours.keys() == theirs.keys():
         paired = _paired(np.array([ours[seed] - theirs[seed] for seed in ours]))
     if errors.sum() == 0.0:
-        return Difference(value, value, value, float(value == 0.0), paired)
+        return None if value else Difference(0.0, 0.0, 0.0, 1.0, paired)
     freedom = errors.sum() ** 2 / (errors**2 / np.array([len(a) - 1, len(b) - 1])).sum()
     error = math.sqrt(errors.sum())
     half = float(scipy.stats.t.ppf((1 + level) / 2, freedom)) * error
@@ -121,5 +125,5 @@ def _paired(gaps: NDArray[np.float64]) -> float:
     """Student's two-sided p that the mean of `gaps` is zero."""
     error = gaps.std(ddof=1) / math.sqrt(len(gaps))
     if error == 0.0:
-        return float(gaps.mean() == 0.0)
+        return math.nan if gaps.mean() else 1.0
     return 2 * float(scipy.stats.t.sf(abs(gaps.mean()) / error, len(gaps) - 1))

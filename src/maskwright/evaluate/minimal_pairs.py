@@ -62,13 +62,15 @@ class Result:
     @cached_property
     def bootstrap(self) -> Interval | None:
         """95 % interval of the mean, items resampled within paradigms; None where one has a single
-        pair."""
+        pair, or all pairs of each came out alike."""
         return intervals.bootstrap(self._strata)
 
     @property
     def normal(self) -> Interval | None:
-        """95 % interval of the mean by the normal distribution; None as for `bootstrap`."""
-        return intervals.normal(self._strata)
+        """95 % interval of the mean by the normal distribution, within 0 and 1; None as for
+        `bootstrap`."""
+        found = intervals.normal(self._strata)
+        return found and (max(0.0, found[0]), min(1.0, found[1]))
 
     def interval(self, name: str) -> Interval:
         """95 % interval of one paradigm's accuracy, by Wilson's score."""
@@ -172,7 +174,7 @@ def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.
 
 def difference(ours: Result, theirs: Result) -> tuple[float, Interval | None]:
     """Our mean minus theirs, and its 95 % bootstrap interval, paired over items; None for that
-    where a paradigm has a single pair.
+    where items do not say it, as for `Result.bootstrap`.
 
     Raises:
         DataError: the results are of other pairs.

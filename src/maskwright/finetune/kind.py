@@ -3,8 +3,8 @@
     rows of tasks/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, predictions
 
 Every module of `kinds/` is one kind, of one head or of written words. It names the tasks that it
-serves (`TASKS`, of `tasks/infer.py`) and has a class `KIND`. A new task of a head that is there, or
-of a new one, is a new file there and nothing else.
+serves (`TASKS`) and has a class `KIND`. What a task is to be read from is a line of `KINDS` in
+`tasks/infer.py`; how one of them is learned is a file there and nothing else.
 """
 
 from __future__ import annotations

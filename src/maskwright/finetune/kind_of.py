@@ -20,17 +20,21 @@ def kind_of(
     in `settled` asks for words.
 
     Raises:
-        UsageError: none does.
+        UsageError: none does, or several do.
     """
     modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
-    serving = [module.KIND for module in modules if task in module.TASKS]
+    serving = [module for module in modules if task in module.TASKS]
     if not serving:
         known = dict.fromkeys(name for module in modules for name in module.TASKS)
         raise UsageError("this task is not learned by this command", found=task,
                          wanted=", ".join(known))  # fmt: skip
     told = "prompt" in (settled or {})
-    chosen = next((kind for kind in serving if kind.writes == told), serving[0])
-    made: Kind = chosen(task, tuple(labels), settled or {})
+    fitting = [module for module in serving if module.KIND.writes == told] or serving
+    if len(fitting) > 1:
+        raise UsageError("two modules for one task", where=f"maskwright.{ROOM}", found=task,
+                         wanted="one of " + ", ".join(module.__name__ for module in fitting),
+                         do="uninstall the package that brings the other")  # fmt: skip
+    made: Kind = fitting[0].KIND(task, tuple(labels), settled or {})
     return made
 
 

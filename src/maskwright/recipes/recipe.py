@@ -47,7 +47,7 @@ class FamilyModel:
     family: str
     architecture: str
     size: str | None = None
-    settings: dict[str, Any]
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class ObjectiveChoice:
     """An objective by name, and its own options."""
 
     name: str
-    options: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

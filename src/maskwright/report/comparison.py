@@ -152,11 +152,19 @@ def _verdict(
     other: Contender, first: Contender, measure: Measure, gap: Difference | None, level: float
 ) -> str:
     if gap is None:
-        means = [_mean(list(c.figures(measure.name).values())) for c in (other, first)]
+        by_seed = [c.figures(measure.name) for c in (other, first)]
+        means = [_mean(list(figures.values())) for figures in by_seed]
+        several = min(map(len, by_seed)) > 1
+        why = (
+            "no seed changed either, so there is no spread to hold the difference against, and no "
+            "verdict (ask more)"
+            if several
+            else "one seed has no spread to hold the difference against, so there is no verdict "
+            "(take --seeds 3)"
+        )
         return (
             f"{other.name} {figure(means[0], measure.digits)}, {first.name} "
-            f"{figure(means[1], measure.digits)}; one seed has no spread to hold the difference "
-            "against, so there is no verdict (take --seeds 3)"
+            f"{figure(means[1], measure.digits)}; {why}"
         )
     digits = measure.digits
     better = (gap.value > 0) == measure.higher_is_better

@@ -86,7 +86,7 @@ class Frame:
 
 
 def draw(chart: Chart) -> str:
-    """The SVG element of `chart`, empty where it has no finite point."""
+    """`chart` as SVG in a box that scrolls on a narrow page; empty where no point is finite."""
     if not chart:
         return ""
     height = float(chart.height)
@@ -101,8 +101,9 @@ def draw(chart: Chart) -> str:
     parts.append(_legend(chart))
     label = f"{chart.title}: {', '.join(line.name for line in chart.lines)} over {chart.across}"
     return (
-        f'<svg viewBox="0 0 {chart.width} {place(height)}" role="img" aria-label="{escape(label)}"'
-        f' xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+        f'<div class="wide"><svg viewBox="0 0 {chart.width} {place(height)}" role="img"'
+        f' aria-label="{escape(label)}" xmlns="http://www.w3.org/2000/svg">'
+        f"{''.join(parts)}</svg></div>"
     )
 
 

@@ -129,7 +129,7 @@ def probe_layers(
     kind = kind_of(data.task.kind, names)
     if data.task.kind not in ("tagging", "classification"):
         raise UsageError("this task is not probed layer by layer", found=data.task.kind,
-                         wanted="classification, tagging")  # fmt: skip
+                         wanted="classification, tagging, similarity, embedding")  # fmt: skip
     last = TEST if TEST in data.parts else VALIDATION
     models = subject.model, subject.untrained()
     known, asked = (

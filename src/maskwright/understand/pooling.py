@@ -19,6 +19,7 @@ from maskwright.finetune.examples import Examples
 from maskwright.finetune.kind_of import kind_of
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import pool_texts
+from maskwright.randomness import key, permute
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics
 from maskwright.tasks.estimate import Estimate, estimate
@@ -71,10 +72,12 @@ WAYS: dict[str, Pooling] = {
 @dataclass(frozen=True)
 class Pooled:
     """Spearman's correlations by way of pooling, each by layer; of the model, and of one that
-    learned nothing (by its mean); `words` is that of TF-IDF."""
+    learned nothing (by its mean); `words` is that of TF-IDF. `pairs` were asked, drawn from
+    `there`."""
 
     part: str
     pairs: int
+    there: int
     layers: list[str]
     found: dict[str, list[Estimate]]
     untrained: list[Estimate]
@@ -83,10 +86,13 @@ class Pooled:
 
 
 def compare_pooling(subject: Subject, data: labelled.Examples, items: int = 10_000) -> Pooled:
-    """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them."""
+    """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn."""
     kind = kind_of("embedding")
     last = TEST if TEST in data.parts else VALIDATION
-    rows = data.parts[last][:items]
+    every = data.parts[last]
+    wanted = np.arange(min(items, len(every)))
+    drawn = np.sort(permute(key("draw", 0), len(every), wanted))  # files are often in an order
+    rows = [every[place] for place in drawn]
     encoded = kind.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
     found = {
@@ -95,9 +101,9 @@ def compare_pooling(subject: Subject, data: labelled.Examples, items: int = 10_0
     }
     untrained = _told(subject.untrained(), subject, encoded.examples, _mean, truth)
     answers = dict(kind.baselines(data, last))
-    words = next(iter(answers.values()))
-    told = metrics.spearman(truth, np.asarray(words)[: len(truth)])
-    return Pooled(last, len(rows), subject.layers, found, untrained, told, encoded.cut)
+    words = np.asarray(next(iter(answers.values())))[drawn]
+    told = metrics.spearman(truth, words)
+    return Pooled(last, len(rows), len(every), subject.layers, found, untrained, told, encoded.cut)
 
 
 def _told(

@@ -30,11 +30,13 @@ def show_pooling(subject: Subject, out: Path, found: pooling.Pooled, say: Say) -
         ]
         for layer, name in enumerate(found.layers)
     ]
+    drawn = "" if found.pairs == found.there else f", drawn from {found.there:,}"
     table: Table = {
         "title": f"Likeness of pairs on the {found.part} part: Spearman's correlation",
         "head": ["", *found.found, "untrained, mean"],
-        "rows": [*rows, ["words (TF-IDF)", f"{found.words:.4f}", *[""] * len(found.found)]],
-        "note": f"{found.pairs:,} pairs; the cosine of two frozen vectors, nothing is trained.",
+        "rows": rows,
+        "note": f"{found.pairs:,} pairs{drawn}; the cosine of two frozen vectors, nothing is "
+        f"trained. Counting words (TF-IDF) has {found.words:.4f}.",
     }
     say("\n" + tables.for_terminal(table))
     lines = [line(n, way, c) for (n, way), c in zip(found.found.items(), COLOURS, strict=False)]

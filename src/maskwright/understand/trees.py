@@ -79,7 +79,15 @@ def read_trees(path: Path) -> list[Tree]:
 
 def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
     heads = []
-    for number, columns in words:
+    for place, (number, columns) in enumerate(words, 1):
+        if columns[0] != str(place):
+            raise DataError("the words of a sentence are not numbered from 1 on",
+                            where=at(file, number), found=repr(columns[0]),
+                            wanted=place)  # fmt: skip
+        if columns[6] == columns[0]:
+            raise DataError("a word that governs itself", where=at(file, number),
+                            found=repr(columns[6]), wanted="another word, or 0 for none",
+                            do="mend its column HEAD, the seventh")  # fmt: skip
         if not columns[6].isdecimal() or int(columns[6]) > len(words):
             raise DataError("a governor that is not in the sentence", where=at(file, number),
                             found=repr(columns[6]), wanted=f"0 to {len(words)}")  # fmt: skip
@@ -122,9 +130,11 @@ def _hits(
     subject: Subject, trees: Sequence[Tree]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str], NDArray[np.int64], int]:
     """For each word with a governor: (N, 2, L, H) whether a head finds it, (N, distances) whether a
-    distance does, its relation, and the half of its sentence; and how many sentences there were."""
+    distance does, its relation, and the half of its sentence, which its place among all says, so
+    that other models are asked the same words; and how many sentences there were."""
     hits, fixed, names, halves, used = [], [], [], [], 0
-    for number, (tree, words) in enumerate(_by_words(subject, trees)):
+    for number, words in _by_words(subject, trees):
+        tree = trees[number]
         size, used = len(tree.words), used + 1
         masked = words.copy()
         masked[:, :, np.arange(size), np.arange(size)] = -1.0  # no word looks at itself
@@ -143,20 +153,18 @@ def _hits(
     return np.array(hits), np.array(fixed), names, np.array(halves), used
 
 
-def _by_words(
-    subject: Subject, trees: Sequence[Tree]
-) -> Iterator[tuple[Tree, NDArray[np.float64]]]:
-    """Attention between words, (L, H, words, words); sentences that are too long, or in which the
-    tokenizer joins two words, are passed over."""
+def _by_words(subject: Subject, trees: Sequence[Tree]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """The place of a sentence and the attention between its words, (L, H, words, words); sentences
+    that are too long, or in which the tokenizer joins two words, are passed over."""
     tokenizer = subject.tokenizer
     before = tokenizer.frame_margins()[0]
     kept, ids, owners = [], [], []
     encoded = tokenizer.encode_batch((" ".join(tree.words) for tree in trees), offsets=True)
-    for tree, (tokens, spans) in zip(trees, encoded, strict=True):
+    for place, (tree, (tokens, spans)) in enumerate(zip(trees, encoded, strict=True)):
         owner = words_of(tree, spans)
         framed_ids, _ = tokenizer.frame(tokens.tolist())
         if len(framed_ids) <= subject.frame.length and len(set(owner.tolist())) == len(tree.words):
-            kept.append(tree)
+            kept.append(place)
             ids.append(framed_ids)
             owners.append(owner)
     numbers = iter(np.argsort([-len(each) for each in ids], kind="stable"))
@@ -167,7 +175,7 @@ def _by_words(
             owner = owners[number]
             inside = slice(before, before + len(owner))
             part = stacked[:, row][:, :, inside, inside]
-            joined = np.eye(len(kept[number].words))[owner]  # tokens, words
+            joined = np.eye(len(trees[kept[number]].words))[owner]  # tokens, words
             yield kept[number], (joined.T @ part @ joined) / joined.sum(0)[:, None]
 
 
