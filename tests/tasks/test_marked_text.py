@@ -109,5 +109,8 @@ def test_widened_parts_are_told() -> None:
 
 def test_words_of_many_scripts() -> None:
     for text, wanted in (("L’été, à 7%", ["L", "’", "été", ",", "à", "7", "%"]),
-                         ("हिन्दी में", ["हिन्दी", "में"])):  # fmt: skip
+                         ("हिन्दी में", ["हिन्दी", "में"]),
+                         ("so\u00adft", ["so\u00adft"]),
+                         ("👩‍⚕️ ok👍🏽!!", ["👩‍⚕️", "ok", "👍🏽", "!", "!"]),
+                         ("🇩🇪🇫🇷", ["🇩🇪", "🇫🇷"])):  # fmt: skip
         assert [text[begin:end] for begin, end in words_in(text)] == wanted

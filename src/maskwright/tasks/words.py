@@ -15,7 +15,11 @@ def words_in(text: str) -> Iterator[tuple[int, int]]:
 
 @cache
 def _words() -> re.Pattern[str]:
-    """A letter may be written as several: with marks over or after it, or joined to the next."""
+    """A letter may be written as several: with marks over or after it, joined to the next, or with
+    a hyphen that is seen at the end of a line only. So may a sign: two letters make a flag, and a
+    picture may have a colour, or others joined to it."""
     every = map(chr, range(0x300, 0x20000))
-    marks = "".join(sign for sign in every if unicodedata.category(sign)[0] == "M")
-    return re.compile(rf"\w[\w{re.escape(marks)}\u200c\u200d]*|[^\w\s]")
+    marks = re.escape("".join(sign for sign in every if unicodedata.category(sign)[0] == "M"))
+    colours, flag = "\U0001f3fb-\U0001f3ff", "[\U0001f1e6-\U0001f1ff]{2}"
+    sign = rf"[^\w\s](?:[{marks}{colours}]|\u200d[^\w\s])*"
+    return re.compile(rf"\w[\w{marks}\u200c\u200d\u00ad\u2060]*|{flag}|{sign}")
