@@ -18,10 +18,13 @@ from typing import Any, TextIO
 from maskwright import commit
 from maskwright.config import fingerprint
 from maskwright.counted import counted
-from maskwright.errors import DataError, UsageError, near
+from maskwright.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.finetune import page, recipe
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.kept import REJECTS
+from maskwright.finetune.kind import SECOND, UNTOLD, Kind
+from maskwright.finetune.kind_of import kind_of
+from maskwright.finetune.kinds.classification import PAIRS
 from maskwright.finetune.learner import reader
 from maskwright.finetune.predict import Predictor, load
 from maskwright.pretrain import checkpoints
@@ -38,6 +41,8 @@ from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION
 from maskwright.tasks.survey import as_read, left_out
 
 NAME, PAGE = "evaluation.json", "report.html"
+# What `pipeline` calls two texts, and what tables of labelled rows call them.
+TWO = {"text": "first", SECOND: "second"}
 
 
 def evaluate_file(
@@ -81,8 +86,8 @@ def evaluate_file(
     if chosen not in names:
         raise UsageError("no such part of the data", where=data, found=chosen,
                          wanted=near(chosen, names))  # fmt: skip
-    rows = _rows(folder, model, whole, chosen, data, columns or {}, read, say)
-    kind, encoded = model.kind, model.kind.encode(rows, model.frame)
+    rows, kind = _rows(folder, model, whole, chosen, data, columns or {}, read, say)
+    encoded = kind.encode(rows, model.frame)
     if encoded.cut:
         say(encoded.cut)
     for note in model.notes:
@@ -120,15 +125,16 @@ def _rows(
     columns: Mapping[str, Sequence[str]],
     read: HowRead,
     say: Say,
-) -> Sequence[Any]:
-    """The rows of the `part` that is asked, as the model's task has them; what was understood is
-    said."""
+) -> tuple[Sequence[Any], Kind]:
+    """The rows of the `part` that is asked, as the model's task has them, and the kind of that;
+    what was understood is said."""
     asked_of = replace(
         whole,
         parts={ALL: whole.parts[part]},
         counts={ALL: whole.counts[part]},
         rejects={ALL: whole.rejects[part]} if whole.rejects else {},
     )
+    model, columns = _of_pairs(model, asked_of, columns, read.no_label)
     task = _task(model, asked_of, data, columns, read.no_label)
     for line in task.columns.lines():
         say(line)
@@ -139,7 +145,36 @@ def _rows(
                  values=model.values)  # fmt: skip
     for line in (*as_read(part, whole.counts[part]), *left_out(made)):
         say(line)
-    return made.parts[ALL]
+    return made.parts[ALL], model.kind
+
+
+def _of_pairs(
+    model: Predictor,
+    asked_of: table.Table,
+    columns: Mapping[str, Sequence[str]],
+    no_label: str | None,
+) -> tuple[Predictor, Mapping[str, Sequence[str]]]:
+    """The model as one of two texts, and which columns these are, where its folder does not say how
+    many texts it reads and the data have two."""
+    kind = model.kind
+    if not kind.settled.get(UNTOLD) or kind.head != "sequence" or kind.problem == "multi":
+        return model, columns
+    given = {TWO.get(role, role): names for role, names in columns.items()}
+    if "second" not in given:
+        if not columns and all(stands(name, asked_of.columns) for name in TWO):
+            given |= {role: [name] for name, role in TWO.items()}
+        elif columns or not _has_two(asked_of, no_label):
+            return model, columns
+    task = "similarity" if kind.problem == "regression" else "pair-classification"
+    return replace(model, kind=kind_of(task, kind.labels, kind.settled), columns={}), given
+
+
+def _has_two(asked_of: table.Table, no_label: str | None) -> bool:
+    """Whether the columns are those of two texts, by their names and what is in them."""
+    try:
+        return infer(asked_of, {}, None, no_label).kind in PAIRS
+    except MaskwrightError:
+        return False
 
 
 def _task(

@@ -12,6 +12,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -30,6 +31,7 @@ from maskwright.finetune.examples import Collation
 from maskwright.finetune.frame import HIERARCHICAL, Frame, collation_of, frame_of, room
 from maskwright.finetune.kind import LOGIT, PAIR, UNTOLD, Encoded, Kind, Outputs
 from maskwright.finetune.kind_of import kind_of, kind_of_head
+from maskwright.finetune.kinds import embeddings
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
@@ -195,9 +197,11 @@ def answers_of(kind: Kind, encoded: Encoded, outputs: Outputs, top: int | None) 
     Raises:
         UsageError: fewer than one, or a task with one answer only.
     """
-    if top is not None and (type(top) is not int or top < 1):
-        raise UsageError("no answer to give", where="--top", found=top, wanted="1 or more")
-    return kind.as_pipeline(encoded, outputs) if top is None else kind.ranked(encoded, outputs, top)
+    if top is None:
+        return kind.as_pipeline(encoded, outputs)
+    if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
+        raise UsageError("no answer to give", where="--top", found=repr(top), wanted="1 or more")
+    return kind.ranked(encoded, outputs, int(top))
 
 
 def home(folder: Path) -> Path:
@@ -208,7 +212,8 @@ def home(folder: Path) -> Path:
 
 
 def load(folder: Path | str) -> Predictor:
-    """The fine-tuned model in `folder`: what `finetune` wrote, or a model folder with one head.
+    """The fine-tuned model in `folder`: what `finetune` wrote, a model folder with one head, or one
+    of sentence-transformers, whose vectors are given with the length 1.
 
     Raises:
         UsageError: no such folder.  ConfigError: a `task.json` that says too little.
@@ -220,12 +225,14 @@ def load(folder: Path | str) -> Predictor:
     loaded = pretrained.load(path)
     heads = loaded.config.heads
     told = (folder / checkpoints.TASK).is_file()
-    if loaded.tokenizer is None or (len(heads) != 1 and not told):
+    pooled = not told and not heads and embeddings.only_pools(path)
+    pooling = embeddings.pooling_of(path) if pooled else None
+    if loaded.tokenizer is None or (len(heads) != 1 and not told and pooling is None):
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
             found=", ".join(f"a {h.kind} head" for h in heads) or "no head",
-            wanted="one head, and a tokenizer",
+            wanted="one head, or what sentence-transformers writes of vectors, and a tokenizer",
             do="fine-tune it first: maskwright finetune MODEL --data FILE",
         )
     task: dict[str, Any] = {"length": loaded.config.longest or Kind.longest}
@@ -233,6 +240,10 @@ def load(folder: Path | str) -> Predictor:
         written = folder / checkpoints.TASK
         task |= parse(written.read_text(encoding="utf-8"), written)
         kind = kind_of(*(_said(task, name, folder) for name in ("kind", "labels", "settled")))
+    elif pooling is not None:
+        kind = kind_of("embedding", settled={"pooling": pooling})
+        task["length"] = embeddings.length_of(path) or task["length"]
+        task["columns"] = {kind.alone: (kind.alone,)}
     else:
         named = {theirs: ours for ours, theirs in result.PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))

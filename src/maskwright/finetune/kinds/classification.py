@@ -183,6 +183,8 @@ class Classification(Kind):
             if isinstance(value, list | tuple) and len(value) == 2:
                 first, second = map(text, value, ("text", SECOND), (where, where))
                 return Pair(first, second, self._none, where)
+        if self.task in PAIRS and isinstance(value, Mapping) and value.keys() == PAIR:
+            value = (value["text"], value[SECOND])
         return super().of_value(value, where)
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:

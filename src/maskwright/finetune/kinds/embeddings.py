@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.checkpoint import guarded
-from maskwright.errors import DataError, IncompatibleError
+from maskwright.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.finetune.contrast import Aim, Contrast
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
@@ -26,6 +26,7 @@ from maskwright.finetune.frame import POOLINGS, Frame, Long
 from maskwright.finetune.kind import Answers, Encoded, Kind, Scores, text
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
+from maskwright.strict_json import parse
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.cell import text_in
@@ -37,7 +38,9 @@ from maskwright.tasks.rows import Row
 TASKS = ("embedding", "matching")
 AT_ONCE = 1024  # anchors that are compared with all candidates
 DIGITS = 6  # of a number that is told
-# What a folder's 1_Pooling/config.json calls them; since 6.0 `pooling_mode` is our name itself.
+# What a folder's modules.json and 1_Pooling/config.json call them; since 6.0 `pooling_mode` is our
+# name itself.
+MODULES = ("Transformer", "Pooling", "Normalize")
 MODES = {way: f"pooling_mode_{token}" for way, token in
          (("cls", "cls_token"), ("mean", "mean_tokens"), ("max", "max_tokens"))}  # fmt: skip
 
@@ -178,11 +181,11 @@ class Embeddings(Kind):
     def files(self, frame: Frame, width: int) -> dict[str, str]:
         modes = {mode: way == self._pooling for way, mode in MODES.items()}
         modes["pooling_mode_mean_sqrt_len_tokens"] = False
-        names = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
         modules = [
-            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
-            for i, (name, path) in enumerate(names)
-        ]
+            {"idx": i, "name": str(i), "path": f"{i}_{name}" if i else "",
+             "type": f"sentence_transformers.models.{name}"}
+            for i, name in enumerate(MODULES)
+        ]  # fmt: skip
         found: dict[str, Any] = {
             "modules.json": modules,
             "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
@@ -210,6 +213,33 @@ def pooling_of(folder: Path) -> str | None:
         w for w, mode in MODES.items() if said.get(mode) is True or said.get("pooling_mode") == w
     ]
     return ways[0] if len(ways) == 1 else None
+
+
+def only_pools(folder: Path) -> bool:
+    """Whether a sentence-transformers folder makes a vector by pooling alone, and of length 1 or
+    not.
+
+    Raises:
+        CheckpointError: its list of modules is no JSON.
+    """
+    path = folder / "modules.json"
+    if not path.is_file():
+        return False
+    modules = parse(path.read_text(encoding="utf-8"), path, error=CheckpointError)
+    names = [str(each.get("type")).rpartition(".")[2] for each in modules if isinstance(each, dict)]
+    return names in (list(MODULES), list(MODULES[:-1]))
+
+
+def length_of(folder: Path) -> int | None:
+    """The most tokens of a text that such a folder asks for; None where it does not say.
+
+    Raises:
+        CheckpointError: what should say it is no JSON.
+    """
+    name = "sentence_bert_config.json"
+    said = guarded.read_json(folder, name) if (folder / name).is_file() else {}
+    found = said.get("max_seq_length")
+    return found if type(found) is int and found > 2 else None
 
 
 def _texts(row: Any) -> tuple[str, ...]:
