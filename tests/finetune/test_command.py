@@ -543,6 +543,7 @@ def test_one_example_by_itself(tuned: tuple[Path, str], model: Path, tmp_path: P
     pairs = load(tmp_path / "out")
     by_column = pairs.predict({"sentence1": "a cat", "sentence2": "the dog"})
     assert by_column == pairs.predict([("a cat", "the dog")])
+    assert by_column == pairs.predict({"text": "a cat", "text_pair": "the dog"})
 
 
 def test_files_that_are_read_as_told(

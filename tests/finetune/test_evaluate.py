@@ -13,6 +13,7 @@ import pytest
 from finetune.test_command import table, tuned  # noqa: F401 - a fixture
 from maskwright import cli
 from maskwright.errors import DataError, UsageError
+from maskwright.finetune import predict, predict_file
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import load
@@ -257,6 +258,27 @@ def test_what_did_not_fit_is_told_when_predicting(
     short = rows_of(tmp_path / "short.csv", [["the dog ran"]], ("text",))
     write_predictions(tuned[0], short, tmp_path / "silent.csv", say=said.append)
     assert len(said) == 1
+    blank = tmp_path / "blank.csv"
+    blank.write_text("text\nthe cat\n\nthe dog ran\n")
+    assert write_predictions(tuned[0], blank, tmp_path / "two.csv", say=said.append) == 2
+    assert said[1:] == ["1 blank line passed over, with no line among the predictions"]
+
+
+def test_what_did_not_fit_is_told_portion_by_portion(
+    tuned: tuple[Path, str],  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once, so that a stop does not take it along; and by the rows that it is of."""
+    monkeypatch.setattr(predict, "PORTION", 2)
+    monkeypatch.setattr(predict_file, "PORTION", 2)
+    source = rows_of(tmp_path / "new.csv", [["the cat sat " * 200]] * 9, ("text",))
+    said: list[str] = []
+    write_predictions(tuned[0], source, tmp_path / "told.csv", say=said.append)
+    assert [line.partition(": 100.0%")[0] for line in said[:3]] == [
+        "note: of the rows 1 to 2", "note: of the rows 3 to 4", "note: of the rows 5 to 6",
+    ]  # fmt: skip
+    assert said[3:] == ["note: and so on, in 2 more portions of 2 rows"]
 
 
 def test_texts_of_another_script_are_noted_wherever_they_are_read(

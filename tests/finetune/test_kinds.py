@@ -16,11 +16,13 @@ import torch
 from torch.nn import functional
 
 from maskwright import catalogue
+from maskwright.checkpoint import pretrained
 from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.contrast import Contrast
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.examples import Collation, Examples, framed
+from maskwright.finetune.frame import frame_of
 from maskwright.finetune.kind import Encoded
 from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.kinds import embeddings, question_answering
@@ -154,8 +156,30 @@ def test_answers(model: Path, tmp_path: Path) -> None:
     assert [each["score"] for each in best] == sorted((e["score"] for e in best), reverse=True)
     stream = io.StringIO()
     assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", stream) == 240
-    with pytest.raises(DataError, match="not what the model was trained to read"):
+    with pytest.raises(DataError, match="not what the model was trained to read") as refused:
         predictor.predict(["only a question"])
+    assert refused.value.found == "1 value"
+    with pytest.raises(DataError) as refused:
+        predictor.predict([{"context": "a text", "ask": "what"}])
+    assert refused.value.found == "a mapping with context, ask"
+
+
+@pytest.mark.parametrize("length", [24, 32, 64, 384])
+def test_answers_lie_whole_in_some_window(model: Path, length: int) -> None:
+    """However long the question and however short the windows."""
+    known = pretrained.load(checkpoints.model_folder(model))
+    assert known.tokenizer is not None
+    frame = frame_of(known.config, known.tokenizer, length, "head")
+    answer = "the cat sat"
+    asked = [
+        Answered(" ".join(["the"] * 70), "dog " * n + answer + " mat" * 80,
+                 ((answer, 4 * n),), f"row {n}")
+        for n in range(70)
+    ]  # fmt: skip
+    encoded = kind_of("question-answering").encode(asked, frame)
+    windows = encoded.way_back
+    assert windows.counts.answerable == 70 and windows.counts.lost == 0
+    assert windows.counts.windows > 70 or length == 384
 
 
 def test_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
@@ -586,6 +610,10 @@ def test_a_word_without_a_token_has_the_commonest_tag(model: Path, tmp_path: Pat
     }
     (answer,) = load(tmp_path / "out").predict([["the", "\u200d"]])
     assert [each["entity"] for each in answer][1] == "VERB"
+    told = tmp_path / "out" / "task.json"  # as of a folder that does not say what is missing
+    told.write_text(told.read_text().replace('"missing": "VERB"', ""))
+    (answer,) = load(tmp_path / "out").predict([["the", "\u200d"]])
+    assert [each["word"] for each in answer] == ["the"]
     assert (tmp_path / "out" / "report.html").is_file()
 
 

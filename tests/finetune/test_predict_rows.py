@@ -180,7 +180,8 @@ def test_bad_examples_are_passed_over_where_that_is_said(tuned: Path) -> None:
         model.predict(given)
     assert 'on_bad="skip"' in str(refused.value.do)
     assert model.predict(np.array(["the cat", "a dog"])) == [found[1], found[4]]
-    for top in (0, 1.5, "2"):
+    assert model.predict("the cat", top=np.int64(2)) == model.predict("the cat", top=2)
+    for top in (0, 1.5, "2", True):
         with pytest.raises(UsageError, match="no answer to give"):
             model.predict("the cat", top=top)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="bad examples"):

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
 from maskwright.finetune.examples import Collation, Examples
 from maskwright.finetune.frame import Frame, Long
@@ -226,8 +227,10 @@ class Kind(ABC):
             value = tuple(value[role] for role in self.roles)
         values = tuple(value) if isinstance(value, list | tuple) else (value,)
         if len(values) != len(self.roles):
-            raise DataError("not what the model was trained to read", where=where,
-                            found=f"{len(values)} values" if values else "nothing",
+            found = counted(len(values), "value") if values else "nothing"
+            if isinstance(value, Mapping):
+                found = f"a mapping with {', '.join(map(str, value)) or 'nothing'}"
+            raise DataError("not what the model was trained to read", where=where, found=found,
                             wanted=f"{len(self.roles)}: {', '.join(self.roles)}")  # fmt: skip
         return self.example(values, where)
 
@@ -267,8 +270,9 @@ class Kind(ABC):
         Raises:
             UsageError: there is only one answer in such a task.
         """
-        raise UsageError("such a task has one answer for each row", where="--top",
-                         found=self.task, do="ask without it")  # fmt: skip
+        what = f"{self.task}, told in words" if self.writes else self.task
+        raise UsageError("such a model has one answer for each row", where="--top", found=what,
+                         do="ask without it")  # fmt: skip
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
         """The same with what is to be chosen on validation data chosen; `outputs` gives what the

@@ -112,14 +112,22 @@ def answer_rows(
     counts: Counts,
 ) -> tuple[int, int]:
     """How many rows were written, and how many of these without an answer."""
-    count = bad = 0
-    cut: list[str] = []
+    count = bad = cuts = 0
+
+    def cut(line: str) -> None:
+        nonlocal cuts
+        cuts += 1
+        if cuts <= SAID:  # at once, so that a kill does not take it along
+            first, last = skip + count + 1, skip + count + len(rows)
+            whole = first == 1 and len(rows) < PORTION
+            say(f"note: {line}" if whole else f"note: of the rows {first:,} to {last:,}: {line}")
+
     for note in model.notes:
         say(f"note: {note}")
     for rows in portions(islice(rows_to_answer(source, model, read, counts), skip, None)):
         asked = [example for _, example in rows if example is not None]
         bad += len(rows) - len(asked)
-        answers = iter(model.answers(asked, top, cut.append) if asked else [])
+        answers = iter(model.answers(asked, top, cut) if asked else [])
         for values, example in rows:
             answer = None if example is None else next(answers)
             row = {
@@ -129,10 +137,8 @@ def answer_rows(
             stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) + "\n")
             count += 1
         stream.flush()
-    for line in cut[:SAID]:
-        say(f"note: {line}")
-    if len(cut) > SAID:
-        say(f"note: and so on, in {len(cut) - SAID:,} more portions of {PORTION:,} rows")
+    if cuts > SAID:
+        say(f"note: and so on, in {cuts - SAID:,} more portions of {PORTION:,} rows")
     return count, bad
 
 
@@ -150,6 +156,10 @@ def say_bad(bad: int, counts: Counts, say: Say) -> None:
     """Tell of the rows without an answer."""
     if bad:
         say(f"{counted(bad, 'row')} could not be answered; the prediction there is null")
+    if counts.blank:
+        say(
+            f"{counted(counts.blank, 'blank line')} passed over, with no line among the predictions"
+        )
     if counts.rejected:
         reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
         say(f"{counted(counts.rejected, 'row')} could not be read, with no line among the "

@@ -157,7 +157,7 @@ def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
     except DataError as error:
         if skips:
             return None
-        if "on_bad=skip" not in (error.do or ""):
+        if error.do is not None and "on_bad=skip" not in error.do:
             raise
         # Rows that are learned from would be dropped; here they stay.
         raise error.advising("correct the row, or pass it over (--read on_bad=skip): its "

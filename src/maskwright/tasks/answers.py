@@ -59,11 +59,14 @@ class AnswerCounts:
 
     def render(self) -> str:
         return (
-            f"{self.questions:,} questions in {self.windows:,} windows; of {self.answerable:,} "
-            f"answers {self.exact:,} come back exactly, {self.tokenless:,} have no token, "
-            f"{self.lost:,} fit in no window; {self.questions_cut:,} questions truncated"
-            + f", {self.blank:,} without a token"
-            * bool(self.blank)
+            f"{self.questions:,} questions in {self.windows:,} windows; "
+            + (
+                f"of {self.answerable:,} answers {self.exact:,} come back exactly, "
+                f"{self.tokenless:,} have no token, {self.lost:,} fit in no window; "
+            )
+            * bool(self.answerable)
+            + f"{self.questions_cut:,} questions truncated"
+            + f", {self.blank:,} without a token" * bool(self.blank)
         )
 
 

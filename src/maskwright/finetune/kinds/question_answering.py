@@ -79,7 +79,7 @@ class QuestionAnswering(Kind):
         ]
         length = frame.length
         windows = AnswerWindows(
-            frame.tokenizer, questions, length=length, stride=min(STRIDE, max(1, length // 2)),
+            frame.tokenizer, questions, length=length, stride=min(STRIDE, length // 3),
             longest_question=min(LONGEST_QUESTION, length // 3), absent="null",
         )  # fmt: skip
         texts: list[list[int]] = []

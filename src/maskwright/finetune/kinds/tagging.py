@@ -100,7 +100,8 @@ class Tagging(Kind):
             return Sentence(self._words(words, where), None, value, where)
         if not isinstance(value, list | tuple) or not all(type(word) is str for word in value):
             raise DataError("neither a text nor a list of words", where=where,
-                            found=repr(value)[:80])  # fmt: skip
+                            found=repr(value)[:80],
+                            wanted='"a text", or ["a", "text"]')  # fmt: skip
         return Sentence(self._words(tuple(value), where), None, where=where)
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Sentence:
@@ -113,8 +114,8 @@ class Tagging(Kind):
 
     def _words(self, words: tuple[str, ...], where: str) -> tuple[str, ...]:
         if not any(word.strip() for word in words):
-            raise DataError("a text without a word", where=where,
-                            found=repr(words)[:80])  # fmt: skip
+            raise DataError("a text without a word", where=where, found=repr(words)[:80],
+                            wanted="words")  # fmt: skip
         return words
 
     def _sentence(self, row: Tagged) -> Sentence:
@@ -230,9 +231,10 @@ class Tagging(Kind):
                     for e in tags.entities(told_tags)
                 ]
                 continue
-            yield [
+            yield [  # a word without a token has no tag that the model knows
                 {"entity": tag, **_part(sentence, place, place + 1, scores)}
                 for place, tag in enumerate(told_tags)
+                if tag in self.labels
             ]
 
 
