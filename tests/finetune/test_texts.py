@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import transformers
 
 from maskwright import catalogue
 from maskwright.checkpoint import pretrained
@@ -78,6 +79,27 @@ def test_it_learns_what_to_write(models: dict[str, Path], tmp_path: Path, name: 
     assert predict_file(tmp_path / "out", data, rows) == 300
     first = json.loads(rows.getvalue().splitlines()[0])
     assert set(first) == {"document", "summary", "prediction"}
+
+
+def test_an_answer_without_an_end_is_that_of_the_reference_library(
+    models: dict[str, Path], tmp_path: Path
+) -> None:
+    """A model that has learned next to nothing writes until it may not write on."""
+    data, out = table(tmp_path / "data.jsonl", 60), tmp_path / "out"
+    finetune_file(models["bart"], data, out, columns=COLUMNS, seeds=1, epochs=1, least_steps=1,
+                  rate=1e-4, stream=io.StringIO())  # fmt: skip
+    texts = ["the cat sat on a mat", "a dog ran"]
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(out / "model")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out / "model")
+    longest = 0
+    for text, said in zip(texts, load(out).predict(texts), strict=True):
+        ids = tokenizer(text, return_tensors="pt", return_token_type_ids=False)
+        written = theirs.generate(**ids)
+        longest = max(longest, written.shape[1])
+        assert (
+            said["summary_text"] == tokenizer.decode(written[0], skip_special_tokens=True).strip()
+        )
+    assert longest > theirs.generation_config.max_new_tokens  # the control: no end was written
 
 
 def test_there_is_no_head_to_learn_faster(models: dict[str, Path], tmp_path: Path) -> None:

@@ -185,8 +185,10 @@ def documents(
         _require_ids(form, ids)
     files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
     if form.generates():
+        # An answer that reaches its length ends there; the library would put the end in its place.
+        unforced = dict.fromkeys({"forced_eos_token_id"} & ids.keys()) if about.writing else {}
         files["generation_config.json"] = write_json(
-            {**ids, **about.writing, "transformers_version": WRITTEN_FOR}
+            {**ids, **unforced, **about.writing, "transformers_version": WRITTEN_FOR}
         )
     if about.readme is not None:
         files["README.md"] = about.readme.encode()
