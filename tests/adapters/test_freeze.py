@@ -57,6 +57,7 @@ def test_depth_in_other_shapes() -> None:
     assert two["tokens.weight"] == two["decoder.embeddings.position.weight"] == 6
     relative = freeze.depths_of(model("t5", None))
     assert relative["decoder.final_norm.weight"] == 0 and relative["encoder.relative.weight"] == 6
+    assert relative["encoder.final_norm.weight"] == 2  # below all layers of the decoder
     shared = freeze.depths_of(model("albert", None))
     assert shared["encoder.blocks.0.attention.query.weight"] == 1
     assert shared["tokens.weight"] == 4

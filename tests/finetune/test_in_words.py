@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,20 @@ def test_what_stands_for_a_number_is_that_of_the_validation_part(
     (seed,) = found["seeds"]
     assert seed["unread"] == 1.0 and seed["squared_error"] < 30.0
     assert found["table"]["rows"][0][3].startswith(f"{seed['squared_error']:.4f}")
+
+
+def test_only_numbers_that_stand_there_have_to_be_written() -> None:
+    """From 0 to 5: none is negative, though what is read may lie a step outside."""
+    asked: list[str] = []
+    rows = [Single("a", value, "row") for value in (0.0, 2.5, 5.0)]
+    data: Any = SimpleNamespace(parts={"train": rows})
+    kind = kind_of("regression", (), {"prompt": "{text}"}).of_data(data)
+    frame: Any = SimpleNamespace(
+        tokenizer=SimpleNamespace(encode_batch=lambda texts: asked.extend(texts) or [])
+    )
+    with pytest.raises(ValueError, match="zip"):  # none comes back
+        kind._encoded(rows, frame)
+    assert asked[0] == "0.0" and asked[-1] == "5.0" and len(asked) > 20
 
 
 def test_numbers_that_a_tokenizer_cannot_write(models: dict[str, Path], tmp_path: Path) -> None:

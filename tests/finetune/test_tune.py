@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -83,6 +84,16 @@ def test_patience_ends_the_run() -> None:
     settings = replace(FAST, patience=2)
     tuned = tune(fresh(), task(64), COLLATION, settings, figure=lambda o: next(told), machine=PLAIN)
     assert tuned.figures == [0.5, 0.9, 0.8, 0.9] and tuned.epoch == 2
+
+
+def test_where_no_figure_is_defined_the_last_epoch_is_kept() -> None:
+    """As of one row, which has no correlation; and patience waits for the first that is."""
+    settings = replace(FAST, patience=1)
+    nothing = tune(fresh(), task(64), COLLATION, settings, figure=lambda o: math.nan, machine=PLAIN)
+    assert nothing.epoch == len(nothing.figures) == FAST.epochs
+    told = iter([math.nan, math.nan, 0.5, math.nan, 0.9])
+    late = tune(fresh(), task(64), COLLATION, settings, figure=lambda o: next(told), machine=PLAIN)
+    assert late.epoch == 3 and len(late.figures) == 4
 
 
 def test_a_step_in_portions_is_the_same_step() -> None:

@@ -6,8 +6,9 @@
     share(model)                              how much trains, as a line of text
     learning_rate_factors(model, decay)       name -> factor, falling from the heads downwards
 
-Depth is counted from the head: heads, pooler and final norms stand at 0, the last layer at 1, the
-embeddings deepest. Of two stacks the encoder lies below the decoder. A layer whose weights several
+Depth is counted from the head: heads, pooler and the last norm stand at 0, the last layer at 1, the
+embeddings deepest. Of two stacks the encoder lies below the decoder, its norm with the lowest layer
+there. A layer whose weights several
 layers use stands where the last of them does.
 """
 
@@ -136,8 +137,10 @@ def depths_of(model: Transformer) -> dict[str, int]:
         stack = model.config.stacks.get(parts[0])
         if parts[0] == "tokens":
             return count + 1
-        if stack is None or parts[1] == "final_norm":
+        if stack is None:
             return 0
+        if parts[1] == "final_norm":
+            return above[parts[0]]
         if parts[1] != "blocks":
             return count + 1  # embeddings, and the table of distances that all layers read
         last = max(i for i, source in enumerate(stack.weights_of) if source == int(parts[2]))

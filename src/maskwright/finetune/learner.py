@@ -94,7 +94,9 @@ class Learner:
         if long not in LONG or (long != "head" and kind.head != "sequence"):
             raise UsageError("no such way with long texts", where="--long", found=long,
                              wanted=near(long, LONG) if kind.head == "sequence"
-                             else "head: this task reads long texts in windows")  # fmt: skip
+                             else "head: this task reads long texts in windows"
+                             if kind.head in ("token", "span")
+                             else "head: of longer texts the end is cut")  # fmt: skip
         if kind.head is None and method.name == PROBE:
             raise UsageError("there is no head that could be trained alone", where="--method",
                              found=method.name, do="choose another method")  # fmt: skip

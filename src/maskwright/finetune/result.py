@@ -96,6 +96,13 @@ class Result:
         document.write(self.out / RESULTS, json.dumps(self._plain(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
+    def _choice(self) -> str:
+        """A sentence about how epoch and seed were chosen."""
+        if any(map(math.isfinite, self.best.tuned.figures)):
+            return f"Epoch and seed were chosen on {VALIDATION} data."
+        return (f"On {VALIDATION} data no figure is defined, so nothing was chosen: it is the "
+                "first seed and its last epoch.")  # fmt: skip
+
     def table(self) -> Table:
         """The figures of the chosen seed and of the baselines, with intervals; the spread of
         seeds."""
@@ -117,7 +124,7 @@ class Result:
             "head": ["", *kind.measures],
             "rows": rows,
             "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
-            f"seeds. Epoch and seed were chosen on {VALIDATION} data."
+            f"seeds. {self._choice()}"
             + (
                 " There is no test part: these figures flatter." if self.asked == VALIDATION else ""
             ),

@@ -210,9 +210,11 @@ class _Epochs:
         self.objective.eval()
         value = self.figure(self.objective)
         self.objective.train()
-        # A correlation with answers that are all alike is no number: no epoch is worse.
+        # A correlation with answers that are all alike is no number: no epoch is worse. As long as
+        # there is none, nothing can be chosen by it, and the last epoch is kept.
         self.figures.append(value if math.isfinite(value) else -math.inf)
-        if not self.chosen or self.figures[-1] > max(self.figures[:-1]):
+        none = max(self.figures) == -math.inf
+        if none or self.figures[-1] > max(self.figures[:-1], default=-math.inf):
             self._keep(epoch)
         elif self.patience is not None and epoch - self.chosen >= self.patience:
             self.stop.raised = True

@@ -45,7 +45,8 @@ class NumbersInWords(Read):
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         low, high, step = (float(self.settled[name]) for name in ("low", "high", "step"))
-        values = [number_text(value, step) for value in np.arange(low, high + step, step)]
+        written = np.arange(low + step, high - step / 2, step)  # no more than `wanted` says
+        values = [number_text(value, step) for value in written]
         ids = frame.tokenizer.encode_batch(values)
         for value, each in zip(values, ids, strict=True):
             if _bare(made := frame.tokenizer.decode(each.tolist())) != value:
