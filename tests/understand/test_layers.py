@@ -198,7 +198,7 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     probe(model, tmp_path / "pairs", data=tmp_path / "pairs.csv", task="similarity", stream=said)
     found = json.loads((tmp_path / "pairs" / "results.json").read_text())
     assert set(found["found"]) == set(WAYS)
-    assert (found["pairs"], found["there"]) == (6, 6) and "Counting words" in said.getvalue()
+    assert 0 < found["pairs"] == found["there"] and "Counting words" in said.getvalue()
     classes = ["text,label", *(f"the {w} {n},{w > 'on'}" for n in range(9) for w in WORDS)]
     (tmp_path / "texts.csv").write_text("\n".join(classes) + "\n")
     page = probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)

@@ -224,11 +224,12 @@ def _by_items(judged: dict[str, list[Result]]) -> list[str]:
     notes, names = [], list(means)
     for name in names[1:]:
         gap, interval = minimal_pairs.difference(means[name], means[names[0]])
+        said = "no interval: a single pair, or all came out alike"
         if interval is not None:
-            notes.append(
-                f"Minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} "
-                f"(95 % {interval[0]:.4f} to {interval[1]:.4f})."
-            )
+            said = f"95 % {interval[0]:.4f} to {interval[1]:.4f}"
+        notes.append(
+            f"Minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({said})."
+        )
     return notes
 
 
