@@ -115,7 +115,11 @@ def test_two_texts_are_measured_as_such(
     assert found["accuracy"].value == 1.0
     columns = {"text": [names[0]], "text_pair": [names[1]]}
     assert evaluate_file(folder, data, columns=columns, stream=io.StringIO()) == found
-    half = evaluate_file(folder, data, columns={"text": [names[0]]}, stream=io.StringIO())
+    data.write_text(data.read_text().replace("label\n", "gold\n", 1))
+    assert evaluate_file(folder, data, columns={"label": ["gold"]}, stream=io.StringIO()) == found
+    half = evaluate_file(
+        folder, data, columns={"text": [names[0]], "label": ["gold"]}, stream=io.StringIO()
+    )
     assert half["accuracy"].value < 1.0
 
 

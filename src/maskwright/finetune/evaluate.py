@@ -161,18 +161,21 @@ def _of_pairs(
         return model, columns
     given = {TWO.get(role, role): names for role, names in columns.items()}
     if "second" not in given:
-        if not columns and all(stands(name, asked_of.columns) for name in TWO):
+        told = "first" in given
+        if not told and all(stands(name, asked_of.columns) for name in TWO):
             given |= {role: [name] for name, role in TWO.items()}
-        elif columns or not _has_two(asked_of, no_label):
+        elif told or not _has_two(asked_of, columns, no_label):
             return model, columns
     task = "similarity" if kind.problem == "regression" else "pair-classification"
     return replace(model, kind=kind_of(task, kind.labels, kind.settled), columns={}), given
 
 
-def _has_two(asked_of: table.Table, no_label: str | None) -> bool:
+def _has_two(
+    asked_of: table.Table, columns: Mapping[str, Sequence[str]], no_label: str | None
+) -> bool:
     """Whether the columns are those of two texts, by their names and what is in them."""
     try:
-        return infer(asked_of, {}, None, no_label).kind in PAIRS
+        return infer(asked_of, columns, None, no_label).kind in PAIRS
     except MaskwrightError:
         return False
 
