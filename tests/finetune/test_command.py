@@ -6,6 +6,7 @@ import csv
 import datetime
 import io
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -647,6 +648,7 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     data = table(tmp_path / "data.csv", "classification")
     for settings, says in (
         ({"length": 0}, "no room"), ({"layer_decay": 2.0}, "share"),
+        ({"rate": -1.0}, "--rate"), ({"rate": math.nan}, "--rate"), ({"patience": 0}, "--patience"),
         ({"warmup": 1.0}, "--warmup"), ({"weight_decay": -0.1}, "--weight-decay"),
         ({"columns": {"group": ["text", "label"]}}, "one column holds the group"),
     ):  # fmt: skip

@@ -95,8 +95,12 @@ class Recipe:
         if self.length is not None and self.length < 4:
             raise UsageError("no room for a text", where="--length", found=self.length,
                              wanted="4 or more")  # fmt: skip
-        for option, count in (("--batch", self.batch), ("--epochs", self.epochs)):
-            if count < 1:
+        if self.rate is not None and not 0.0 < self.rate <= 1e3:
+            raise UsageError("no such learning rate", where="--rate", found=self.rate,
+                             wanted="above 0, such as 2e-5")  # fmt: skip
+        for option, count in (("--batch", self.batch), ("--epochs", self.epochs),
+                              ("--patience", self.patience)):  # fmt: skip
+            if count is not None and count < 1:
                 raise UsageError("too small a number", where=option, found=count,
                                  wanted="1 or more")  # fmt: skip
         if not 1 <= self.accumulate <= self.batch:
