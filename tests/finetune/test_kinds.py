@@ -35,7 +35,7 @@ from maskwright.nn import initialise
 from maskwright.objectives.sequences import Sequences
 from maskwright.pretrain import checkpoints
 from maskwright.tasks.answer_search import Candidate, Prediction
-from maskwright.tasks.examples import Answered, Match, Pair, Tagged
+from maskwright.tasks.examples import Answered, Match, Pair, Single, Tagged
 from tinyrun import WORDS
 
 
@@ -192,7 +192,16 @@ def test_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
     finetune_file(model, path, tmp_path / "out", seeds=1, epochs=4, batch=16, rate=1e-2,
                   stream=io.StringIO())  # fmt: skip
     task = json.loads((tmp_path / "out" / "task.json").read_text())
-    assert isinstance(task["settled"]["threshold"], float)
+    assert abs(task["settled"]["threshold"]) < 1e3 and task["settled"]["measure"] == "balanced_f1"
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    told = dict(zip((r[0] for r in found["table"]["rows"]), found["table"]["rows"], strict=True))
+    never = dict(zip(found["table"]["head"], told["never answers"], strict=True))
+    assert never["has_answer_f1"].startswith("0.0000") and never["balanced_f1"].startswith("0.0000")
+    assert never["no_answer_exact"].startswith("1.0000")
+    assert found["seeds"][0]["balanced_f1"] > 0.8 < found["seeds"][0]["has_answer_f1"]
+    assert "Warning" not in found["table"]["note"]
+    apart = evaluate_file(tmp_path / "out", path, stream=(said := io.StringIO()))
+    assert {"no_answer_f1", "has_answer_exact"} < set(apart) and "warning" not in said.getvalue()
     ask = load(tmp_path / "out").predict
     none, one = ask([("the red", "the big hat sat"), ("the red", "the big cat sat")])
     assert none["answer"] == "" and none["start"] == none["end"] == 0
@@ -333,7 +342,47 @@ def test_answers_are_scored_by_hand() -> None:
         Answered("q", "the red hat", (("red hat", 4),), ""),
         Answered("q", "the red hat", (), ""),
     ]
-    assert kind.measured(asked, ["the hat", ""]) == pytest.approx({"f1": 5 / 6, "exact": 0.5})
+    told = ["the hat", ""]
+    assert kind.measured(asked[:1], told[:1]) == pytest.approx({"f1": 2 / 3, "exact": 0.0})
+    wanted = {"f1": 5 / 6, "exact": 0.5, "has_answer_f1": 2 / 3, "has_answer_exact": 0.0,
+              "no_answer_f1": 1.0, "no_answer_exact": 1.0, "balanced_f1": 0.8}  # fmt: skip
+    assert kind.measured(asked, told) == pytest.approx(wanted)
+    estimated = kind.estimated(asked, told)
+    assert {name: each.value for name, each in estimated.items()} == pytest.approx(wanted)
+    balanced = kind.with_settled({"measure": "balanced_f1"})
+    assert balanced.measured(asked[1:], [""])["balanced_f1"] == 1.0, "of one sort, that sort's"
+
+
+def test_answers_that_are_all_the_same_are_told() -> None:
+    """Of every kind; each beside its control, and a constant that is right is none."""
+    kind = kind_of("question-answering")
+    asked = [Answered("q", "a hat", (("hat", 2),), ""), *[Answered("q", "a hat", (), "")] * 3]
+    assert "said to all 4 questions (with an answer: 1)" in kind.one_sided(asked, [""] * 4)
+    assert "said to none of 4 questions (without an answer: 3)" in kind.one_sided(
+        asked, ["hat"] * 4
+    )
+    assert (
+        kind.one_sided(asked, ["hat", "", "", "hat"]) == "" == kind.one_sided(asked[1:], [""] * 3)
+    )
+    named = kind_of("classification", ("good", "bad"))
+    texts = [Single("a", 0, ""), Single("b", 1, ""), Single("c", 0, "")]
+    assert "all 3 rows get the same answer, good" in named.one_sided(texts, np.zeros(3, np.int64))
+    assert named.one_sided(texts, np.array([0, 1, 1])) == ""
+    assert named.one_sided(texts[::2], np.zeros(2, np.int64)) == ""
+    tagger = kind_of("tagging", ("B-X", "O"))
+    words = [Tagged(("a", "b"), (0, 1), "")]
+    assert "all 2 words get the same answer, O" in tagger.one_sided(words, [["O", "O"]])
+    assert tagger.one_sided(words, [["O", "B-X"]]) == ""
+
+
+def test_windows_with_an_answer_are_shown_as_often_as_those_without() -> None:
+    """Where they are fewer; the control: where they are not, each is shown once."""
+    places = Sequences(np.tile(np.arange(2), 7), np.full(7, 2))
+    ends = np.array([[1, 1], [0, 0], [0, 0], [0, 0], [0, 1], [0, 0], [-1, -1]])
+    few = Examples(framed([[1, 2]] * 7), ends, places=places)
+    assert sorted(few.taught.tolist()) == [0, 0, 1, 2, 3, 4, 4, 5]
+    ends[1:4] = 1
+    assert replace(few, labels=ends).taught.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_never_to_answer_can_be_the_best() -> None:
@@ -351,7 +400,11 @@ def test_never_to_answer_can_be_the_best() -> None:
         kind = Stub("question-answering").calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
         assert json.loads(json.dumps(kind.settled)) == kind.settled
         told = kind.answers(encoded, np.zeros((0, 2), np.float32))
+        assert abs(kind.settled["threshold"]) < 10, "a number that a reader understands"
     assert told == ["", ""]
+    outside, apart = question_answering._finite, np.array([1.0, 2.0, np.inf])
+    assert outside(np.inf, apart) == 2.0 and 0.9 < outside(-np.inf, apart) < 1.0
+    assert outside(1.5, apart) == 1.5 and outside(-np.inf, apart[2:]) is None
     # Where answers of the validation part are longer than is usual, so may be those that are told.
     asked = [asked[1]] * 2
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=36)))

@@ -150,6 +150,35 @@ def test_thresholds_equal_trying_all() -> None:
         assert threshold == next(t for t, v in tried.items() if v == pytest.approx(value))
 
 
+def test_balanced_thresholds_equal_trying_all() -> None:
+    """Neither sort of questions is given up for the other, unless one cannot be had."""
+    draw = np.random.default_rng(4)
+    for _ in range(200):
+        count = int(draw.integers(2, 14))
+        differences = draw.integers(-3, 4, count).astype(float)
+        has = draw.random(count) < 0.3
+        has[:2] = True, False
+        answered = np.where(has, draw.integers(0, 3, count) / 2, 0.0)
+        none = (~has).astype(float)
+
+        tried = {}
+        for t in [-math.inf, *sorted(set(differences))]:
+            told = np.where(differences > t, none, answered)
+            one, two = told[has].mean(), told[~has].mean()
+            tried[t] = float(2 * one * two / (one + two)) if one + two else 0.0
+        threshold, value = best_threshold(differences, answered, none, has)
+        assert value == pytest.approx(max(tried.values()))
+        assert threshold == next(t for t, v in tried.items() if v == pytest.approx(value))
+
+
+def test_few_answers_are_not_given_up_for_the_others() -> None:
+    """And the control: the mean over all questions gives them up."""
+    differences, has = np.array([-2.0, -1.0, 0, 1, 2, 3]), np.array([0, 1, 0, 0, 0, 0], bool)
+    answered, none = has.astype(float) / 2, (~has).astype(float)
+    assert best_threshold(differences, answered, none, has)[0] == -1.0
+    assert best_threshold(differences, answered, none)[0] == -math.inf
+
+
 def test_parting_equal_differences_is_noticed() -> None:
     """The control: two questions that no threshold can tell apart."""
     threshold, value = best_threshold(np.zeros(2), np.array([1.0, 0.0]), np.array([0.0, 1.0]))

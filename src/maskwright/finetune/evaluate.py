@@ -102,6 +102,9 @@ def evaluate_file(
     for each in (shown, kind.by_class(rows, answers)):
         if each is not None:
             say("\n" + tables.for_terminal(each))
+    if odd := kind.one_sided(rows, answers):
+        say(f"warning: {odd}")
+        shown["note"] += f" Warning: {odd}."
     if out is not None:
         wrong = kind.mistakes(encoded, outputs)
         facts = {"model": checkpoints.called(Path(folder)), "data": dict(hashes(Path(data)))}

@@ -93,12 +93,20 @@ class Examples:
 
     @property
     def taught(self) -> NDArray[np.int64]:
-        """The numbers of those from which something is learned: a window may hold no beginning of a
-        word, or no end of an answer."""
+        """The numbers of those from which something is learned, a number twice where it is learned
+        from twice: a window may hold no beginning of a word, or no end of an answer."""
         if self.places is None:
             return np.arange(len(self))
-        known = self.places.lengths > 0 if self.labels.ndim == 1 else (self.labels >= 0).any(1)
-        return np.flatnonzero(known)
+        if self.labels.ndim == 1:
+            return np.flatnonzero(self.places.lengths > 0)
+        known = np.flatnonzero((self.labels >= 0).any(1))
+        # The first place of a text says that there is no answer. Where most windows have none, a
+        # model learns to say so always; the others are then shown as often as these.
+        answered = known[(self.labels[known] > 0).any(1)]
+        missing = len(known) - 2 * len(answered)
+        if not len(answered) or missing <= 0:
+            return known
+        return np.concatenate([known, np.resize(answered, missing)])
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -251,6 +251,11 @@ class Kind(ABC):
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
         """An answer for each row as `pipeline` of the reference library gives it."""
 
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+        """A sentence where the answers to all `rows` are one and the same though not all of them
+        are right, which a good figure may hide; else empty."""
+        return ""
+
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         """Precision, recall and F1 of each class, where there are classes."""
         return None
@@ -291,6 +296,23 @@ class Kind(ABC):
     def with_settled(self, values: Mapping[str, Any]) -> Self:
         """The same with these values chosen."""
         return replace(self, settled={**self.settled, **values})
+
+
+def alike(
+    truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], one: str = "row"
+) -> str:
+    """What `Kind.one_sided` says of answers that can be compared with the `truth`, row by row.
+
+    Args:
+        truth, answers: (N,) or (N, L).
+        name: of an answer, as it is shown.
+        one: what an answer is given to.
+    """
+    given = np.asarray(answers)
+    if len(given) < 2 or bool((given != given[0]).any()) or np.array_equal(given, truth):
+        return ""
+    return (f"all {counted(len(given), one)} get the same answer, {name(given[0])}: the model "
+            "tells nothing apart, whatever its figures are")  # fmt: skip
 
 
 def text(value: Any, role: str, where: str) -> str:

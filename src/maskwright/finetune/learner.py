@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ class Seed:
 
     Attributes:
         outputs, answers: of the part that is asked at the end.
+        one_sided: a sentence about answers to the validation part that are all the same; or empty.
         moved: how far the weights below the head are from where they began, beside their length
             there.
     """
@@ -49,6 +51,7 @@ class Seed:
     outputs: Outputs
     answers: Answers
     moved: float = math.nan
+    one_sided: str = ""
 
     def without_model(self) -> Seed:
         """The same, its model given up."""
@@ -180,16 +183,21 @@ class Learner:
             if kept:
                 kept.keep(settings.seed, tuned)
         read = reader(tuned.network, self.kind, self.frame, self.collation)
-        settled = self.kind.calibrate(parts[VALIDATION], lambda: read(parts[VALIDATION]))
+        chosen_by = parts[VALIDATION]
+        scored = functools.cache(lambda: read(chosen_by))
+        settled = self.kind.calibrate(chosen_by, scored)
         settled = settled.decoded(
-            parts[VALIDATION],
-            lambda kind: reader(tuned.network, kind, self.frame, self.collation)(parts[VALIDATION]),
+            chosen_by,
+            lambda kind: reader(tuned.network, kind, self.frame, self.collation)(chosen_by),
         )
         last_read = reader(tuned.network, settled, self.frame, self.collation)
         outputs = last_read(parts[last])
         answers = settled.answers(parts[last], outputs)
         moved = _distance(begun, _body(tuned.network))
-        return Seed(settings.seed, tuned, adapter, settled, outputs, answers, moved)
+        odd = ""
+        if not settled.writes:  # written answers are many tokens, and seldom the same
+            odd = settled.one_sided(chosen_by.rows, settled.answers(chosen_by, scored()))
+        return Seed(settings.seed, tuned, adapter, settled, outputs, answers, moved, odd)
 
     def _tuned(
         self,

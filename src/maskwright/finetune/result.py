@@ -83,6 +83,8 @@ class Result:
         """Say what the seeds came to, and write the best of them with all that belongs to it."""
         best, table = self.best, self.table()
         say("\n" + tables.for_terminal(table))
+        for sentence in self._warnings():
+            say(f"warning: {sentence}")
         if best.adapter is not None:
             folder_of_adapters.save(best.adapter, self.out / ADAPTER, base=str(self.learner.path),
                                     family=self.learner.family)  # fmt: skip
@@ -107,28 +109,35 @@ class Result:
         """The figures of the chosen seed and of the baselines, with intervals; the spread of
         seeds."""
         kind, truth, best = self.best.kind, self.data.parts[self.asked], self.best
-        rows = []
+        rows, names = [], list(kind.measures)
         for name, answers in [
             (f"fine-tuned, seed {best.seed}", best.answers),
             *kind.baselines(self.data, self.asked),
         ]:
-            estimated = kind.estimated(truth, answers).values()
-            rows.append([name, *(each.render() for each in estimated)])
+            estimated = kind.estimated(truth, answers)
+            names = list(estimated)
+            rows.append([name, *(each.render() for each in estimated.values())])
         if len(self.found) > 1:
             each = [one.kind.measured(truth, one.answers) for one in self.found]
-            spreads = (intervals.over_seeds([e[m] for e in each]) for m in kind.measures)
+            spreads = (intervals.over_seeds([e[m] for e in each]) for m in names)
             rows.insert(1, [f"all {len(self.found)} seeds", *map(_spread, spreads)])
         return {
             "title": f"{kind.task} on the {self.asked} part, {counted(len(truth), 'example')}",
             "own_first": True,
-            "head": ["", *kind.measures],
+            "head": ["", *names],
             "rows": rows,
             "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
             f"seeds. {self._choice()}"
-            + (
-                " There is no test part: these figures flatter." if self.asked == VALIDATION else ""
-            ),
+            + (" There is no test part: these figures flatter." if self.asked == VALIDATION else "")
+            + "".join(f" Warning: {sentence}." for sentence in self._warnings()),
         }
+
+    def _warnings(self) -> list[str]:
+        """What a good figure may hide: answers that are all the same."""
+        best, truth = self.best, self.data.parts[self.asked]
+        found = {self.asked: best.kind.one_sided(truth, best.answers)}
+        found = {VALIDATION: best.one_sided} | found
+        return [f"on the {part} part {said}" for part, said in found.items() if said]
 
     def _write_model(self, table: Table, facts: Mapping[str, Any], attached: bool) -> None:
         """The model folder; `attached`: of use only with the adapter beside it."""

@@ -17,6 +17,7 @@ import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +77,13 @@ def real(golds: Sequence[str]) -> list[str]:
     return [gold for gold in golds if normalise(gold)] or [""]
 
 
+def balanced(with_answer: NDArray[Any], without: NDArray[Any]) -> NDArray[np.float64]:
+    """The harmonic mean of the score of questions with an answer and of that of questions without
+    one, elementwise: 0 where either is, as of what never or always says "no answer"."""
+    both = np.asarray(with_answer + without, np.float64)
+    return np.divide(2 * with_answer * without, both, out=np.zeros_like(both), where=both > 0)
+
+
 # ------------------------------------------------------------------------------ many questions
 def score(predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]) -> SquadScore:
     """The score of predictions by the question's id; "" says that there is no answer.
@@ -105,7 +113,10 @@ def _means(table: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def best_threshold(
-    differences: NDArray[np.floating], answered: NDArray[np.floating], none: NDArray[np.floating]
+    differences: NDArray[np.floating],
+    answered: NDArray[np.floating],
+    none: NDArray[np.floating],
+    has: NDArray[np.bool_] | None = None,
 ) -> tuple[float, float]:
     """(threshold, mean score) that is best when "no answer" is said above the threshold.
 
@@ -115,6 +126,8 @@ def best_threshold(
         differences: (Q,) null score minus the best answer's score.
         answered: (Q,) the score of each question's best answer.
         none: (Q,) the score of saying that there is no answer.
+        has: (Q,) which questions have an answer; the `balanced` mean of both sorts is then what is
+            best. None: the mean over all questions.
     Raises:
         DataError: no questions, or a difference that is no number.
     """
@@ -122,10 +135,20 @@ def best_threshold(
         raise DataError("a threshold needs questions, each with a null score difference",
                         found=f"{len(differences)} questions")  # fmt: skip
     order = np.argsort(differences, kind="stable")
-    gains = np.asarray(answered, np.float64)[order] - np.asarray(none, np.float64)[order]
     rising = np.asarray(differences, np.float64)[order]
-    # total[k]: the first k questions are answered. A cut must not part equal differences.
-    total = np.asarray(none, np.float64).sum() + np.concatenate([[0.0], np.cumsum(gains)])
+    said, silent = (np.asarray(each, np.float64)[order] for each in (answered, none))
+
+    def means(among: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """(Q + 1,) the mean score of the questions `among` all where the first k are answered."""
+        gains = np.where(among, said - silent, 0.0)
+        sums = silent[among].sum() + np.concatenate([[0.0], np.cumsum(gains)])
+        return np.asarray(sums / max(1, among.sum()))
+
+    if has is None:
+        total = means(np.ones(len(rising), bool))
+    else:
+        total = balanced(means(has[order]), means(~has[order]))
+    # A cut must not part equal differences.
     allowed = np.concatenate([[True], rising[1:] > rising[:-1], [True]])
     cut = int(np.argmax(np.where(allowed, total, -np.inf)))
-    return float(rising[cut - 1]) if cut else -math.inf, float(total[cut]) / len(rising)
+    return float(rising[cut - 1]) if cut else -math.inf, float(total[cut])

@@ -31,6 +31,7 @@ from maskwright.finetune.kind import (
     Kind,
     Mistake,
     Scores,
+    alike,
     text,
 )
 from maskwright.nn.heads import Head
@@ -239,6 +240,12 @@ class Classification(Kind):
         for row in self._shares(encoded, outputs):
             order = np.argsort(-row, kind="stable")[:top]
             yield [self._one(row, int(place)) for place in order]
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+        if self.problem == "regression":
+            return alike(self._truth(rows), answers, "{:.4g}".format)
+        multi = self.problem == "multi"
+        return alike(self._truth(rows), answers, self._names if multi else self.labels.__getitem__)
 
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         truth, predicted = self._truth(rows), np.asarray(answers)

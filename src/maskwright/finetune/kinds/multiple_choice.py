@@ -15,7 +15,7 @@ from maskwright.errors import DataError
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
 from maskwright.finetune.frame import Frame
-from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores, text
+from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores, alike, text
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.choices import options_of, question_of
@@ -93,6 +93,9 @@ class MultipleChoice(Kind):
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return estimates(self.task, _truth(rows), np.asarray(answers))
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+        return alike(_truth(rows), answers, lambda place: f"choice {place + 1}")
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The place that is right most often, and the choice with most of the question's words."""

@@ -6,6 +6,12 @@ Long contexts become windows that overlap (`tasks/answers.py`); a window without
 to point at its first place. An answer has 30 tokens at most, or as many as one of the validation
 part. Where some questions of the validation part have no answer, the score
 above which "no answer" is said is chosen there.
+
+Where only some questions have an answer, F1 alone prefers a model that answers nothing to one that
+is often wrong. Epoch, seed and threshold are then chosen by `balanced_f1`, which such a model has 0
+of, unless another measure is asked for; windows with an answer are shown as often as those without;
+and figures of both sorts are told apart, as the script of SQuAD 2.0 tells them (Rajpurkar et al.
+2018, arXiv:1806.03822).
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.counted import counted
 from maskwright.finetune.examples import Examples, framed
 from maskwright.finetune.frame import Frame
 from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores, text
@@ -26,8 +33,9 @@ from maskwright.tasks import answer_search, squad_score
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.answer_search import Prediction
 from maskwright.tasks.answers import NULL, AnswerRows, AnswerWindows
-from maskwright.tasks.estimate import Estimate, estimates_of_means
+from maskwright.tasks.estimate import Estimate, OfSums, estimate_of_sums
 from maskwright.tasks.examples import Answered
+from maskwright.tasks.parts import VALIDATION
 from maskwright.tasks.squad_file import Answer, Question
 
 TASKS = ("question-answering",)
@@ -35,6 +43,7 @@ STRIDE, LONGEST_QUESTION = 128, 64
 LONGEST_ANSWER = 30
 PORTION = 512  # windows that are framed together
 NONE = "(no answer)"
+BALANCED, HAS, NO = "balanced_f1", "has_answer_", "no_answer_"
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -61,6 +70,10 @@ class QuestionAnswering(Kind):
         return ("f1", "exact")
 
     @property
+    def choosable(self) -> tuple[str, ...]:
+        return (*self.measures, BALANCED)
+
+    @property
     def threshold(self) -> float:
         """The difference of scores above which there is no answer."""
         value = self.settled.get("threshold")
@@ -70,6 +83,14 @@ class QuestionAnswering(Kind):
     def longest_answer(self) -> int:
         """How many tokens an answer may have."""
         return int(self.settled.get("longest", LONGEST_ANSWER))
+
+    def of_data(self, data: labelled.Examples) -> Self:
+        """By default chosen by what counts questions with and without an answer alike, where there
+        are both."""
+        told = {bool(row.answers) for row in data.parts[VALIDATION]}
+        if "measure" in self.settled or len(told) < 2:
+            return self
+        return self.with_settled({"measure": BALANCED})
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -127,14 +148,34 @@ class QuestionAnswering(Kind):
         ]
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        found = squad_score.score(
-            {str(n): answer for n, answer in enumerate(answers)},
-            {str(n): [gold for gold, _ in row.answers] for n, row in enumerate(rows)},
-        )
-        return {"f1": found.f1, "exact": found.exact}
+        return {name: float(figure(sums.sum(0, keepdims=True))[0])
+                for name, (figure, sums) in self._sums(rows, answers).items()}  # fmt: skip
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        return estimates_of_means(self.measures, _each(rows, answers))
+        return {name: estimate_of_sums(figure, sums)
+                for name, (figure, sums) in self._sums(rows, answers).items()}  # fmt: skip
+
+    def _sums(
+        self, rows: Sequence[Any], answers: Answers
+    ) -> dict[str, tuple[OfSums, NDArray[np.float64]]]:
+        """Each figure by name, and the sums over rows that it is made of; those of the two sorts of
+        questions where there are both."""
+        each, has = _each(rows, answers), _has_answer(rows)
+        sums = np.column_stack([each, np.ones(len(each))])
+        found: dict[str, tuple[OfSums, NDArray[np.float64]]] = {
+            name: (_mean, sums[:, [place, 2]]) for place, name in enumerate(self.measures)
+        }
+        both = 0 < has.sum() < len(has)
+        parted = np.column_stack([sums * has[:, None], sums * ~has[:, None]])
+        if both:
+            for start, sort in ((0, HAS), (3, NO)):
+                found |= {sort + name: (_mean, parted[:, [start + place, start + 2]])
+                          for place, name in enumerate(self.measures)}  # fmt: skip
+        if both:
+            found[BALANCED] = (_balanced, parted[:, [0, 2, 3, 5]])
+        elif self.measure == BALANCED:  # of one sort alone it is that sort's
+            found[BALANCED] = found["f1"]
+        return found
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
         longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)
@@ -142,18 +183,37 @@ class QuestionAnswering(Kind):
         if all(row.answers for row in encoded.rows):
             return made
         found = _found(encoded, outputs(), longest)
-        said = _each(encoded.rows, [prediction.answer() for prediction in found])[:, 0]
-        none = _each(encoded.rows, [""] * len(found))[:, 0]
+        # With exact match in the place of F1 where that is what is chosen by.
+        column = int(self.measure == "exact")
+        said = _each(encoded.rows, [prediction.answer() for prediction in found])[:, column]
+        none = _each(encoded.rows, [""] * len(found))[:, column]
         differences = np.array([prediction.difference for prediction in found])
-        threshold, _ = squad_score.best_threshold(differences, said, none)
-        # JSON has no infinity: no number is "always answer", the least number "never".
-        least = float(np.finfo(np.float64).min)
-        kept = None if threshold == np.inf else max(threshold, least)
-        return made.with_settled({"threshold": kept})
+        has = _has_answer(encoded.rows) if self.measure == BALANCED else None
+        threshold, _ = squad_score.best_threshold(differences, said, none, has)
+        return made.with_settled({"threshold": _finite(threshold, differences)})
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+        has, said = _has_answer(rows), np.array([bool(answer) for answer in answers])
+        if not len(has):
+            return ""
+        if not said.any() and has.any():
+            return (f'"no answer" is said to all {counted(len(has), "question")} (with an answer: '
+                    f"{has.sum():,}): the model is of no use as it is; give it more questions with "
+                    "an answer, or more epochs")  # fmt: skip
+        if said.all() and not has.all():
+            return (f'"no answer" is said to none of {counted(len(has), "question")} (without '
+                    f"an answer: {(~has).sum():,}): what the model says of those is wrong"
+                    )  # fmt: skip
+        return ""
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
-        """The sentence of the context that has most of the question's words."""
-        return [("nearest sentence", [_nearest(row) for row in data.parts[asked]])]
+        """The sentence of the context that has most of the question's words; and where some
+        question has no answer, never to answer."""
+        rows = data.parts[asked]
+        found: list[tuple[str, Answers]] = [("nearest sentence", [_nearest(row) for row in rows])]
+        if any(not row.answers for part in data.parts.values() for row in part):
+            found.append(("never answers", [""] * len(rows)))
+        return found
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         for found in _found(encoded, outputs, self.longest_answer):
@@ -237,6 +297,33 @@ def _each(rows: Sequence[Any], answers: Answers) -> NDArray[np.float64]:
         for row, mine in zip(rows, answers, strict=True)
     ]
     return np.array(found, np.float64).reshape(-1, 2)[:, ::-1]
+
+
+def _has_answer(rows: Sequence[Any]) -> NDArray[np.bool_]:
+    """(N,) which rows have an answer, in which `squad_score` finds something to compare."""
+    return np.array([squad_score.real([g for g, _ in row.answers]) != [""] for row in rows], bool)
+
+
+def _mean(sums: NDArray[Any]) -> NDArray[Any]:
+    """A sum (…, 2) by how many there are."""
+    return np.divide(sums[:, 0], sums[:, 1], out=np.full(len(sums), np.nan), where=sums[:, 1] > 0)
+
+
+def _balanced(sums: NDArray[Any]) -> NDArray[Any]:
+    """`squad_score.balanced` of the sums (…, 4) of both sorts; of one sort alone, its mean."""
+    one, two = _mean(sums[:, :2]), _mean(sums[:, 2:])
+    return np.where(
+        np.isnan(one), two, np.where(np.isnan(two), one, squad_score.balanced(one, two))
+    )
+
+
+def _finite(threshold: float, differences: NDArray[np.float64]) -> float | None:
+    """The threshold as a number that a file can hold: one that answers all of these questions, or
+    none of them, lies just outside of them. None where no question can be answered at all."""
+    known = differences[np.isfinite(differences)]
+    if np.isfinite(threshold) or not len(known):
+        return float(threshold) if np.isfinite(threshold) else None
+    return float(known.max() if threshold > 0 else np.nextafter(known.min(), -np.inf))
 
 
 def _nearest(row: Answered) -> str:

@@ -21,7 +21,7 @@ from maskwright.errors import DataError
 from maskwright.finetune.classes_table import classes_table
 from maskwright.finetune.examples import Examples, framed
 from maskwright.finetune.frame import Frame
-from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores
+from maskwright.finetune.kind import Answers, Encoded, Kind, Mistake, Scores, alike
 from maskwright.objectives.sequences import Sequences
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
@@ -183,6 +183,11 @@ class Tagging(Kind):
     @property
     def wrongness(self) -> str:
         return "words wrong"
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+        told = np.array([tag for answer in answers for tag in answer])
+        true = np.array([self.labels[n] for row in rows for n in row.tags])
+        return alike(true, told, str, "word")
 
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         true = [[self.labels[n] for n in row.tags] for row in rows]
