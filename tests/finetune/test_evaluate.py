@@ -289,10 +289,10 @@ def test_texts_of_another_script_are_noted_wherever_they_are_read(
     texts = [[f"الطقس جميل {WORDS[n % 7]} {n}", ("meow", "woof")[n % 2]] for n in range(40)]
     data, said = rows_of(tmp_path / "new.csv", texts, ("text", "label")), io.StringIO()
     evaluate_file(tuned[0], data, stream=said)
-    assert "unknown to the model's tokenizer" in said.getvalue()
+    assert "unknown to the tokenizer" in said.getvalue()
     told: list[str] = []
     write_predictions(tuned[0], data, tmp_path / "told.csv", say=told.append)
-    assert len(told) == 1 and "byte-bpe" in told[0]
+    assert len(told) == 1 and "byte-level BPE" in told[0]
     finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, stream=(said := io.StringIO()))
     assert "\ntrain: " in said.getvalue() and "cannot tell them apart" in said.getvalue()
     kept = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))

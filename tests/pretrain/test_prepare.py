@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli import main
+from maskwright.corpus.document import Document
 from maskwright.corpus.read import Reader
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError, IncompatibleError, OutputError, StoppedError
 from maskwright.lock import Lock
 from maskwright.manifest import hash_file
 from maskwright.pretrain import checkpoints, journal, run
-from maskwright.pretrain.prepare import prepare
+from maskwright.pretrain.prepare import keeps_text, prepare
 from maskwright.pretrain.text import Text, _hash, resolve
 from maskwright.recipes.corpus import Corpus
 from maskwright.recipes.find import find
@@ -27,6 +28,8 @@ from maskwright.recipes.override import override, with_text
 from maskwright.recipes.recipe import Recipe
 from maskwright.report.say import quiet
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.tokenizer.train import train as train_tokenizer
 from maskwright.toml import to_toml
 from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import SENTENCE, recipe, text_file
@@ -379,3 +382,19 @@ def test_tokens_that_have_changed_on_the_disk_are_refused(tmp_path: Path) -> Non
     tokens.write_bytes(data)
     with pytest.raises(DataError):
         told(chosen, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("lowercase", "kept"), [(False, True), (True, False)])
+def test_whether_a_text_is_kept_is_asked_of_a_vocabulary_without_an_unknown_token(
+    tmp_path: Path, lowercase: bool, kept: bool
+) -> None:
+    """Some capitals are not in it, and `x` in capitals is no question that it could answer."""
+    text = "To be or not, that is the question: Xanadu?"
+    choice = TokenizerChoice(
+        kind="character", vocabulary=60, specials=("[MASK]",), lowercase=lowercase
+    )
+    tokenizer = train_tokenizer([text], choice)
+    assert tokenizer.unknown is None
+    document = Document(text=text, source="here", id="here:1")
+    store = build_store([document], tokenizer, tmp_path / "store", sentences=False)
+    assert keeps_text(tokenizer, store) is kept

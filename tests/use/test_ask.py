@@ -129,7 +129,7 @@ def test_a_text_that_the_tokenizer_does_not_know_is_shown_and_noted(runs: dict[s
         word = each.token.removeprefix("##") if joined else f" {each.token}"
         assert each.text == f"天気 117 [MASK] 天気{word}"
     assert all(c.text.startswith("天気 117") for c in first.candidates)
-    assert len(said) == 1 and "unknown to the model's tokenizer" in said[0]
+    assert len(said) == 1 and "unknown to the tokenizer" in said[0]
     ask.fill_mask(runs["hybrid"], "the [MASK] sat", say=said.append)
     assert len(said) == 1, "nothing is said of what it knows"
 

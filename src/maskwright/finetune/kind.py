@@ -32,7 +32,7 @@ from maskwright.tasks.cell import text_in
 from maskwright.tasks.contents import is_empty
 from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.rows import Row
-from maskwright.tasks.unknown import unknown_note
+from maskwright.tokenizer.unknown import OTHER_MODEL
 
 # Of `settled`, where a folder has a head and says no task: there may be one text or two; and its
 # one score is a logit, not a number.
@@ -190,10 +190,9 @@ class Kind(ABC):
         Raises:
             DataError: a row that cannot be encoded.
         """
-        encoded = self._encoded(rows, frame)
-        read, written = encoded.examples.texts, encoded.examples.targets
-        ids = [each.tokens for each in (read, written) if each is not None]
-        said = [encoded.cut, unknown_note(frame.tokenizer, *ids)]
+        counting, unknown = frame.tokenizer.counting()
+        encoded = self._encoded(rows, replace(frame, tokenizer=counting))
+        said = [encoded.cut, unknown.note(OTHER_MODEL)]
         return replace(encoded, cut="; ".join(filter(None, said)))
 
     @abstractmethod

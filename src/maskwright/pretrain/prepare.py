@@ -25,7 +25,7 @@ from maskwright import config
 from maskwright.counted import counted
 from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
-from maskwright.errors import DataError, IncompatibleError, TokenizerError
+from maskwright.errors import DataError, IncompatibleError
 from maskwright.manifest import hash_file
 from maskwright.pretrain.taught import needs_sentences
 from maskwright.pretrain.text import Text, require_other_files, texts_of
@@ -36,10 +36,9 @@ from maskwright.report.say import Say
 from maskwright.strict_json import parse
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train as train_tokenizer
+from maskwright.tokenizer.unknown import OTHER_MODEL, REMEDY
 
 TRAIN, HELD_OUT = "train", "held-out"
-LOOKED_AT = 1_000_000  # tokens
-MUCH_UNKNOWN = 0.01
 KEPT_AT = 32  # documents, for whether a tokenizer keeps text as it is
 
 
@@ -130,14 +129,21 @@ def _store(
         documents = itertools.chain.from_iterable(
             text.held_out() if held_out else text.training() for text in texts
         )
-        keep = partial(_keep_origin, _origin_file(folder, part), texts)
+        counting, unknown = tokenizer.counting()
+        given = isinstance(recipe.tokenizer, TokenizerFolder)
+        remedy = OTHER_MODEL if given else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
+
+        def keep() -> None:
+            _keep_origin(_origin_file(folder, part), texts, unknown.note(remedy))
+
         sentences = needs_sentences(recipe)
-        build_store(documents, tokenizer, path, sentences=sentences, read=keep)
+        build_store(documents, counting, path, sentences=sentences, read=keep)
         for line in itertools.chain.from_iterable(t.told(held_out=held_out) for t in texts):
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
-    say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}"
-        f"{_odd(store)}")  # fmt: skip
+    say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
+    if note := _origin(folder, part).get("unknown"):
+        say(f"note: {note}")
     if store.num_documents == 0:
         raise DataError(
             f"no document is left for the part {part!r}",
@@ -160,12 +166,10 @@ def keeps_text(tokenizer: Tokenizer, store: TokenStore) -> bool:
 
 
 def _folds(tokenizer: Tokenizer, text: str) -> bool:
-    """Whether the tokenizer reads capitals of `text` as small letters."""
+    """Whether the tokenizer reads capitals of `text` as small letters. Its cleaning is asked, and
+    not its vocabulary, which may lack some of them."""
     loud, quiet = text.upper(), text.lower()
-    try:
-        return loud != quiet and tokenizer.encode(loud) == tokenizer.encode(quiet)
-    except TokenizerError:  # it tells them apart, and does not know one of them
-        return False
+    return loud != quiet and tokenizer.normalise(loud) == tokenizer.normalise(quiet)
 
 
 def _origin_file(folder: Path, part: str) -> Path:
@@ -174,14 +178,16 @@ def _origin_file(folder: Path, part: str) -> Path:
     return folder / "data" / f"{part}-origin.json"
 
 
-def _keep_origin(path: Path, texts: Sequence[Text]) -> None:
-    """Write down the files of the last readings with their hashes, and what was met in them."""
+def _keep_origin(path: Path, texts: Sequence[Text], unknown: str) -> None:
+    """Write down the files of the last readings with their hashes, what was met in them, and a
+    sentence about what of them is unknown to the tokenizer."""
     met = [text.counts for text in texts if text.counts is not None]
-    if met:
+    if met or unknown:
         said = {
             "files": {name: digest for counts in met for name, digest in counts.hashes.items()},
             "summary": "; ".join(counts.summary() for counts in met),
             "notes": [warning for counts in met for warning in counts.warnings],
+            "unknown": unknown,
         }
         document.write(path, json.dumps(said, indent=2) + "\n")
 
@@ -249,21 +255,6 @@ def _shares(corpus: Corpus, train: Sequence[TokenStore]) -> str:
     each = (f"{share:.0%} {Path(name).name} ({often:.2g} times an epoch)"
             for name, share, often in zip(corpus.text, shares, times, strict=True))  # fmt: skip
     return ", ".join(each)
-
-
-def _odd(store: TokenStore) -> str:
-    """What a reader of the line should not overlook: text that the tokenizer does not know."""
-    unknown = store.special.get("unknown")
-    if unknown is None:
-        return ""
-    some = np.asarray(store.tokens[:LOOKED_AT])
-    share = float((some == unknown).mean()) if some.size else 0.0
-    if share < MUCH_UNKNOWN:
-        return ""
-    return (
-        f"; note: {share:.1%} of them unknown to the tokenizer, which learns only what is common "
-        "in its own text and fits its vocabulary"
-    )
 
 
 def _read(path: Path) -> dict[str, Any]:

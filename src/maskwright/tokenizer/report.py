@@ -1,7 +1,8 @@
 """What a tokenizer makes of a text: how many tokens a word costs, how much is unknown, by source.
 
     fertility         tokens per word (white space between words); 1 is the least for whole words
-    unknown rate      unknown tokens among all tokens
+    unknown rate      unknown characters among all that are no blanks (not tokens: WordPiece reads a
+                      long word as a single unknown token)
     bytes per token   bytes of UTF-8 text that one token stands for; more is shorter sequences
 
 Figures of several tokenizers can be compared on the same documents only.
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from maskwright.tokenizer.sample import HasText, amount, text_of
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.unknown import REMEDY, UnknownText
 
 CONVENTIONS = {"BERT": 30_522, "GPT-2": 50_257, "T5": 32_000}
 MOST_ROWS = 20
@@ -30,6 +32,7 @@ class Figures:
     bytes: int
     words: int
     tokens: int
+    letters: int
     unknown: int
 
     def __add__(self, other: Figures) -> Figures:
@@ -38,6 +41,7 @@ class Figures:
             self.bytes + other.bytes,
             self.words + other.words,
             self.tokens + other.tokens,
+            self.letters + other.letters,
             self.unknown + other.unknown,
         )
 
@@ -48,8 +52,8 @@ class Figures:
 
     @property
     def unknown_rate(self) -> float:
-        """Share of unknown tokens; NaN where there are no tokens."""
-        return _ratio(self.unknown, self.tokens)
+        """Share of unknown characters; NaN where there are none."""
+        return _ratio(self.unknown, self.letters)
 
     @property
     def bytes_per_token(self) -> float:
@@ -57,7 +61,7 @@ class Figures:
         return _ratio(self.bytes, self.tokens)
 
 
-NOTHING = Figures(0, 0, 0, 0, 0)
+NOTHING = Figures(0, 0, 0, 0, 0, 0)
 
 
 def _ratio(part: int, whole: int) -> float:
@@ -71,13 +75,15 @@ def _said(value: float, form: str) -> str:
 
 @dataclass(frozen=True)
 class TokenizerReport:
-    """Figures over all documents and by source."""
+    """Figures over all documents and by source; `note` says what is unknown and why, where it is
+    much."""
 
     kind: str
     vocabulary_size: int
     used_ids: int
     all: Figures
     sources: dict[str, Figures]
+    note: str = ""
 
     @property
     def fertility(self) -> float:
@@ -86,7 +92,7 @@ class TokenizerReport:
 
     @property
     def unknown_rate(self) -> float:
-        """Share of unknown tokens over all documents."""
+        """Share of unknown characters over all documents."""
         return self.all.unknown_rate
 
     @property
@@ -112,27 +118,46 @@ class TokenizerReport:
             )
         if len(rows) > MOST_ROWS:
             lines.insert(-1, f"… and {len(rows) - MOST_ROWS:,} more sources")
+        if self.note:
+            lines.append(f"note: {self.note}")
         return "\n".join(lines)
 
 
 def report(tokenizer: Tokenizer, documents: Iterable[HasText | str]) -> TokenizerReport:
     """Tokenize `documents` and count. Documents with a `source` are also counted by it."""
     sources: dict[str, Figures] = {}
+    counting: dict[str, tuple[Tokenizer, UnknownText]] = {}
     used: set[int] = set()
     for batch in _batches(iter(documents)):
-        texts = [text_of(document) for document in batch]
-        for document, text, ids in zip(batch, texts, tokenizer.encode_batch(texts), strict=True):
-            unknown = 0 if tokenizer.unknown is None else int((ids == tokenizer.unknown).sum())
-            figures = Figures(1, len(text.encode()), len(text.split()), len(ids), unknown)
+        texts_of: dict[str, list[str]] = {}
+        for document in batch:
             source = str(getattr(document, "source", "text"))
+            texts_of.setdefault(source, []).append(text_of(document))
+        for source, texts in texts_of.items():
+            if source not in counting:
+                counting[source] = tokenizer.counting()
+            found = counting[source][0].encode_batch(texts)
+            figures = Figures(
+                len(texts),
+                sum(len(text.encode()) for text in texts),
+                sum(len(text.split()) for text in texts),
+                sum(map(len, found)),
+                0,
+                0,
+            )
             sources[source] = sources.get(source, NOTHING) + figures
-            used.update(ids.tolist())
+            for ids in found:
+                used.update(ids.tolist())
+    counts = {source: counted for source, (_, counted) in counting.items()}
+    for source, each in counts.items():
+        sources[source] = replace(sources[source], letters=each.letters, unknown=each.unknown)
     return TokenizerReport(
         tokenizer.kind,
         tokenizer.vocabulary_size,
         len(used),
         sum(sources.values(), NOTHING),
         sources,
+        UnknownText.of_all(counts.values()).note(f"--kind byte-bpe ({REMEDY})"),
     )
 
 

@@ -10,7 +10,9 @@ transformers' `AutoTokenizer` reads it to the same ids (`split_special_tokens=Tr
 
 from __future__ import annotations
 
+import copy
 import functools
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,9 +29,11 @@ from maskwright.tokenizer.check import Checked, check, read_json
 from maskwright.tokenizer.folder import NAMES, read_folder
 from maskwright.tokenizer.kinds import kind_of, marks_of, unknown_of
 from maskwright.tokenizer.sample import SampleSize
-from maskwright.tokenizer.words import word_tables
+from maskwright.tokenizer.unknown import UnknownText
+from maskwright.tokenizer.words import byte_alphabet, spell_bytes, word_tables
 
 Ids = np.ndarray  # uint32, one dimension
+BYTES_BY_NAME = {f"<0x{byte:02X}>" for byte in range(256)}  # of `byte_fallback`
 
 
 class Tokenizer:
@@ -83,10 +87,10 @@ class Tokenizer:
         self.starts_word, self.ends_word = word_tables(
             self.vocabulary, marks_of(self._plain, self.kind), self.special_ids, self.unknown
         )
-        drops = self.kind in ("character", "bpe") and self.unknown is None
-        drops = drops and not self._plain["model"].get("byte_fallback")
-        ordinary = (t for i, t in enumerate(self.vocabulary) if i not in self.special_ids)
-        self._alphabet = set().union(*ordinary) if drops else None
+        emitted = unknown_of(self._plain["model"], checked.tokens)
+        self._emitted = None if emitted is None else self._numbers[emitted]
+        self._alphabet = self._closed_alphabet()
+        self._counts: UnknownText | None = None
 
     def _name_roles(self, checked: Checked, settings: Sequence[dict[str, Any]]) -> None:
         marked = [checked.tokens[i] for i in sorted(checked.special)]
@@ -112,6 +116,21 @@ class Tokenizer:
         special = [self.vocabulary[i] for i in self.special_ids]
         self.sentinels = tuple(self._numbers[token] for token in roles.sentinels(special))
 
+    def _closed_alphabet(self) -> set[str] | None:
+        """The only characters that do not vanish without a trace; None where none does, since the
+        model gives a token for what it does not know, or knows every byte."""
+        if self._emitted is not None or self.kind == "wordpiece":
+            return None
+        ordinary = [t for i, t in enumerate(self.vocabulary) if i not in self.special_ids]
+        model = self._plain["model"]
+        if model.get("byte_fallback") and set(ordinary) >= BYTES_BY_NAME:
+            return None
+        affixed = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+        if affixed or self.kind == "unigram":
+            return set().union(*ordinary)
+        alone = {token for token in ordinary if len(token) == 1}
+        return None if self.kind == "byte-bpe" and byte_alphabet().keys() <= alone else alone
+
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {self.vocabulary_size:,} tokens, {self.fingerprint[:12]})"
 
@@ -126,6 +145,7 @@ class Tokenizer:
         self._require_known([text])
         ((answer,),) = backend.answers(self._backend, [text], False)
         ids: list[int] = answer.ids
+        self._count([text], [np.array(ids, np.uint32)])
         return ids
 
     @overload
@@ -150,6 +170,7 @@ class Tokenizer:
         found: list[Any] = []
         for part in backend.answers(self._backend, listed, offsets):
             ids = backend.ids_of(part)
+            self._count(listed[len(found) : len(found) + len(part)], ids)
             found += zip(ids, map(backend.spans_of, part), strict=True) if offsets else ids
         return found
 
@@ -168,9 +189,53 @@ class Tokenizer:
         found: list[tuple[Ids, Ids]] = []
         rest = iter(marks)
         for part in backend.answers(self._backend, texts, True):
-            for ids, answer in zip(backend.ids_of(part), part, strict=True):
+            several = backend.ids_of(part)
+            self._count(texts[len(found) : len(found) + len(part)], several)
+            for ids, answer in zip(several, part, strict=True):
                 found.append((ids, backend.first_tokens(answer, next(rest))))
         return found
+
+    def normalise(self, text: str) -> str:
+        """`text` as it is before it is cut: cleaned, and with its capitals folded where they are.
+
+        Raises:
+            DataError: the text has half of a surrogate pair in it.
+        """
+        clean = self._backend.normalizer
+        with backend.sound([text]), backend.guard("the text could not be normalised"):
+            return str(clean.normalize_str(text)) if clean else text
+
+    # -------------------------------------------------------------------------- what is unknown
+    def counting(self) -> tuple[Tokenizer, UnknownText]:
+        """The same tokenizer, and counts of what is unknown of the texts that it is given."""
+        watched, model = copy.copy(self), self._plain["model"]
+        prefix = model.get("continuing_subword_prefix") or ""
+        suffix = model.get("end_of_word_suffix") or ""
+        bare = (token.removeprefix(prefix).removesuffix(suffix) for token in self.vocabulary)
+        watched._counts = counts = UnknownText(
+            model.get("max_input_chars_per_word"),
+            self.normalise,
+            frozenset(token for token in bare if len(token) == 1),
+        )
+        return watched, counts
+
+    def unknown_in(self, texts: Iterable[str]) -> UnknownText:
+        """How many characters of `texts` are unknown."""
+        watched, counts = self.counting()
+        watched.encode_batch(texts)
+        return counts
+
+    def _count(self, texts: Sequence[str], ids: Sequence[Ids]) -> None:
+        if self._counts is None:
+            return
+        strange = [self._emitted is not None and bool((i == self._emitted).any()) for i in ids]
+        both = list(zip(texts, strange, strict=True))
+        self._counts.add_known([text for text, odd in both if not odd])
+        odd = [text for text, odd in both if odd and self._counts.wants(text)]
+        answers = itertools.chain.from_iterable(backend.answers(self._backend, odd, True))
+        for text, answer in zip(odd, answers, strict=True):
+            spans = zip(answer.ids, answer.offsets, strict=True)
+            self._counts.add(text, [span for i, span in spans if i == self._emitted])
 
     def words(self, text: str) -> list[str]:
         """The parts of normalised text that are tokenized one by one, as the pipeline cuts them."""
@@ -200,11 +265,14 @@ class Tokenizer:
     def _require_known(self, texts: Sequence[str]) -> None:
         if self._alphabet is None:
             return
-        clean = self._backend.normalizer
         for number, text in enumerate(texts):
             with backend.sound([text], number):
-                strange = set(clean.normalize_str(text) if clean else text) - self._alphabet
-            strange = {c for c in strange if self.kind == "character" or not c.isspace()}
+                met = set(self.normalise(text))
+            if self.kind == "byte-bpe":
+                strange = {c for c in met if not self._alphabet.issuperset(spell_bytes(c))}
+            else:
+                spaces = self.kind == "character"
+                strange = {c for c in met - self._alphabet if spaces or not c.isspace()}
             if strange:
                 raise IncompatibleError(
                     "characters that the vocabulary does not have, and no unknown token for them",

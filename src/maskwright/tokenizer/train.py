@@ -194,6 +194,16 @@ def _spelled(
             for run, ends in _runs(word, alphabet):
                 (words if ends or choice.kind == "unigram" else parts)[run] += count
     if not words and not parts:
+        long = sum(count for word, count in counts.items() if len(word) > pipeline.LONGEST_WORD)
+        if choice.kind == "wordpiece" and 2 * long > counts.total():
+            raise DataError(
+                "too little text: WordPiece learns nothing from words of more than "
+                f"{pipeline.LONGEST_WORD} characters, which it reads as one unknown token",
+                found=f"{long:,} of {counts.total():,} words are that long (text without blanks "
+                "between its words, long links, hashes, DNA)",
+                do="choose another kind of tokenizer: byte-bpe or unigram (tokenizer: --kind "
+                "byte-bpe; pretrain: --set tokenizer.kind=byte-bpe)",
+            )
         raise DataError(
             "too little text: no word is spelled with characters that are frequent enough",
             found=f"{len(counts):,} distinct words",

@@ -154,6 +154,16 @@ def byte_alphabet() -> dict[str, int]:
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
+@functools.cache
+def _byte_characters() -> dict[int, str]:
+    return {byte: character for character, byte in byte_alphabet().items()}
+
+
+def spell_bytes(text: str) -> str:
+    """The UTF-8 bytes of `text` as GPT-2 spells them: the reverse of `bytes_of`."""
+    return "".join(_byte_characters()[byte] for byte in text.encode())
+
+
 def bytes_of(token: str) -> bytes:
     """The bytes that a byte-level token stands for."""
     alphabet = byte_alphabet()

@@ -18,8 +18,8 @@ from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.samples import opening
 from maskwright.recipes.find import is_run, read
 from maskwright.report.say import Say, quiet
-from maskwright.tasks.unknown import unknown_note
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.unknown import OTHER_MODEL
 from maskwright.tokenizer.wordpiece import CONTINUATION
 from maskwright.train import machine
 
@@ -63,10 +63,10 @@ def fill_mask(folder: Path | str, text: str, *, top: int = 5, say: Say = quiet) 
     )[0]
     assert tokenizer.mask is not None  # or there were no holes
     sign = tokenizer.tokens([tokenizer.mask])[0]
-    ids = [i for part in text.split(sign) if part for i in tokenizer.encode(part)]
-    if note := unknown_note(tokenizer, ids):
+    unknown = tokenizer.unknown_in(part for part in text.split(sign) if part)
+    if note := unknown.note(OTHER_MODEL):
         say(note)
-    if tokenizer.unknown not in ids:
+    if not unknown.unknown:
         return holes
     # What is unknown has no text among the ids: the user's own stands around the hole.
     parts = text.split(sign)

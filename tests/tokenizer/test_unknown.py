@@ -1,0 +1,125 @@
+"""What is unknown of a text: counted in characters, its cause named, and never lost in silence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from maskwright.errors import DataError, IncompatibleError
+from maskwright.tokenizer.report import report
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import TokenizerChoice, train
+from tokenizer.toy_tokenizers import prose, trained
+
+THAI = "แมวกินปลาที่ทะเล"
+LONG = {
+    "thai": THAI * 10,
+    "dna": "GATTACA" * 20,
+    "link": "a" * 150,
+    "digits": "31415926535" * 10,
+}
+
+
+def plain_of(tokenizer: Tokenizer) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(tokenizer.files()["tokenizer.json"])
+    return plain
+
+
+def learned(kind: str) -> Tokenizer:
+    """One that knows every character of `LONG`, in short words."""
+    texts = [" ".join(word[:9] for word in (*LONG.values(), *"GATC", *"0123456789", *THAI))]
+    choice = TokenizerChoice(kind=kind, vocabulary=400, min_frequency=1)  # type: ignore[arg-type]
+    return train([*prose(40), *texts * 9], choice)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_word_that_wordpiece_reads_as_one_token_counts_as_many_characters(name: str) -> None:
+    tokenizer, word = learned("wordpiece"), LONG[name]
+    text = "the cat sat " * 100 + word
+    assert tokenizer.encode(text).count(tokenizer.unknown) == 1  # type: ignore[arg-type]
+    found = tokenizer.unknown_in([text])
+    assert (found.unknown, found.letters) == (len(word), 900 + len(word))
+    assert found.in_long_words == len(word) and "more than 100 characters" in found.note()
+    short = " ".join(word[n : n + 9] for n in range(0, len(word), 9))
+    control = tokenizer.unknown_in([text.replace(word, short)])
+    assert control.unknown == 0 and control.note() == ""
+    for kind in ("byte-bpe", "unigram"):
+        assert learned(kind).unknown_in([text]).unknown == 0, "the advice helps"
+
+
+def test_other_causes_are_told_apart_and_the_characters_named() -> None:
+    for kind in ("wordpiece", "unigram", "bpe", "character"):
+        found = trained(kind).unknown_in(["the cat ☃☃☃ sat on the ☃"])
+        assert found.unknown == 4 and found.in_long_words == 0, kind
+        assert "(☃)" in found.note("a remedy") and found.note("it").endswith("Remedy: it")
+
+
+def test_many_unknown_characters_in_one_token_count_as_many() -> None:
+    plain = plain_of(trained("bpe"))
+    counts = []
+    for fused in (False, True):
+        plain["model"]["fuse_unk"] = fused
+        tokenizer = Tokenizer(plain)
+        counts.append(tokenizer.unknown_in(["a ☃☃☃☃ b"]).unknown)
+        unknown = tokenizer.encode("a ☃☃☃☃ b").count(tokenizer.unknown)  # type: ignore[arg-type]
+        assert unknown == (1 if fused else 4)
+    assert counts == [4, 4]
+
+
+def test_of_much_text_a_sixteenth_stands_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, texts = trained("wordpiece"), ["the ☃ sat", "the cat"] * 320
+    exact = tokenizer.unknown_in(texts)
+    assert (exact.unknown, exact.letters) == (320, 320 * 7 + 320 * 6)
+    monkeypatch.setattr("maskwright.tokenizer.unknown.EXACTLY", 0)
+    sampled = tokenizer.unknown_in(texts)
+    assert (sampled.unknown, sampled.letters) == (exact.unknown, exact.letters)
+
+
+def test_the_report_says_what_is_unknown_and_what_helps() -> None:
+    tokenizer = learned("wordpiece")
+    text = ["the cat sat on the mat"] * 9
+    made = report(tokenizer, [*text, LONG["dna"]])
+    assert made.unknown_rate == 140 / (9 * 17 + 140) and "--kind byte-bpe" in made.render()
+    assert "note" not in report(tokenizer, text).render(), "the control"
+
+
+@pytest.mark.parametrize("name", ["thai", "dna"])
+def test_a_text_of_long_words_alone_is_refused_with_the_cause(name: str) -> None:
+    texts = [LONG[name]] * 9
+    with pytest.raises(DataError, match="more than 100 characters") as caught:
+        train(texts, TokenizerChoice(kind="wordpiece", vocabulary=300, min_frequency=1))
+    assert "--kind byte-bpe" in str(caught.value.do)
+    for kind in ("byte-bpe", "unigram", "bpe"):
+        choice = TokenizerChoice(kind=kind, vocabulary=400, min_frequency=1)  # type: ignore[arg-type]
+        made = train(texts, choice)
+        assert made.unknown_in(texts).unknown == 0
+    with pytest.raises(DataError, match="frequent enough"):
+        train(["x"], TokenizerChoice(kind="wordpiece", vocabulary=300))
+
+
+def test_nothing_is_dropped_by_a_model_that_gives_no_unknown_token() -> None:
+    """A role `unk_token` in the settings does not help where the model gives none."""
+    plain = plain_of(trained("bpe"))
+    unknown = plain["model"]["unk_token"]
+    plain["model"]["unk_token"] = None
+    silent = Tokenizer(plain, {"unk_token": unknown})
+    assert silent.unknown is not None and silent.encode("the cat")
+    with pytest.raises(IncompatibleError, match="does not have"):
+        silent.encode("the ☃")
+
+
+def test_nothing_is_dropped_where_bytes_are_missing() -> None:
+    plain = plain_of(trained("byte-bpe"))
+    assert Tokenizer(plain).encode("☃"), "the control"
+    lost = "\u0122"  # how GPT-2 spells a byte that continues characters
+    model = plain["model"]
+    kept = [token for token in model["vocab"] if lost not in token]
+    merges = [pair for pair in model["merges"] if lost not in "".join(pair)]
+    assert len(kept) < len(model["vocab"])
+    model |= {"vocab": {token: n for n, token in enumerate(kept)}, "merges": merges}
+    pruned = Tokenizer({**plain, "added_tokens": []})
+    assert pruned.decode(pruned.encode("the cat")) == "the cat"
+    with pytest.raises(IncompatibleError, match="does not have"):
+        pruned.encode(bytes([0xC3, 0x80]).decode())
