@@ -18,7 +18,7 @@ ONE_OF = 16  # of the texts after these
 
 # What helps: where a tokenizer is to be learned, and where the model comes with one.
 REMEDY = "byte-bpe knows every text, and unigram takes long words apart"
-OTHER_MODEL = "use a model whose tokenizer is byte-level BPE, or was learned from such texts as Unigram or BPE"
+OTHER_MODEL = "a model with a byte-level BPE, or one that learned Unigram or BPE from such texts"
 
 Spans = Sequence[tuple[int, int]]
 
