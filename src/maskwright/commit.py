@@ -5,6 +5,10 @@
                   the folder itself flushed
     name/         the temporary folder, renamed; then the parent is flushed. Only now is it saved.
 
+One process at a time writes a folder: from the first file to the last rename it holds the lock
+`.tmp-name.lock` beside the target, which the system drops when the process dies. A second one is
+refused by the name of the first, and never touches its temporary folder.
+
 A folder is valid because its manifest verifies, not because of its name: `verify` reads the sizes,
 then the hashes, and the manifest guards itself with a hash of its own. Whatever fails on the way,
 the temporary folder goes and what stood there before stays. After an input/output error the whole
@@ -19,7 +23,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +45,19 @@ from maskwright.manifest import (
 from maskwright.storage import (
     ASIDE,
     DISK,
+    DOOMED,
+    LOCKED,
     TEMPORARY,
     FileSystem,
     discard,
+    in_our_words,
+    lock_beside,
     make_folders,
     probe_writable,
     put_back,
     refusal,
     remove_folder,
     require_own,
-    sweep,
 )
 
 __all__ = [
@@ -72,6 +80,7 @@ __all__ = [
     "require_own",
     "sweep",
     "verify",
+    "writing",
 ]
 
 SPARE = 1.2  # free space asked for, as a multiple of the bytes expected
@@ -101,13 +110,10 @@ def commit(
 
     Raises:
         OutputError: the place cannot be written, or is taken.
-        StoppedError: the disk or the quota is full.
+        StoppedError: the disk or the quota is full, or another process is writing the folder.
         StorageError: the disk fails, twice.
     """
     target = Path(os.path.abspath(target))
-    if os.path.lexists(target) and not replace:
-        raise OutputError("the path already exists", where=target,
-                          do="choose another name, or remove it first")  # fmt: skip
     facts = json.loads(canonical_json(about or {}))
     temporary = target.with_name(TEMPORARY + target.name)
 
@@ -115,10 +121,49 @@ def commit(
         return _write_all(target, write, Staging(temporary, manifest, dict(facts), files),
                           expected_bytes)  # fmt: skip
 
-    try:
-        return attempt()
-    except StorageError:
-        return attempt()
+    _require_free(target, replace)
+    with writing(target, files):
+        with in_our_words(target):
+            put_back(target, files)
+        _require_free(target, replace)  # another process may just have written it
+        try:
+            return attempt()
+        except StorageError:
+            return attempt()
+
+
+_WRITTEN: set[tuple[int, int, Path]] = set()  # process, thread and folder of each `writing`
+
+
+@contextlib.contextmanager
+def writing(target: Path, files: FileSystem = DISK) -> Iterator[None]:
+    """Until the block ends, no other process and no other thread writes the folder `target`; inside
+    it, this thread may `commit` it. For work whose result is one folder, so that a second process
+    is refused before the work and not after it.
+
+    Raises:
+        StoppedError: another process is writing it; the message names the process.
+        OutputError: the place cannot be written.
+    """
+    target = Path(os.path.abspath(target))
+    key = (os.getpid(), threading.get_ident(), target)
+    if key in _WRITTEN:
+        yield
+        return
+    with in_our_words(target):
+        make_folders(target.parent, files)
+    with Lock(lock_beside(target), passing=True):
+        _WRITTEN.add(key)
+        try:
+            yield
+        finally:
+            _WRITTEN.discard(key)
+
+
+def _require_free(target: Path, replace: bool) -> None:
+    if os.path.lexists(target) and not replace:
+        raise OutputError("the path already exists", where=target,
+                          do="choose another name, or remove it first")  # fmt: skip
 
 
 def _write_all(
@@ -126,8 +171,6 @@ def _write_all(
 ) -> Manifest:
     files = stage.files
     try:
-        make_folders(target.parent, files)
-        put_back(target, files)
         if os.path.lexists(stage.path):
             discard(stage.path, files)
         free = files.free_bytes(target.parent)
@@ -168,6 +211,46 @@ def _put_in_place(staged: Path, target: Path, files: FileSystem) -> None:
     if replaced:
         with contextlib.suppress(OSError):
             discard(aside, files)
+
+
+def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
+    """Finish what a stopped process left in `parent`; call it under the lock.
+
+    Removes `.tmp-…` and `.del-…`; puts `.old-name` back where a replacement was cut off between
+    its two renames. What another process is writing there now (predictions, say) is left alone.
+    Returns the names it dealt with.
+    """
+    if not parent.is_dir():
+        return []
+    swept, names = [], sorted(os.listdir(parent))
+    busy = tuple(name.removesuffix(LOCKED) for name in names
+                 if name.startswith(TEMPORARY) and name.endswith(LOCKED)
+                 and not _let_go(parent / name))  # fmt: skip
+    for name in names:
+        path = parent / name
+        if name.startswith(busy) or not os.path.lexists(path):
+            continue
+        with in_our_words(path):
+            if "probe-" in name:
+                with contextlib.suppress(FileNotFoundError):  # another process has just looked
+                    discard(path, files)
+            elif name.startswith((TEMPORARY, DOOMED)):
+                discard(path, files)
+            elif name.startswith(ASIDE):
+                put_back(parent / name.removeprefix(ASIDE), files)
+            else:
+                continue
+        swept.append(name)
+    return swept
+
+
+def _let_go(lock: Path) -> bool:
+    """Whether no process holds the lock any more; then its file is gone, too."""
+    try:
+        with Lock(lock, passing=True):
+            return True
+    except StoppedError:
+        return False
 
 
 class Staging:

@@ -4,6 +4,9 @@
 started. The system drops the lock when the process dies, however it dies, so no stale lock stays.
 On file systems without `flock` a second file, created exclusively, takes its place; one left by a
 dead process is recognised by the boot id and the process's start time, and taken over.
+
+Why not `filelock`: it neither says who holds the lock nor falls back where `flock` is answered by
+ENOLCK (NFS without a lock daemon), and it leaves its file beside every folder.
 """
 
 from __future__ import annotations
@@ -21,19 +24,27 @@ from typing import Any
 from maskwright.errors import StoppedError
 from maskwright.storage import make_folders, refusal
 
+PAUSE = 0.02  # seconds between two attempts
 UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 class Lock:
     """`with Lock(run / "run.lock"): …`; the folder is made if need be.
 
+    Args:
+        passing: the file is removed when the lock is released. A process that had opened it before
+            notices that its file has no name any more, and opens the next one.
+        patience: seconds to wait for another process.
+
     Raises:
         StoppedError: another process holds it; the message names the process.
         OutputError: the folder cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, passing: bool = False, patience: float = 0.0) -> None:
         self.path = Path(path)
+        self._passing, self._patience = passing, patience
+        self._held = False
         self._descriptor: int | None = None
         self._claim = self.path.with_name(self.path.name + ".claim")
         self._claimed = False
@@ -41,7 +52,15 @@ class Lock:
     def __enter__(self) -> Lock:
         try:
             make_folders(self.path.parent)
-            self._acquire()
+            end = time.monotonic() + self._patience
+            while True:
+                try:
+                    self._acquire()
+                    break
+                except StoppedError:
+                    if time.monotonic() >= end:
+                        raise
+                    time.sleep(PAUSE)
         except OSError as error:
             self.release()
             raise refusal(error, self.path) from error
@@ -51,6 +70,10 @@ class Lock:
         self.release()
 
     def release(self) -> None:
+        if self._held and self._passing:
+            with contextlib.suppress(OSError):  # the folder may be gone, or read-only, by now
+                os.unlink(self.path)
+        self._held = False
         if self._claimed:
             self._claimed = False
             with contextlib.suppress(FileNotFoundError):  # the folder may be gone by now
@@ -68,7 +91,7 @@ class Lock:
             except BlockingIOError:
                 holder = _describe(_load(self.path))
                 self.release()
-                raise self._held(holder) from None
+                raise self._refusal(holder) from None
             except OSError as error:
                 if error.errno not in UNSUPPORTED:
                     raise
@@ -76,6 +99,7 @@ class Lock:
             if self._still_named(descriptor):
                 break
             self.release()  # somebody removed the file between opening and locking it
+        self._held = True
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(_holder()).encode(), 0)
 
@@ -96,7 +120,7 @@ class Lock:
                     holder = _load(self._claim)
                     if _alive(holder):
                         self.release()
-                        raise self._held(_describe(holder)) from None
+                        raise self._refusal(_describe(holder)) from None
                     self._take_away(holder)
                 else:
                     self._claimed = True
@@ -104,7 +128,7 @@ class Lock:
         finally:
             os.unlink(mine)
         self.release()
-        raise self._held("a process that came first")
+        raise self._refusal("a process that came first")
 
     def _take_away(self, dead: dict[str, Any]) -> None:
         """Remove a dead process's claim, and no other that may have come in its place."""
@@ -117,7 +141,7 @@ class Lock:
             os.link(away, self._claim)
         os.unlink(away)
 
-    def _held(self, holder: str) -> StoppedError:
+    def _refusal(self, holder: str) -> StoppedError:
         return StoppedError("another process is writing this folder", where=self.path,
                             found=holder, do="wait for it, or choose another folder")  # fmt: skip
 

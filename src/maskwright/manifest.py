@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ FORMAT = 1
 MANIFEST = "MANIFEST.json"
 LARGEST = 64 << 20
 REMEDY = "use another copy or an older one, or make it again"
+CHANGED = f"take an intact copy, or an earlier checkpoint; if you changed it, remove its {MANIFEST}"
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,44 @@ def verify(
             raise error(f"{name} is damaged", where=Path(folder) / name, found=f"sha256 {found}",
                         wanted=f"sha256 {facts['sha256']}", do=REMEDY)  # fmt: skip
     return made
+
+
+def require_as_saved(
+    path: Path,
+    data: bytes | None = None,
+    *,
+    beside: Collection[str] = (),
+    error: type[MaskwrightError] = CheckpointError,
+) -> None:
+    """Refuse a file that is not the one that was saved, where a manifest in its folder, or in the
+    one above, lists it. Folders of others have none, and then nothing is known.
+
+    Args:
+        data: what was read of it; None: all of it, which is read for this.
+        beside: names of files that are saved together: where one of them is listed and this is not,
+            it was put there afterwards.
+
+    Raises:
+        error: it is another, or was not there; or the manifest is damaged.
+    """
+    for home in (path.parent, path.parent.parent):
+        if not (home / MANIFEST).is_file():
+            continue
+        made = read_manifest(home, error=error)
+        name = path.relative_to(home).as_posix()
+        facts = made.files.get(name)
+        if facts is None and not any(each in made.files for each in beside):
+            continue
+        digest = hash_file(path) if data is None else hashlib.sha256(data).hexdigest()
+        if facts is None:
+            raise error("a file was put there after the folder was saved", where=path,
+                        found="not in the manifest", wanted=", ".join(made.files),
+                        do=CHANGED)  # fmt: skip
+        if digest != facts["sha256"]:
+            raise error("a file is not the one that was saved", where=path,
+                        found=f"sha256 {digest}", wanted=f"sha256 {facts['sha256']}",
+                        do=CHANGED)  # fmt: skip
+        return
 
 
 def numbered(parent: Path, prefix: str = "step-") -> list[Path]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +25,7 @@ from maskwright.errors import (
     StorageError,
 )
 
-TEMPORARY, DOOMED, ASIDE = ".tmp-", ".del-", ".old-"
+TEMPORARY, DOOMED, ASIDE, LOCKED = ".tmp-", ".del-", ".old-", ".lock"
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 FORBIDDEN = {
@@ -39,6 +40,8 @@ FORBIDDEN = {
 }
 TOO_MANY = {errno.EMFILE, errno.ENFILE}
 FEW_NAMES = 5  # that are told of a folder
+LONGEST_NAME = 255  # bytes, on the usual file systems
+LOCKS_OWN = 100  # bytes that a lock may add to a name, those of the machine's name among them
 
 
 class FileSystem:
@@ -162,31 +165,6 @@ def discard(path: Path, files: FileSystem) -> None:
     _delete(path, files)
 
 
-def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
-    """Finish what a stopped process left in `parent`; call it under the lock.
-
-    Removes `.tmp-…` and `.del-…`; puts `.old-name` back where a replacement was cut off between
-    its two renames. Returns the names it dealt with.
-    """
-    if not parent.is_dir():
-        return []
-    swept = []
-    for name in sorted(os.listdir(parent)):
-        path = parent / name
-        with in_our_words(path):
-            if "probe-" in name:
-                with contextlib.suppress(FileNotFoundError):  # another process has just looked
-                    discard(path, files)
-            elif name.startswith((TEMPORARY, DOOMED)):
-                discard(path, files)
-            elif name.startswith(ASIDE):
-                put_back(parent / name.removeprefix(ASIDE), files)
-            else:
-                continue
-        swept.append(name)
-    return swept
-
-
 def put_back(target: Path, files: FileSystem = DISK) -> None:
     """Settle a replacement of `target` that was cut off: the old one returns, or goes for good."""
     aside = target.with_name(ASIDE + target.name)
@@ -197,6 +175,18 @@ def put_back(target: Path, files: FileSystem = DISK) -> None:
     else:
         files.rename(aside, target)
         files.fsync_folder(target.parent)
+
+
+def lock_beside(target: Path) -> Path:
+    """The file that a process locks while it writes `target`, a folder or a file."""
+    return target.with_name(TEMPORARY + shortened(target.name, LOCKS_OWN) + LOCKED)
+
+
+def shortened(name: str, more: int) -> str:
+    """`name`, or its hash where the name of a temporary file with `more` bytes is too long."""
+    if len(os.fsencode(TEMPORARY + name)) + more <= LONGEST_NAME:
+        return name
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
 def probe_writable(folder: Path, files: FileSystem = DISK) -> None:

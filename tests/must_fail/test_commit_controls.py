@@ -13,6 +13,7 @@ from tests.faults.fs import Unhurried, Watched
 from tests.faults.powerloss import crash_states, materialise
 from tests.faults.sweep import fail_everywhere, fresh, kill_everywhere
 
+from maskwright import commit as protocol
 from maskwright import storage
 from maskwright.commit import Staging
 from maskwright.errors import MaskwrightError
@@ -104,7 +105,7 @@ def test_a_deletion_that_keeps_the_name_is_seen(
 def test_a_replacement_without_a_way_back_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "put_back", lambda target, files: None)
+    monkeypatch.setattr(protocol, "put_back", lambda target, files: None)
     with pytest.raises(MaskwrightError, match="no such folder"):
         kill_everywhere(tmp_path, scenes.a_best_model, scenes.replace_it, scenes.old_or_new)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import get_args
 
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from maskwright.commit import verify
+from maskwright.commit import MANIFEST, Staging, commit, verify
 from maskwright.errors import DataError, IncompatibleError, OutputError, TokenizerError
 from maskwright.tokenizer import backend
+from maskwright.tokenizer.folder import NAMES
 from maskwright.tokenizer.roles import Style
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train
@@ -288,3 +290,31 @@ def test_a_bare_file_is_read_by_the_table_of_known_strings() -> None:
     bare = Tokenizer.from_files({"tokenizer.json": ours.files()["tokenizer.json"]})
     assert (bare.mask, bare.pad, bare.unknown) == (ours.mask, ours.pad, ours.unknown)
     assert bare.files() == ours.files()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_folder_is_checked_when_it_is_read(tmp_path: Path, name: str) -> None:
+    trained("bpe").save(tmp_path / "out")
+    path = tmp_path / "out" / name
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(TokenizerError, match="not the one that was saved") as refusal:
+        Tokenizer.load(tmp_path / "out")
+    assert name in str(refusal.value.where) and MANIFEST in str(refusal.value.do)
+    (tmp_path / "out" / MANIFEST).unlink()  # as it advises; another's folder has none
+    assert Tokenizer.load(tmp_path / "out").fingerprint == trained("bpe").fingerprint
+
+
+def test_a_file_that_was_put_beside_a_saved_tokenizer_is_refused(tmp_path: Path) -> None:
+    files = trained("bpe").files()
+    for name, kept in (("out", NAMES[:1]), ("whole", NAMES)):
+
+        def write(stage: Staging, kept: tuple[str, ...] = kept) -> None:
+            for each in kept:
+                stage.write_bytes(each, files[each])
+
+        commit(tmp_path / name, write)
+    Tokenizer.load(tmp_path / "whole")
+    Tokenizer.load(tmp_path / "out")
+    shutil.copy(tmp_path / "whole" / NAMES[1], tmp_path / "out" / NAMES[1])
+    with pytest.raises(TokenizerError, match="after the folder was saved"):
+        Tokenizer.load(tmp_path / "out")

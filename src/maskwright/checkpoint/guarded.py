@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import CheckpointError, StorageError, UsageError
+from maskwright.manifest import require_as_saved
 from maskwright.strict_json import parse_object
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -90,12 +91,14 @@ def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str,
     """The JSON object in the file `name` of `folder`.
 
     Raises:
-        CheckpointError: not there, too large, or not strict JSON (`strict_json`).
+        CheckpointError: not there, too large, not strict JSON (`strict_json`), or not the file that
+            the folder's manifest lists.
         StorageError: it cannot be read.
     """
     path = regular_file(folder, name, largest)
     with reading(path):
         data = path.read_bytes()
+    require_as_saved(path, data)
     return parse_object(data, path, error=CheckpointError, largest=largest)
 
 

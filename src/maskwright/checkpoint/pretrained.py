@@ -31,11 +31,12 @@ from maskwright.errors import (
     ResourceError,
 )
 from maskwright.families import weights
-from maskwright.manifest import hash_file
+from maskwright.manifest import require_as_saved
 from maskwright.memory import free_bytes
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.storage import listed
+from maskwright.tokenizer.folder import NAMES
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG = "config.json"
@@ -107,10 +108,14 @@ def load(
     tokenizer = None
     if (folder / TOKENIZER).exists():
         regular_file(folder, TOKENIZER)
-        tokenizer = Tokenizer.load(folder)
+        # Another tokenizer is told as such, and not as a damaged file.
+        tokenizer = Tokenizer.load(folder, as_saved=False)
         require_room(tokenizer, form.config)
         if recorded is not None and not other_tokenizer:
             require_tokenizer(recorded, tokenizer)
+        if not other_tokenizer:
+            for name in (name for name in NAMES if (folder / name).is_file()):
+                require_as_saved(folder / name, beside=NAMES)
     return Pretrained(
         model, tokenizer, form.config, form.model_type, layout.about_of(hf, form),
         layout.rest_of(hf, form), unused, recorded,
@@ -200,24 +205,14 @@ def _bearable(folder: Path, needed: int, largest: int | None) -> None:
 
 
 def _verified(folder: Path, names: list[str]) -> commit.Manifest | None:
-    """The folder's manifest, once config and weights agree with it; None without one."""
+    """The folder's manifest, once the weights agree with it; None without one."""
     if not (folder / commit.MANIFEST).exists():
         return None
     manifest = commit.read_manifest(folder)
-    for name in (*names, CONFIG):
-        listed = manifest.files.get(name)
-        if listed is None:
-            continue
-        digest = hash_file(folder / name)
-        if digest != listed["sha256"]:
-            raise CheckpointError(
-                "a file is not the one that was saved",
-                where=folder / name,
-                found=f"sha256 {digest}",
-                wanted=f"sha256 {listed['sha256']}",
-                do="take an intact copy, or an earlier checkpoint",
-            )
-    return manifest
+    weights = [name for name in manifest.files if name.endswith(".safetensors") and "/" not in name]
+    for name in names:
+        require_as_saved(folder / name, beside=weights)
+    return manifest  # config.json is looked at whenever it is read
 
 
 # ------------------------------------------------------------------------------ saving

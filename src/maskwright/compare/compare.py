@@ -37,6 +37,7 @@ from maskwright.report.wording import count
 from maskwright.use import grammar
 from maskwright.use.ask import open_model
 
+LOCK = "compare.lock"
 UNEQUAL = 0.05  # how far apart the budgets may come out without a word
 APART = ("training.seed", "training.budget")
 
@@ -61,6 +62,7 @@ def compare(
         IncompatibleError: other held-out texts, no figure that compares all recipes, or a run in
             `out` that is not the one asked for.
         OutputError: `out` holds something else.
+        StoppedError: another process writes it.
         SystemExit: a signal stopped the run that was going on; the same call continues.
     """
     equal, say, out = Equal.parse(budget), printer(stream), Path(out)
@@ -70,6 +72,20 @@ def compare(
     recipes = [build.resolved(recipe) for recipe in recipes]
     commit.require_own(out, "prepared", "runs")
     commit.probe_writable(out)
+    with commit.Lock(out / LOCK):
+        return _compared(recipes, out, equal, seeds, data, stream, say)
+
+
+def _compared(
+    recipes: Sequence[Recipe],
+    out: Path,
+    equal: Equal,
+    seeds: int,
+    data: Path | None,
+    stream: TextIO | None,
+    say: Say,
+) -> Comparison:
+    """The same under the lock of `out`."""
     paradigms = None if data is None else minimal_pairs.read(data)
     entrants = [enter(recipe, out, equal, say) for recipe in recipes]
     if len(entrants) > 1 and not _differences(entrants):

@@ -22,6 +22,7 @@ from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.find import is_run, read
 from maskwright.recipes.recipe import Recipe, frozen_part
+from maskwright.report import document
 from maskwright.report.say import Say
 from maskwright.report.wording import duration
 from maskwright.toml import to_toml
@@ -195,10 +196,14 @@ def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
     if staged.exists():
         commit.remove_folder(staged)
     staged.mkdir(parents=True)
-    (staged / run.RECIPE).write_text(to_toml(recipe), encoding="utf-8")
+    document.write(staged / run.RECIPE, to_toml(recipe))
     for part in ("tokenizer", "data"):
         shutil.copytree(prepared / part, staged / part, copy_function=_link)
-    staged.replace(folder)
+        for place, _, _ in os.walk(staged / part, topdown=False):
+            commit.DISK.fsync_folder(Path(place))
+    commit.DISK.fsync_folder(staged)
+    commit.DISK.rename(staged, folder)
+    commit.DISK.fsync_folder(folder.parent)
 
 
 def _link(source: str, target: str) -> None:
@@ -207,3 +212,4 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
+        commit.DISK.fsync_path(Path(target))

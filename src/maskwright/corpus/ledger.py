@@ -6,6 +6,7 @@ counts the row, writes it to the rejects file and stops when too many were bad.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TextIO
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.errors import DataError, OutputError, StorageError, shorten
+from maskwright.one_file import new_text
 
 # The share of bad rows means little before this many rows; the end of the reading checks it always.
 ROWS_BEFORE_JUDGING = 1000
@@ -99,12 +101,13 @@ class Ledger:
         self.counts = counts
         self.path = rejects if reading.on_bad == "skip" else None
         self._rejects: TextIO | None = None
+        self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Ledger:
         if self.path is not None:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._rejects = self.path.open("w", encoding="utf-8", newline="\n")
+                self._rejects = self._open.enter_context(new_text(self.path))
             except OSError as error:
                 raise OutputError(
                     "the list of rejected rows cannot be written",
@@ -119,9 +122,8 @@ class Ledger:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._rejects is not None:
-            self._rejects.close()
-            self._rejects = None
+        self._rejects = None
+        self._open.close()  # also after an error, which often says to look at the list
 
     def reject(
         self,

@@ -114,8 +114,8 @@ def evaluate_file(
         )  # fmt: skip
         about = {"task": kind.task, "part": chosen, "rows": len(rows), **facts}
         plain = about | {"figures": {name: _plain(each) for name, each in figures.items()}}
-        document.write(Path(out) / NAME, json.dumps(plain, indent=2) + "\n")
-        say(f"report: {document.write(Path(out) / PAGE, shown_page)}")
+        document.write_new(Path(out), {NAME: json.dumps(plain, indent=2) + "\n", PAGE: shown_page})
+        say(f"report: {Path(out) / PAGE}")
     return figures
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -121,7 +122,7 @@ def measure_curve(
                 curve.put_trained(way, count, seed, told)
                 shown = figure(told["value"])
                 say(f"{way}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
-    _tell(curve, about, out, say)
+        _tell(curve, about, out, say)
     return curve
 
 
@@ -197,6 +198,8 @@ def _remembered(
         known[place] = train()
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**row, **known[place]}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
     return known[place]
 
 

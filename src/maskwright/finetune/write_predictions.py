@@ -27,8 +27,10 @@ from maskwright.finetune.predict_file import answer_rows, loaded, say_bad
 from maskwright.finetune.rows_to_answer import LISTS, rows_to_answer
 from maskwright.finetune.several import Several
 from maskwright.lock import Lock
+from maskwright.one_file import new_text
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
+from maskwright.storage import lock_beside
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 
 # What is written by the name of the file: what stands between columns, None for JSON Lines.
@@ -63,11 +65,8 @@ def write_predictions(
     if not out.parent.is_dir():
         raise OutputError("the predictions cannot be written", where=out,
                           found="no such folder", do="choose a folder that is there")  # fmt: skip
-    with Lock(lock := out.with_name(f".tmp-{out.name}.lock")):
-        try:
-            return _written(folder, source, out, delimiter, also, columns, read, top, say)
-        finally:
-            lock.unlink(missing_ok=True)
+    with Lock(lock_beside(out), passing=True):
+        return _written(folder, source, out, delimiter, also, columns, read, top, say)
 
 
 def _written(
@@ -81,7 +80,7 @@ def _written(
     top: int | None,
     say: Say,
 ) -> int:
-    staged, whole = out.with_name(f".tmp-{out.name}.jsonl"), out.with_name(f".tmp-{out.name}")
+    staged = out.with_name(f".tmp-{out.name}.jsonl")
     if out.exists():  # another process has just written it
         raise UsageError("the file is there already", where=out, do="choose another --out")
     begun = False
@@ -97,21 +96,20 @@ def _written(
         kept, kept_bad = _kept(staged, json.dumps(about), say)
         with staged.open("a", encoding="utf-8") as stream:
             count, bad = answer_rows(model, source, stream, read, top, kept, say, counts)
-        if delimiter is None:
-            _as_lines(staged, whole)
-        else:
-            _as_table(staged, whole, delimiter, names)
-        whole.replace(out)
-        staged.unlink()
     except MaskwrightError:  # the same would be met again
-        for path in (staged, whole) if begun else ():  # else another command's, which may go on
+        if begun:  # else another command's, which may go on
             with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+                staged.unlink(missing_ok=True)
         raise
     except OSError as error:
         raise OutputError("the predictions cannot be written", where=out, found=error,
                           do="make room, then give the same command: what was answered is kept",
                           ) from error  # fmt: skip
+    if delimiter is None:
+        _as_lines(staged, out)
+    else:
+        _as_table(staged, out, delimiter, names)
+    staged.unlink()
     say_bad(kept_bad + bad, counts, say)
     return kept + count
 
@@ -167,7 +165,7 @@ def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
 
 
 def _as_lines(staged: Path, target: Path) -> None:
-    with target.open("w", encoding="utf-8") as file:
+    with new_text(target) as file:
         file.writelines(_answered(staged))
 
 
@@ -176,7 +174,7 @@ def _as_table(staged: Path, target: Path, delimiter: str, answer: Sequence[str])
     names: dict[str, None] = {}
     for line in _answered(staged):
         names |= dict.fromkeys(name for name in json.loads(line) if name != PREDICTION)
-    with target.open("w", encoding="utf-8", newline="") as file:
+    with new_text(target, newline="") as file:
         writer = csv.DictWriter(file, [*names, *answer], delimiter=delimiter)
         writer.writeheader()
         writer.writerows(flat_row(json.loads(line)) for line in _answered(staged))

@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from maskwright.errors import MaskwrightError
-from maskwright.storage import DISK, FULL, in_our_words
+from maskwright.one_file import new_file
+from maskwright.storage import FULL, in_our_words
 
 METRICS = "metrics.jsonl"
 TIMINGS = "timings.jsonl"
@@ -109,14 +110,8 @@ def cut(folder: Path, step: int) -> int:
         if len(kept) == len(lines):
             continue
         removed += len(lines) - len(kept)
-        temporary = path.with_name(f".tmp-{name}")
-        with in_our_words(path):
-            with temporary.open("wb") as file:
-                file.writelines(kept)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            DISK.fsync_folder(folder)
+        with new_file(path) as file:
+            file.writelines(kept)
     return removed
 
 

@@ -78,13 +78,14 @@ def pretrain(
     recipe, out = build.resolved(recipe), Path(out)
     processes = distribute.join()
     processes.share(recipe.training.microbatches)  # refused before anything is read
-    if processes.first:
-        _claim(recipe, out)
-        if settle is not None:
-            recipe = settle(recipe, prepare(recipe, out, printer(stream)))
-            document.write(out / RECIPE, to_toml(recipe))
-    processes.wait()
-    return _run(recipe, out, processes, stream=stream)
+    with contextlib.ExitStack() as held:
+        if processes.first:
+            _claim(recipe, out, held)
+            if settle is not None:
+                recipe = settle(recipe, prepare(recipe, out, printer(stream)))
+                document.write(out / RECIPE, to_toml(recipe))
+        processes.wait()
+        return _run(recipe, out, processes, held, stream=stream)
 
 
 def resume(
@@ -111,29 +112,34 @@ def resume(
     if settings is not None:
         _refuse_changes(recipe, settings)
         recipe = settings
-    return _run(recipe, out, distribute.join(), stream=stream)
+    processes = distribute.join()
+    with contextlib.ExitStack() as held:
+        if processes.first:
+            held.enter_context(commit.Lock(out / LOCK))
+        return _run(recipe, out, processes, held, stream=stream)
 
 
-def _claim(recipe: Recipe, out: Path) -> None:
+def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
     """Put the recipe into its folder: a new one, or one in which nothing is trained yet and what is
-    made is what this recipe would make."""
+    made is what this recipe would make. From here on `held` has the lock of the folder."""
     if out.exists() and not out.is_dir():
         raise OutputError("the output folder is a file", where=out, do="choose another --out")
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
-    with commit.Lock(out / LOCK):
-        if any(not p.name.startswith(LOCK) for p in out.iterdir()) and not _same_start(recipe, out):
-            other = ""
-            if (out / RECIPE).is_file():
-                other = f", or go on with it: maskwright resume {_quoted(out)}"
-                if not has_checkpoint(out):
-                    other = ", or remove it: it has no checkpoint"
-            raise OutputError(
-                "the output folder holds something already",
-                where=out,
-                do=f"choose another --out{other}",
-            )
-        document.write(out / RECIPE, to_toml(recipe))
+    held.enter_context(commit.Lock(out / LOCK))
+    passing = (LOCK, commit.TEMPORARY, commit.DOOMED)
+    if any(not p.name.startswith(passing) for p in out.iterdir()) and not _same_start(recipe, out):
+        other = ""
+        if (out / RECIPE).is_file():
+            other = f", or go on with it: maskwright resume {_quoted(out)}"
+            if not has_checkpoint(out):
+                other = ", or remove it: it has no checkpoint"
+        raise OutputError(
+            "the output folder holds something already",
+            where=out,
+            do=f"choose another --out{other}",
+        )
+    document.write(out / RECIPE, to_toml(recipe))
 
 
 def _same_start(recipe: Recipe, out: Path) -> bool:
@@ -167,14 +173,19 @@ def _refuse_changes(before: Recipe, after: Recipe) -> None:
 
 
 def _run(
-    recipe: Recipe, out: Path, processes: distribute.Processes, *, stream: TextIO | None
+    recipe: Recipe,
+    out: Path,
+    processes: distribute.Processes,
+    locked: contextlib.ExitStack,
+    *,
+    stream: TextIO | None,
 ) -> Path:
+    """Train in `out`, of which `locked` holds the lock."""
     machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
-    with contextlib.ExitStack() as held:
+    with locked.pop_all() as held:
         held.callback(distribute.leave)
         if processes.first:
-            held.enter_context(commit.Lock(out / LOCK))
             for parent in (out, out / "data", out / "checkpoints"):
                 commit.sweep(parent)
         say = printer(stream) if processes.first else quiet

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from maskwright.commit import writing
 from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.read import DEFAULT
 from maskwright.corpus.reading import Reading
@@ -33,6 +34,7 @@ def train_and_report(
 
     Raises:
         ConfigError: an unknown kind, or a vocabulary out of range.  OutputError: `out` is taken.
+        StoppedError: another process is writing it.
     """
     out = Path(out)
     choice = TokenizerChoice(kind=kind, vocabulary=vocabulary, lowercase=lowercase)  # type: ignore[arg-type]
@@ -42,13 +44,15 @@ def train_and_report(
             where=os.path.abspath(out),
             do="choose another name, or remove it first",
         )
-    # Not in `out`: the list is written while reading, and `save` makes the whole folder at once.
-    rejects = out.with_name(f"{out.name}-rejects")
-    text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
-    made = train(text.for_tokenizer(), choice)
-    for line in text.told():
-        print(line, file=sys.stdout)
-    made.save(out)
+    with writing(out):  # refused now, and not after the work
+        # Not in `out`: the list is written while reading, and `save` makes the whole folder at
+        # once.
+        rejects = out.with_name(f"{out.name}-rejects")
+        text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
+        made = train(text.for_tokenizer(), choice)
+        for line in text.told():
+            print(line, file=sys.stdout)
+        made.save(out)
     print(f"tokenizer: {out}", file=sys.stdout)
     measured = report(made, text.held_out())
     if not measured.all.tokens:

@@ -26,6 +26,7 @@ from maskwright.pretrain.rows import training_rows
 from maskwright.quickstart.comparison import compare
 from maskwright.recipes import quickstart as member
 from maskwright.recipes.recipe import Recipe
+from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.wording import duration
 from maskwright.train import loop, machine, process_memory
@@ -69,7 +70,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     run.pretrain(member.recipe(), out, settle=settle)
     tables = compare(out, print)
     results = {"tables": tables, "seconds": round(time.monotonic() - begun, 1)}
-    (out / RESULTS).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    document.write(out / RESULTS, json.dumps(results, indent=2) + "\n")
     print(f"report: {write_report(out)}")
     print(f"took {results['seconds']:.0f} seconds\n\nnext:")
     for line in (

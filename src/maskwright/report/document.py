@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from maskwright.commit import writing
 from maskwright.errors import UsageError
+from maskwright.one_file import write_file
 from maskwright.report.svg import escape
-from maskwright.storage import refusal
 
 
 def document(name: str, kind: str, head: str, sections: Iterable[tuple[str, str]]) -> str:
@@ -54,21 +55,26 @@ def require_new(target: Path) -> None:
         raise UsageError("the file is there already", where=target, do="choose another --out")
 
 
+def write_new(folder: Path, texts: Mapping[str, str]) -> None:
+    """Put new files into `folder`, by their names; of several processes that write the same, one
+    does.
+
+    Raises:
+        UsageError: one of them is there already.
+        OutputError, StorageError, StoppedError: they cannot be written.
+    """
+    *_, last = texts
+    with writing(folder / last):
+        for name in texts:
+            require_new(folder / name)
+        for name, text in texts.items():
+            write(folder / name, text)
+
+
 def write(target: Path, text: str) -> Path:
     """Put `text` into the file `target`, whole or not at all; returns `target`.
 
     Raises:
         OutputError, StorageError, StoppedError: it cannot be written.
     """
-    data = text.encode("utf-8", "replace")
-    staged = target.with_name(f".tmp-{target.name}")
-    try:
-        with staged.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(target)
-    except OSError as error:
-        staged.unlink(missing_ok=True)
-        raise refusal(error, target, needed=len(data)) from error
-    return target
+    return write_file(target, text.encode("utf-8", "replace"))

@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.errors import DataError
+from maskwright.errors import DataError, shorten
+from maskwright.lock import Lock
 from maskwright.report import markup
 from maskwright.report.document import write
 from maskwright.report.svg import escape
+from maskwright.storage import lock_beside
+from maskwright.strict_json import parse_object
 
 NAME = "results.json"
+PATIENCE = 30.0  # seconds for another process to add its tables
+LARGEST = 64 << 20
 Table = dict[str, Any]
 
 
@@ -44,8 +49,7 @@ def read(folder: Path) -> list[Table]:
     Raises:
         DataError: `results.json` cannot be read.
     """
-    found = _content(folder).get("tables")
-    return [t for t in found if isinstance(t, dict)] if isinstance(found, list) else []
+    return _checked(_content(folder).get("tables"), folder / NAME)
 
 
 def add(folder: Path, tables: Sequence[Table]) -> None:
@@ -55,17 +59,43 @@ def add(folder: Path, tables: Sequence[Table]) -> None:
         DataError: `results.json` is there and cannot be read.
         OutputError, StorageError, StoppedError: it cannot be written.
     """
-    named = {t.get("title"): t for t in [*read(folder), *tables]}
-    content = {**_content(folder), "tables": list(named.values())}
-    write(folder / NAME, json.dumps(content, indent=2) + "\n")
+    with Lock(lock_beside(folder / NAME), passing=True, patience=PATIENCE):
+        named = {t.get("title"): t for t in [*read(folder), *tables]}
+        content = {**_content(folder), "tables": list(named.values())}
+        write(folder / NAME, json.dumps(content, indent=2) + "\n")
 
 
 def _content(folder: Path) -> dict[str, Any]:
     path = folder / NAME
     if not path.is_file():
         return {}
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise DataError("results.json cannot be read", where=path, found=error) from error
-    return content if isinstance(content, dict) else {}
+    return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
+
+
+def _checked(found: Any, where: Path) -> list[Table]:
+    """`found`, if it is a list of tables.
+
+    Raises:
+        DataError: naming the first thing that is none.
+    """
+    if found is None:
+        return []
+    for number, table in enumerate(found if isinstance(found, list) else [found]):
+        fits = isinstance(table, dict) and _is_table(table)
+        if not fits or not isinstance(found, list):
+            raise DataError("not a table of results", where=f"{where}: tables.{number}",
+                            found=shorten(repr(table)), wanted='{"title", "head", "rows", "note"}',
+                            do="remove the file; the same evaluations write it again",
+                            )  # fmt: skip
+    return list(found)
+
+
+def _is_table(plain: dict[str, Any]) -> bool:
+    head, rows = plain.get("head", []), plain.get("rows", [])
+    return (
+        all(isinstance(plain.get(name, ""), str) for name in ("title", "note"))
+        and isinstance(head, list) and isinstance(rows, list)
+        and all(isinstance(cell, str) for cell in head)
+        and all(isinstance(row, list) and len(row) == len(head) for row in rows)
+        and all(isinstance(cell, str | int | float) for row in rows for cell in row)
+    )  # fmt: skip

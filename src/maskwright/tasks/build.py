@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, StorageError, UsageError
+from maskwright.errors import DataError, UsageError
+from maskwright.one_file import new_text
 from maskwright.tasks import labels
 from maskwright.tasks.choices import require_from_zero
 from maskwright.tasks.contents import is_empty, value_of
@@ -188,15 +189,13 @@ def _list(bad: Sequence[tuple[Row, DataError]], path: Path | None) -> None:
     """Add rows to the list of rejects that the reading of the file began."""
     if path is None or not bad:
         return
-    try:
-        with path.open("a", encoding="utf-8", newline="\n") as file:
-            for row, error in bad:
-                entry = {"file": row.file, row.unit: row.number, "reason": error.what,
-                         "found": error.found, "wanted": error.wanted}  # fmt: skip
-                file.write(json.dumps(entry) + "\n")
-    except OSError as failure:
-        raise StorageError("the list of rejected rows could not be written", where=path,
-                           found=failure.strerror) from failure  # fmt: skip
+    begun = path.read_text(encoding="utf-8")
+    with new_text(path) as file:
+        file.write(begun)
+        for row, error in bad:
+            entry = {"file": row.file, row.unit: row.number, "reason": error.what,
+                     "found": error.found, "wanted": error.wanted}  # fmt: skip
+            file.write(json.dumps(entry) + "\n")
 
 
 # ------------------------------------------------------------------------------ classes

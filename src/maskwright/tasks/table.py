@@ -20,6 +20,7 @@ from maskwright.corpus.ledger import Counts
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
+from maskwright.one_file import write_file
 from maskwright.tasks import unnamed_files
 from maskwright.tasks.parts import (
     ALL,
@@ -124,7 +125,7 @@ def load(
         parts[part] = _accepted(rows, counts[part])
         if part in lists:  # each reading begins the list anew
             listed += lists[part].read_text(encoding="utf-8")
-            lists[part].write_text(listed, encoding="utf-8", newline="\n")
+            write_file(lists[part], listed.encode())
         for source in files:
             names |= noted_names(source)
     first = next(iter(counts.values()))

@@ -6,23 +6,31 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import TokenizerError
+from maskwright.manifest import require_as_saved
 from maskwright.tokenizer.check import MOST_BYTES, read_json
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 OLD_NAMES = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model")
 
 
-def read_folder(folder: Path) -> list[dict[str, Any]]:
+def read_folder(folder: Path, *, as_saved: bool = True) -> list[dict[str, Any]]:
     """The parsed files that are there, `tokenizer.json` first.
 
+    Args:
+        as_saved: refuse a file that is not the one that the folder's manifest lists.
+
     Raises:
-        TokenizerError: no `tokenizer.json`, or a file that is too large or not JSON.
+        TokenizerError: no `tokenizer.json`, or a file that is too large, not JSON, or not the one
+            that was saved.
     """
     found = []
     for name in NAMES:
         path = folder / name
         if path.is_file():
-            found.append(read_json(_read(path), str(path)))
+            data = _read(path)
+            if as_saved:
+                require_as_saved(path, data, beside=NAMES, error=TokenizerError)
+            found.append(read_json(data, str(path)))
         elif name == NAMES[0]:
             raise _missing(folder)
     return found

@@ -387,13 +387,16 @@ class Tokenizer:
         commit(Path(folder), write, about={"kind": "tokenizer", "fingerprint": self.fingerprint})
 
     @classmethod
-    def load(cls, folder: Path | str) -> Tokenizer:
+    def load(cls, folder: Path | str, *, as_saved: bool = True) -> Tokenizer:
         """Read a folder with a `tokenizer.json`, ours or another's.
+
+        Args:
+            as_saved: refuse files that are not those that the folder's manifest lists.
 
         Raises:
             TokenizerError: there is none, or it is not sound.
         """
-        return cls(*read_folder(Path(folder)))
+        return cls(*read_folder(Path(folder), as_saved=as_saved))
 
     @classmethod
     def from_files(cls, files: dict[str, bytes]) -> Tokenizer:

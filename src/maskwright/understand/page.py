@@ -41,11 +41,10 @@ def write(
     say: Say,
 ) -> Path:
     """Write figures and page into `out`, and say where the page is."""
-    document.write(out / tables.NAME, json.dumps(plain, indent=2) + "\n")
     page = document.document(checkpoints.called(subject.path), kind, head, sections)
-    target = document.write(out / PAGE, page)
-    say(f"report: {target}")
-    return target
+    document.write_new(out, {tables.NAME: json.dumps(plain, indent=2) + "\n", PAGE: page})
+    say(f"report: {out / PAGE}")
+    return out / PAGE
 
 
 def plain(found: Any) -> dict[str, Any]:
