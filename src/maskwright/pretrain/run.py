@@ -47,6 +47,7 @@ from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
+from maskwright.storage import DOOMED, TEMPORARY
 from maskwright.toml import to_toml
 from maskwright.train import distribute, loop, machine, process_memory
 from maskwright.train.diverged import DivergedError
@@ -127,7 +128,7 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
     held.enter_context(commit.Lock(out / LOCK))
-    passing = (LOCK, commit.TEMPORARY, commit.DOOMED)
+    passing = (LOCK, TEMPORARY, DOOMED)
     if any(not p.name.startswith(passing) for p in out.iterdir()) and not _same_start(recipe, out):
         other = ""
         if (out / RECIPE).is_file():
