@@ -123,42 +123,6 @@ def test_two_texts_are_measured_as_such(
     assert half["accuracy"].value < 1.0
 
 
-@pytest.mark.parametrize("normalised", [True, False])
-def test_vectors_of_a_folder_of_sentence_transformers(
-    model: Path, tmp_path: Path, normalised: bool
-) -> None:
-    folder = tmp_path / "m"
-    shutil.copytree(model / "tokenizer", folder)
-    torch.manual_seed(0)
-    network = transformers.BertModel(transformers.BertConfig(vocab_size=400, **SIZES)).eval()
-    network.save_pretrained(folder)
-    names = ["Transformer", "Pooling", *["Normalize"] * normalised]
-    modules = [{"idx": n, "type": f"sentence_transformers.models.{name}"}
-               for n, name in enumerate(names)]  # fmt: skip
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 6}')
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
-    texts = ["the cat", "a dog ran on the mat and the cat sat"]
-    tokenizer = transformers.BertTokenizerFast.from_pretrained(folder)
-    for text, said in zip(texts, load(folder).predict(texts), strict=True):
-        ids = tokenizer(text, return_tensors="pt", truncation=True, max_length=6)
-        with torch.no_grad():
-            wanted = network(**ids).last_hidden_state[0].amax(0)
-        wanted = (wanted / wanted.norm()).tolist()
-        assert said["vector"] == pytest.approx(wanted, abs=1e-5)
-    source = tmp_path / "new.csv"
-    source.write_text("text\nthe cat\n")
-    predict_file(folder, source, told := io.StringIO())
-    assert json.loads(told.getvalue())["prediction"]["vector"][0] == pytest.approx(
-        load(folder).predict(["the cat"])[0]["vector"][0]
-    )
-    modules.append({"idx": 3, "type": "sentence_transformers.models.Dense"})
-    (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(IncompatibleError, match="not fine-tuned for a task"):
-        load(folder)
-
-
 def test_special_tokens_of_the_model_that_texts_cannot_have_are_told(
     model: Path, tmp_path: Path
 ) -> None:

@@ -12,8 +12,11 @@ from typing import Any, TextIO
 from maskwright.checkpoint import pretrained
 from maskwright.config import fingerprint
 from maskwright.counted import counted
-from maskwright.errors import UsageError, near
-from maskwright.finetune.frame import POOLINGS, room
+from maskwright.errors import MaskwrightError, UsageError, near
+from maskwright.finetune import sentence_folder
+from maskwright.finetune.contrast import POOLINGS
+from maskwright.finetune.frame import POOLINGS as OF_HEADS
+from maskwright.finetune.frame import room
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kept import REJECTS
 from maskwright.finetune.kind import Kind
@@ -31,6 +34,7 @@ from maskwright.tasks import splits, survey
 from maskwright.tasks.examples import Examples
 from maskwright.tasks.framing import TEMPLATES, Template
 from maskwright.tasks.prepare import prepare
+from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Schedule
 
@@ -83,22 +87,26 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     told_in_words = {} if recipe.prompt is None else {"prompt": recipe.prompt}
     kind = kind_of(examples.task.kind, settled=told_in_words)
     _refuse_idle(recipe, kind)
-    made_with = embeddings.pooling_of(checkpoints.model_folder(model))
-    pooling = recipe.pooling
-    if pooling is None and kind.task in embeddings.TASKS:
-        pooling = made_with
-    settled = _settled(kind, prompt=recipe.prompt, pooling=pooling, measure=recipe.measure)
-    if pooling is None and kind.head == "sequence":
-        if made_with not in (None, "cls"):
-            say(f"note: the model was made for the {made_with} over a text's tokens, and this task "
-                f"reads the first; with few labels --pooling {made_with} is often better (the "
+    settled = _settled(kind, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure)
+    length = recipe.length
+    made_with = _made_with(checkpoints.model_folder(model), kind, say)
+    if made_with is not None and kind.task in embeddings.TASKS:
+        settled = {**_made_further(made_with, recipe, say), **settled}
+        length = length or made_with.length
+    elif made_with is not None and (besides := made_with.beside_the_model()):
+        say(f"note: the folder makes vectors with {', '.join(besides)}; this task goes without")
+    if recipe.pooling is None and kind.head == "sequence":
+        if made_with is not None and made_with.poolings in (("mean",), ("max",)):
+            (usual,) = made_with.poolings
+            say(f"note: the model was made for the {usual} over a text's tokens, and this task "
+                f"reads the first; with few labels --pooling {usual} is often better (the "
                 "transformers library then cannot load the result)")  # fmt: skip
         elif any(way.name == PROBE for way in ways):
             say("note: the head alone reads one place of a text, for which a model may never have "
                 "been trained; --pooling mean often knows more")  # fmt: skip
     settings = partial(_settings, recipe, config.width)
     common: dict[str, Any] = {
-        "seeds": recipe.seeds, "length": recipe.length, "long": recipe.long, "settled": settled,
+        "seeds": recipe.seeds, "length": length, "long": recipe.long, "settled": settled,
         "stream": stream,
     }  # fmt: skip
     files = hashes(data)
@@ -110,6 +118,46 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
                   **common)  # fmt: skip
     document.write(out / NAME, told)
     return out
+
+
+def _made_with(path: Path, kind: Kind, say: Say) -> sentence_folder.SentenceFolder | None:
+    """How a sentence-transformers folder makes its vectors; None of another folder. Where they are
+    not what is learned, that they cannot be made here is no reason to refuse."""
+    try:
+        return sentence_folder.read(path)
+    except MaskwrightError as error:
+        if kind.task in embeddings.TASKS:
+            raise
+        say(f"note: the folder makes vectors in a way that is not applied here ({error.what}: "
+            f"{error.found}); this task reads its model alone")  # fmt: skip
+        return None
+
+
+def _made_further(
+    made_with: sentence_folder.SentenceFolder, recipe: Recipe, say: Say
+) -> dict[str, Any]:
+    """What of a kind is settled by the folder whose vectors are learned further.
+
+    Raises:
+        IncompatibleError: it has a module that is not trained here.
+        UsageError: the pooling that is asked for does not go with its prompt.
+    """
+    made_with.require_learnable()
+    settled = made_with.settled(Tokenizer.load(checkpoints.model_folder(Path(recipe.model))))
+    if recipe.pooling == "cls" and embeddings.SKIPPED in settled:
+        raise UsageError("the first token is not pooled where the prompt is left out",
+                         where="--pooling", found="cls, and include_prompt false in the folder",
+                         wanted="mean or max")  # fmt: skip
+    # In the result they stand in the order in which all releases put them side by side.
+    ordered = [way for way in POOLINGS if way in made_with.poolings]
+    for note in made_with.notes():
+        say(f"note: {note}, in learning and in the result")
+    if not made_with.plain:
+        names = ", ".join(each.name for each in made_with.after) or "nothing"
+        say(f"note: the folder has {names} behind the pooling and compares by "
+            f"{made_with.similarity}; what is learned here is the cosine of vectors of length 1, "
+            "and the result says so")  # fmt: skip
+    return {**settled, "pooling": "+".join(ordered)}
 
 
 def _say_what_was_read(examples: Examples, say: Say) -> None:
@@ -180,9 +228,9 @@ def _settled(
         if kind.head != "sequence" and kind.task not in embeddings.TASKS:
             raise UsageError("only of whole texts one vector is made", where="--pooling",
                              found=kind.task)  # fmt: skip
-        if pooling not in POOLINGS:
+        if pooling not in OF_HEADS:
             raise UsageError("no such pooling", where="--pooling", found=pooling,
-                             wanted=near(pooling, POOLINGS))  # fmt: skip
+                             wanted=near(pooling, OF_HEADS))  # fmt: skip
         settled["pooling"] = pooling
     if measure is not None:
         if measure not in (known := kind.choosable):

@@ -26,12 +26,11 @@ from maskwright.errors import (
     UsageError,
     near,
 )
-from maskwright.finetune import learner, result
+from maskwright.finetune import learner, result, sentence_folder
 from maskwright.finetune.examples import Collation
 from maskwright.finetune.frame import HIERARCHICAL, Frame, collation_of, frame_of, room
 from maskwright.finetune.kind import LOGIT, PAIR, UNTOLD, Encoded, Kind, Outputs
 from maskwright.finetune.kind_of import kind_of, kind_of_head
-from maskwright.finetune.kinds import embeddings
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
@@ -160,6 +159,7 @@ class Predictor(Answering):
         targets: where the training data had what is to be answered, by role.
         values: the numbers that stood there for the labels; None: these stood there themselves.
         separator: what stood there between several labels in a cell; None: no cells had several.
+        also: what to know of how texts are read, a sentence each.
     """
 
     model: Transformer
@@ -170,12 +170,13 @@ class Predictor(Answering):
     targets: dict[str, Sequence[str]] = field(default_factory=dict)
     values: Sequence[int] | None = None
     separator: str | None = None
+    also: Sequence[str] = ()
 
     @property
     def notes(self) -> list[str]:
         marks = self.frame.tokenizer.markers if self.kind.settled.get(UNTOLD) else []
         if not marks:
-            return []
+            return list(self.also)
         some = ", ".join(marks[:5]) + (", …" if len(marks) > 5 else "")
         return [f"the model's own special tokens ({some}) are read as any other characters; where "
                 "its texts had them, its answers differ from those of the library that made it"
@@ -213,7 +214,7 @@ def home(folder: Path) -> Path:
 
 def load(folder: Path | str) -> Predictor:
     """The fine-tuned model in `folder`: what `finetune` wrote, a model folder with one head, or one
-    of sentence-transformers, whose vectors are given with the length 1.
+    of sentence-transformers, whose vectors are given as that library makes them.
 
     Raises:
         UsageError: no such folder.  ConfigError: a `task.json` that says too little.
@@ -225,9 +226,8 @@ def load(folder: Path | str) -> Predictor:
     loaded = pretrained.load(path)
     heads = loaded.config.heads
     told = (folder / checkpoints.TASK).is_file()
-    pooled = not told and not heads and embeddings.only_pools(path)
-    pooling = embeddings.pooling_of(path) if pooled else None
-    if loaded.tokenizer is None or (len(heads) != 1 and not told and pooling is None):
+    made = None if told or heads else sentence_folder.read(path)
+    if loaded.tokenizer is None or (len(heads) != 1 and not told and made is None):
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
@@ -240,9 +240,9 @@ def load(folder: Path | str) -> Predictor:
         written = folder / checkpoints.TASK
         task |= parse(written.read_text(encoding="utf-8"), written)
         kind = kind_of(*(_said(task, name, folder) for name in ("kind", "labels", "settled")))
-    elif pooling is not None:
-        kind = kind_of("embedding", settled={"pooling": pooling})
-        task["length"] = embeddings.length_of(path) or task["length"]
+    elif made is not None:
+        kind = sentence_folder.as_made(made, loaded.tokenizer, loaded.config.width)
+        task["length"] = made.length or task["length"]
         task["columns"] = {kind.alone: (kind.alone,)}
     else:
         named = {theirs: ours for ours, theirs in result.PROBLEM_TYPES.items()}
@@ -283,6 +283,7 @@ def load(folder: Path | str) -> Predictor:
         task.get("targets", {}),
         task.get("values") if told else range(len(kind.labels)),
         task.get("separator"),
+        () if made is None else made.notes(),
     )
 
 

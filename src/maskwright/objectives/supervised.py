@@ -214,14 +214,14 @@ def read_texts(hidden: Tensor, batch: Batch, how: TextPooling) -> Tensor:
         return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
     written = batch.decoder_tokens is not None
     documents = batch.decoder_documents if written else batch.documents
-    numbers = _numbered(documents, hidden)[0]
+    numbers = numbered(documents, hidden)[0]
     return pool_texts(hidden, documents, how)[numbers[batch.pooled] - 1]
 
 
 def pool_texts(hidden: Tensor, documents: Tensor | None, how: Literal["mean", "max"]) -> Tensor:
     """(R, D): the mean or the largest of each number of the hidden states (B, T, D) of each text,
     row by row; `documents` is that of the batch."""
-    numbers, total = _numbered(documents, hidden)
+    numbers, total = numbered(documents, hidden)
     flat = hidden.reshape(len(numbers), -1)
     if how == "max":
         found = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
@@ -232,7 +232,7 @@ def pool_texts(hidden: Tensor, documents: Tensor | None, how: Literal["mean", "m
     return (sums[1:] / lengths[1:, None]).to(hidden.dtype)
 
 
-def _numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
+def numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
     """(B T,) int64: which text each place belongs to, counted from 1 over all rows, 0 for padding;
     and how many there are."""
     rows, width, _ = hidden.shape

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from maskwright import commit
 from maskwright.checkpoint import files, pretrained
 from maskwright.checkpoint.layout import About
+from maskwright.checkpoint.sentence_modules import transformer_folder
 from maskwright.errors import CheckpointError, IncompatibleError, StorageError
 from maskwright.nn.transformer import Transformer
 from maskwright.recipes.find import is_run
@@ -247,4 +248,4 @@ def model_folder(folder: Path) -> Path:
             "the run has no checkpoint yet", where=folder,
             do=f"let it come to one: maskwright resume {shlex.quote(str(folder))}",
         )  # fmt: skip
-    return newest(folder) if (folder / "checkpoints").is_dir() else folder
+    return newest(folder) if (folder / "checkpoints").is_dir() else transformer_folder(folder)

@@ -4,29 +4,32 @@
     {"vector": [0.12, …]}      of a text by itself, of length 1
 
 The folder is one that `sentence-transformers` loads, in the layout that its old and new releases
-read: the model, the mean over its tokens (of `settled`, "pooling" may be another), and length 1.
+read: the model, the mean over its tokens (of `settled`, "pooling" may be another, or several with +
+between), and length 1. What such a folder says of how texts are read is in `settled`, too, and goes
+on into the next one:
+
+    prompts, default_prompt    what may be put before a text, by name; the name of the one that is
+    prompt_tokens              how many tokens of it are not pooled
+    lowercase                  whether texts are put in lower case
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.checkpoint import guarded
-from maskwright.errors import CheckpointError, DataError, IncompatibleError
-from maskwright.finetune.contrast import Aim, Contrast
+from maskwright.errors import DataError, IncompatibleError
+from maskwright.finetune.contrast import POOLINGS, Aim, Contrast
 from maskwright.finetune.encode import encode
 from maskwright.finetune.examples import Examples
-from maskwright.finetune.frame import POOLINGS, Frame, Long
+from maskwright.finetune.frame import Frame, Long
 from maskwright.finetune.kind import Answers, Encoded, Kind, Scores, text
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.objective import Vocabulary
-from maskwright.strict_json import parse
 from maskwright.tasks import baseline, metrics
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.cell import text_in
@@ -38,11 +41,15 @@ from maskwright.tasks.rows import Row
 TASKS = ("embedding", "matching")
 AT_ONCE = 1024  # anchors that are compared with all candidates
 DIGITS = 6  # of a number that is told
-# What a folder's modules.json and 1_Pooling/config.json call them; since 6.0 `pooling_mode` is our
-# name itself.
 MODULES = ("Transformer", "Pooling", "Normalize")
-MODES = {way: f"pooling_mode_{token}" for way, token in
-         (("cls", "cls_token"), ("mean", "mean_tokens"), ("max", "max_tokens"))}  # fmt: skip
+# What 1_Pooling/config.json calls each of `POOLINGS`, in releases before 6 as after.
+MODES = {way: f"pooling_mode_{way}_tokens" for way in POOLINGS} | {
+    "cls": "pooling_mode_cls_token",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+# Of `settled`.
+PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "lowercase"
 
 
 class Embeddings(Kind):
@@ -70,7 +77,7 @@ class Embeddings(Kind):
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
     ) -> Contrast:
-        if self._pooling == "cls" and model.config.decoder is not None:
+        if "cls" in self.poolings and model.config.decoder is not None:
             raise IncompatibleError(
                 "the first token of a decoder has read nothing",
                 where="--pooling",
@@ -78,11 +85,22 @@ class Embeddings(Kind):
                 wanted="mean or max",
             )
         aim: Aim = "similarity" if self.task == "embedding" else "ranking"
-        return Contrast(model, aim, POOLINGS[self._pooling])
+        return Contrast(model, aim, self.poolings, int(self.settled.get(SKIPPED, 0)))
 
     @property
-    def _pooling(self) -> str:
-        return str(self.settled.get("pooling", "mean"))
+    def poolings(self) -> tuple[str, ...]:
+        """What a vector consists of, side by side."""
+        return tuple(str(self.settled.get("pooling", "mean")).split("+"))
+
+    @property
+    def prompt(self) -> str:
+        """What is put before each text."""
+        name = self.settled.get(NAME)
+        return "" if name is None else str(self.settled.get(PROMPTS, {}).get(name, ""))
+
+    def _as_read(self, text: str) -> str:
+        text = self.prompt + text
+        return lowered(text) if self.settled.get(LOWER) else text
 
     def of_data(self, data: labelled.Examples) -> Self:
         """What is given is learned as a cosine: as it stands where it can be one, else with the
@@ -102,7 +120,7 @@ class Embeddings(Kind):
         if len({isinstance(row, Single) for row in rows}) > 1:
             raise DataError("texts by themselves beside pairs of texts", where=rows[0].where,
                             wanted="one or the other")  # fmt: skip
-        texts = [(each,) for row in rows for each in _texts(row)]
+        texts = [(self._as_read(each),) for row in rows for each in _texts(row)]
         none = np.zeros(len(texts), np.int64)
         given, cuts = encode(texts, none, frame.tokenizer, frame.length, segments=frame.segments)
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
@@ -138,8 +156,13 @@ class Embeddings(Kind):
         return super().of_value(value, where)
 
     # ------------------------------------------------------------------------ the way back
+    def parted(self, encoded: Encoded, outputs: Scores) -> list[Scores]:
+        """(R, D) the vectors of each text of the rows, the anchors first."""
+        rows = encoded.rows
+        return np.split(outputs, len(_texts(rows[0])) if len(rows) else 2, axis=1)
+
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
-        first, *others = _parted(encoded.rows, outputs)
+        first, *others = self.parted(encoded, outputs)
         if self.task == "embedding":
             return np.asarray((first * others[0]).sum(1))
         candidates = np.concatenate(others).T
@@ -172,15 +195,16 @@ class Embeddings(Kind):
         return [("words", _ranks(lambda some: (first[some] @ others.T).toarray(), rows))]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        first, *others = _parted(encoded.rows, outputs)
+        first, *others = self.parted(encoded, outputs)
         if not others:
             yield from ({"vector": each} for each in first.astype(float).round(DIGITS).tolist())
             return
         yield from ({"score": round(float(v), DIGITS)} for v in (first * others[0]).sum(1))
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
-        modes = {mode: way == self._pooling for way, mode in MODES.items()}
-        modes["pooling_mode_mean_sqrt_len_tokens"] = False
+        modes: dict[str, Any] = {mode: way in self.poolings for way, mode in MODES.items()}
+        if SKIPPED in self.settled:
+            modes["include_prompt"] = False
         modules = [
             {"idx": i, "name": str(i), "path": f"{i}_{name}" if i else "",
              "type": f"sentence_transformers.models.{name}"}
@@ -190,56 +214,20 @@ class Embeddings(Kind):
             "modules.json": modules,
             "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
             "2_Normalize/config.json": {},
-            "sentence_bert_config.json": {"max_seq_length": frame.length, "do_lower_case": False},
+            "sentence_bert_config.json": {
+                "max_seq_length": frame.length, "do_lower_case": bool(self.settled.get(LOWER)),
+            },
             "config_sentence_transformers.json": {
-                "__version__": {}, "prompts": {}, "default_prompt_name": None,
-                "similarity_fn_name": "cosine",
+                "__version__": {}, "prompts": dict(self.settled.get(PROMPTS, {})),
+                "default_prompt_name": self.settled.get(NAME), "similarity_fn_name": "cosine",
             },
         }  # fmt: skip
         return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
 
 
-def pooling_of(folder: Path) -> str | None:
-    """The pooling that a sentence-transformers folder was made with; None where it says none of
-    ours.
-
-    Raises:
-        CheckpointError: what should say it is no JSON.
-    """
-    if not (folder / "1_Pooling" / "config.json").is_file():
-        return None
-    said = guarded.read_json(folder / "1_Pooling", "config.json")
-    ways = [
-        w for w, mode in MODES.items() if said.get(mode) is True or said.get("pooling_mode") == w
-    ]
-    return ways[0] if len(ways) == 1 else None
-
-
-def only_pools(folder: Path) -> bool:
-    """Whether a sentence-transformers folder makes a vector by pooling alone, and of length 1 or
-    not.
-
-    Raises:
-        CheckpointError: its list of modules is no JSON.
-    """
-    path = folder / "modules.json"
-    if not path.is_file():
-        return False
-    modules = parse(path.read_text(encoding="utf-8"), path, error=CheckpointError)
-    names = [str(each.get("type")).rpartition(".")[2] for each in modules if isinstance(each, dict)]
-    return names in (list(MODULES), list(MODULES[:-1]))
-
-
-def length_of(folder: Path) -> int | None:
-    """The most tokens of a text that such a folder asks for; None where it does not say.
-
-    Raises:
-        CheckpointError: what should say it is no JSON.
-    """
-    name = "sentence_bert_config.json"
-    said = guarded.read_json(folder, name) if (folder / name).is_file() else {}
-    found = said.get("max_seq_length")
-    return found if type(found) is int and found > 2 else None
+def lowered(text: str) -> str:
+    """`text` in lower case, character by character, as the library's normalizer does it."""
+    return "".join(character.lower() for character in text)
 
 
 def _texts(row: Any) -> tuple[str, ...]:
@@ -248,11 +236,6 @@ def _texts(row: Any) -> tuple[str, ...]:
     if isinstance(row, Match):
         return (row.anchor, row.positive, *row.negatives)
     return (row.first, row.second)
-
-
-def _parted(rows: Sequence[Any], outputs: Scores) -> list[Scores]:
-    """(R, D) the vectors of each text of the rows, the anchors first."""
-    return np.split(outputs, len(_texts(rows[0])) if len(rows) else 2, axis=1)
 
 
 def _truth(rows: Sequence[Any]) -> NDArray[np.float64]:

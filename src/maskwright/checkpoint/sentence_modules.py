@@ -1,0 +1,82 @@
+"""The list of modules of a sentence-transformers folder.
+
+    modules.json    [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling", …}, …]
+
+The modules are run in the order of the list, as that library does. The model lies in the folder
+itself or, in old ones, in `0_Transformer`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.checkpoint.guarded import LARGEST_JSON, plain, reading, regular_file
+from maskwright.errors import CheckpointError
+from maskwright.strict_json import parse
+
+MODULES = "modules.json"
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module: the last part of its type's name, the whole name, and the folder with its files
+    ("" is the model folder itself)."""
+
+    name: str
+    type: str
+    path: str
+
+
+def modules_of(folder: Path) -> tuple[Module, ...]:
+    """The modules in their order; none where the folder is of another library.
+
+    Raises:
+        CheckpointError: `modules.json` is no list of modules, or names a folder elsewhere.
+    """
+    if not (folder / MODULES).is_file():
+        return ()
+    path = regular_file(folder, MODULES, LARGEST_JSON)
+    with reading(path):
+        text = path.read_text(encoding="utf-8", errors="replace")
+    listed = parse(text, path, error=CheckpointError)
+    if not isinstance(listed, list) or not listed:
+        raise CheckpointError("not a list of modules", where=path, found=str(listed)[:80],
+                              wanted='[{"type": …, "path": …}, …]')  # fmt: skip
+    found = tuple(_module(each, f"{path}: module {n}") for n, each in enumerate(listed))
+    names = [each.get("name") for each in listed]
+    if len(set(map(str, names))) < len(names):
+        raise CheckpointError("two modules have one name, and the library keeps one of them",
+                              where=path, found=", ".join(map(str, names)),
+                              do="number them: 0, 1, 2, …")  # fmt: skip
+    return found
+
+
+def transformer_folder(folder: Path) -> Path:
+    """Where the model of a sentence-transformers folder lies; `folder` itself if it is none.
+
+    Raises:
+        CheckpointError: as `modules_of`.
+    """
+    if (folder / "config.json").exists():
+        return folder
+    found = [each for each in modules_of(folder) if each.name == "Transformer"]
+    return folder / found[0].path if found else folder
+
+
+def around(path: Path) -> Path:
+    """The folder whose modules the model in `path` belongs to: itself, or the one around it."""
+    if (path / MODULES).is_file() or not (path.parent / MODULES).is_file():
+        return path
+    listed = [each.path for each in modules_of(path.parent) if each.name == "Transformer"]
+    return path.parent if listed == [path.name] else path
+
+
+def _module(entry: Any, where: str) -> Module:
+    found = entry if isinstance(entry, dict) else {}
+    kind, path = found.get("type"), found.get("path", "")
+    if not isinstance(kind, str) or not isinstance(path, str):
+        raise CheckpointError("not a module", where=where, found=str(entry)[:80],
+                              wanted='{"type": …, "path": …}')  # fmt: skip
+    return Module(kind.rpartition(".")[2], kind, plain(path, where) if path else "")
