@@ -349,3 +349,10 @@ def test_an_object_without_the_text_is_a_row_that_cannot_be_answered(
     path.write_text('{"id": 1}\n{"id": 3}\n', encoding="utf-8")
     with pytest.raises(DataError, match="a column that the model reads is not there"):
         predict_file(tuned, path, io.StringIO(), read=SKIP)
+
+
+def test_a_column_may_be_said_as_a_text(tuned: Path, tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "new.csv", ["title"], [["a cat"], ["a dog"]])
+    stream = io.StringIO()
+    assert predict_file(tuned, file, stream, columns={"text": "title"}) == 2
+    assert len(load(tuned).predict({"text": ["a cat", "a dog"], "number": [1, 2]})) == 2

@@ -29,6 +29,8 @@ from maskwright.recipes.recipe import (
     RowChoice,
     TokenizerFolder,
 )
+from maskwright.tasks.columns import as_names
+from maskwright.tasks.how_read import how_read
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.phases import Phase
 from maskwright.use.show import show
@@ -327,3 +329,31 @@ def test_pairs_of_one_kind_are_told(tmp_path: Path) -> None:
         said[name] = words[-1].getvalue()
     assert "pairs of sentences are of one kind" in said["one"]
     assert "pairs of sentences are of one kind" not in said["several"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("model.settings.hiden_size=3", "hidden_size"),
+        ("objective.options.mask_probabilty=0.3", "mask_rate"),
+        ("model.settings.num_hidden_layers=-3", "num_hidden_layers"),
+        ("rows.kind=sentence-order", "rows"),
+    ],
+)
+def test_what_no_run_could_use_is_refused_where_it_is_shown_too(
+    setting: str, told: str, tmp_path: Path
+) -> None:
+    wrong = override(find("bert-mini"), [setting])
+    for refused in (lambda: show("bert-mini", [setting]), lambda: build.resolved(wrong)):
+        with pytest.raises((ConfigError, IncompatibleError), match=told):
+            refused()
+    assert "hidden_size = 128" in show("bert-mini", ["model.settings.hidden_size=128"])
+    assert "seed = 3" in show("distilbert-mini", ["training.seed=3"])  # whose teacher comes later
+
+
+def test_one_setting_may_be_a_text() -> None:
+    one = override(find("bert-mini"), "training.seed=3")
+    assert one == override(find("bert-mini"), ["training.seed=3"])
+    assert how_read("on_bad=skip") == how_read(["on_bad=skip"])
+    assert as_names({"text": "title", "label": ["a", "b"]}) == {"text": ("title",),
+                                                                "label": ("a", "b")}  # fmt: skip

@@ -32,7 +32,7 @@ from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
 from maskwright.tasks import table
 from maskwright.tasks.build import build
-from maskwright.tasks.columns import JOINED
+from maskwright.tasks.columns import JOINED, as_names
 from maskwright.tasks.contents import stands
 from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
@@ -50,7 +50,7 @@ def evaluate_file(
     data: Path | str,
     *,
     part: str | None = None,
-    columns: Mapping[str, Sequence[str]] | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
     out: Path | str | None = None,
     stream: TextIO | None = None,
@@ -86,7 +86,7 @@ def evaluate_file(
     if chosen not in names:
         raise UsageError("no such part of the data", where=data, found=chosen,
                          wanted=near(chosen, names))  # fmt: skip
-    rows, kind = _rows(folder, model, whole, chosen, data, columns or {}, read, say)
+    rows, kind = _rows(folder, model, whole, chosen, data, as_names(columns), read, say)
     encoded = kind.encode(rows, model.frame)
     if encoded.cut:
         say(encoded.cut)

@@ -29,6 +29,7 @@ from maskwright.errors import (
 from maskwright.finetune import learner, result, sentence_folder
 from maskwright.finetune.examples import Collation
 from maskwright.finetune.frame import HIERARCHICAL, Frame, collation_of, frame_of, room
+from maskwright.finetune.given import examples
 from maskwright.finetune.kind import LOGIT, PAIR, UNTOLD, Encoded, Kind, Outputs
 from maskwright.finetune.kind_of import kind_of, kind_of_head
 from maskwright.nn.transformer import Transformer
@@ -73,28 +74,33 @@ class Answering(ABC):
         on_bad: OnBad = "strict",
     ) -> list[Answer]:
         """An answer for each text, or for each tuple or mapping of texts, in their order; a text or
-        a mapping by itself is one example. A mapping has the names of the roles, or those that the
-        columns of the training data had.
+        a mapping of texts by itself is one example. A mapping has the names of the roles, or those
+        that the columns of the training data had. A mapping of lists, or a table of pandas, polars,
+        pyarrow or datasets, is read by its columns of these names; others are not read.
 
         Args:
+            given: as above.
             top: give a list of the best so many answers for each, the best first.
             on_bad: with "skip" the answer to an example that cannot be read, such as an empty text,
                 is None; with "strict" it is refused.
 
         Raises:
-            DataError: an example that is empty, or of another shape than the model was trained on.
-            UsageError: another word for `on_bad`.
+            DataError: an example that is empty, or of another shape than the model was trained on;
+                a table without the columns that are read.
+            UsageError: another word for `on_bad`; the path of a file; a set, which has no order.
         """
         if on_bad not in get_args(OnBad):
             raise UsageError("no such way with bad examples", where="on_bad", found=repr(on_bad),
                              wanted=near(str(on_bad), get_args(OnBad)))  # fmt: skip
-        if isinstance(given, str | Mapping):
-            given = [given]
-        if not isinstance(given, Iterable):
-            raise DataError("no examples", where="predict", found=repr(given)[:80],
-                            wanted="a list of texts, or of tuples or mappings")  # fmt: skip
-        rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(given, start=1))
+        each = examples(given, self.columns, self._other_names)
+        rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(each, start=1))
         return [answer for part in portions(rows) for answer in self._answered(part, top)]
+
+    @property
+    def _other_names(self) -> set[str]:
+        """What a column of examples may be called besides."""
+        known = {*self.kind.roles, *self.kind.beside, *filter(None, [self.kind.alone])}
+        return known | (PAIR if self.kind.head == "sequence" else set())
 
     def _answered(self, part: list[Any], top: int | None) -> Iterator[Answer]:
         """An answer to each row of the part, None to None."""

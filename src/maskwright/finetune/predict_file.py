@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from maskwright.corpus.files import listed
 from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
 from maskwright.errors import UsageError
@@ -24,7 +25,7 @@ from maskwright.finetune.predict import PORTION, Predictor, load, portions
 from maskwright.finetune.rows_to_answer import rows_to_answer
 from maskwright.finetune.several import Several, load_several
 from maskwright.report.say import Say, quiet
-from maskwright.tasks.columns import JOINED
+from maskwright.tasks.columns import JOINED, as_names
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 
 SAID = 3  # portions of which it is told what did not fit
@@ -35,8 +36,8 @@ def predict_file(
     source: Path | str,
     stream: TextIO,
     *,
-    also: Sequence[Path | str] = (),
-    columns: Mapping[str, Sequence[str]] | None = None,
+    also: Path | str | Sequence[Path | str] = (),
+    columns: Mapping[str, str | Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
     top: int | None = None,
     skip: int = 0,
@@ -66,28 +67,31 @@ def predict_file(
 
 
 def loaded(
-    folder: Path | str, also: Sequence[Path | str], columns: Mapping[str, Sequence[str]] | None
+    folder: Path | str,
+    also: Path | str | Sequence[Path | str],
+    columns: Mapping[str, str | Sequence[str]] | None,
 ) -> Predictor | Several:
     """What answers: the model in `folder`, or several with one body, which reads these `columns`.
 
     Raises:
         UsageError: a column for a role that is not read.
     """
-    model = load_several([folder, *also]) if also else load(folder)
+    others, given = listed(also), as_names(columns)
+    model = load_several([folder, *others]) if others else load(folder)
     if isinstance(model, Several):
-        _require_one_reading(model, columns or {})
-    if columns and columns.keys() == {model.kind.alone}:
-        return replace(model, columns=dict(columns))
+        _require_one_reading(model, given)
+    if given and given.keys() == {model.kind.alone}:
+        return replace(model, columns=given)
     pairs = model.kind.head == "sequence" and model.kind.settled.get(UNTOLD)
     known = {*model.columns, *([SECOND] if pairs else [])}
-    for role, names in (columns or {}).items():
+    for role, names in given.items():
         if role not in known or (
             role not in JOINED and len(names) != len(model.columns.get(role, names[:1]))
         ):
             raise UsageError("not a column that the model reads", where="--column",
                              found=f"{role}={', '.join(names)}",
                              wanted=", ".join(sorted(known)))  # fmt: skip
-    return replace(model, columns={**model.columns, **(columns or {})})
+    return replace(model, columns={**model.columns, **given})
 
 
 def _require_one_reading(model: Several, columns: Mapping[str, Sequence[str]]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from maskwright.errors import UsageError
 from maskwright.finetune.frame import Long
 from maskwright.finetune.method import FULL
+from maskwright.tasks.columns import as_names
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.toml import read_toml, to_toml
 
@@ -81,6 +82,7 @@ class Recipe:
     made_from: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", as_names(self.columns))
         if self.seeds < 1:
             raise UsageError(
                 "no seed to try", where="--seeds", found=self.seeds, wanted="1 or more"

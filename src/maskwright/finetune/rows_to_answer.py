@@ -17,6 +17,7 @@ from maskwright.corpus.reading import Reading
 from maskwright.corpus.table import OTHERS
 from maskwright.errors import DataError, UsageError, near
 from maskwright.finetune.answer_columns import PREDICTION, name_taken
+from maskwright.finetune.given import LISTS
 from maskwright.finetune.predict import Predictor
 from maskwright.finetune.several import Several
 from maskwright.tasks import class_folders, unnamed_files
@@ -28,8 +29,6 @@ from maskwright.tasks.parts import names_beside
 from maskwright.tasks.rows import Row, read_rows
 from maskwright.tasks.table import TABLE_FILE
 
-# What is read of a row as a list.
-LISTS = ("tokens", "choices")
 # So many first rows without what is read, and it is no matter of single rows.
 AT_MOST = 1000
 

@@ -17,20 +17,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from maskwright.corpus.files import listed
 from maskwright.corpus.ledger import Counts
 from maskwright.errors import MaskwrightError, OutputError, UsageError
 from maskwright.finetune import result
 from maskwright.finetune.answer_columns import PREDICTION, flat_row, name_taken, names_of
+from maskwright.finetune.given import LISTS
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.predict import Predictor, home
 from maskwright.finetune.predict_file import answer_rows, loaded, say_bad
-from maskwright.finetune.rows_to_answer import LISTS, rows_to_answer
+from maskwright.finetune.rows_to_answer import rows_to_answer
 from maskwright.finetune.several import Several
 from maskwright.lock import Lock
 from maskwright.one_file import new_text
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
 from maskwright.storage import lock_beside
+from maskwright.tasks.columns import as_names
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 
 # What is written by the name of the file: what stands between columns, None for JSON Lines.
@@ -42,8 +45,8 @@ def write_predictions(
     source: Path | str,
     out: Path | str,
     *,
-    also: Sequence[Path | str] = (),
-    columns: Mapping[str, Sequence[str]] | None = None,
+    also: Path | str | Sequence[Path | str] = (),
+    columns: Mapping[str, str | Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
     top: int | None = None,
     say: Say = quiet,
@@ -66,7 +69,8 @@ def write_predictions(
         raise OutputError("the predictions cannot be written", where=out,
                           found="no such folder", do="choose a folder that is there")  # fmt: skip
     with Lock(lock_beside(out), passing=True):
-        return _written(folder, source, out, delimiter, also, columns, read, top, say)
+        return _written(folder, source, out, delimiter, listed(also), as_names(columns), read,
+                        top, say)  # fmt: skip
 
 
 def _written(
@@ -74,8 +78,8 @@ def _written(
     source: Path,
     out: Path,
     delimiter: str | None,
-    also: Sequence[Path | str],
-    columns: Mapping[str, Sequence[str]] | None,
+    also: Sequence[str],
+    columns: Mapping[str, Sequence[str]],
     read: HowRead,
     top: int | None,
     say: Say,
@@ -87,7 +91,7 @@ def _written(
     try:
         about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
         about |= {"also": [_model(Path(each)) for each in also]} if also else {}
-        about |= {"columns": dict(columns)} if columns else {}
+        about |= {"columns": columns} if columns else {}
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}
         model, counts = loaded(folder, also, columns), Counts()

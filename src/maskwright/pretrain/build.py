@@ -7,7 +7,7 @@ refused where it is not there, before any work is done (`resolved`).
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,19 +42,8 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
     """
     model = recipe.model
     if isinstance(model, FamilyModel):
-        member = family(model.family)
-        keys = {
-            "vocab_size": tokenizer.vocabulary_size,
-            **_special_ids(tokenizer),
-            **model.settings,
-        }
-        architectures = {"architectures": [model.architecture]}
-        if model.size is None:
-            point = member.point({**keys, **architectures})
-        else:
-            point = member.size(model.size, model.architecture, **keys)
-            keys = {**member.sizes[model.size], **keys}
-        member.require_known(model.settings, {**keys, **architectures}, "model.settings")
+        size = {"vocab_size": tokenizer.vocabulary_size}
+        point = _point(model, {**size, **_special_ids(tokenizer)})
     else:
         point = model.config if isinstance(model, Point) else start.layout(model).config
     if point.tokens.vocabulary < tokenizer.vocabulary_size:
@@ -66,6 +55,43 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
             do="train a smaller tokenizer (tokenizer.vocabulary)",
         )
     return point
+
+
+def _point(model: FamilyModel, of_tokenizer: Mapping[str, Any]) -> TransformerConfig:
+    """The point of a family's model.
+
+    Raises:
+        ConfigError: no such family or size, or a setting that the family does not know or take.
+    """
+    member = family(model.family)
+    keys = {**of_tokenizer, **model.settings}
+    architectures = {"architectures": [model.architecture]}
+    if model.size is None:
+        point = member.point({**keys, **architectures})
+    else:
+        point = member.size(model.size, model.architecture, **keys)
+        keys = {**member.sizes[model.size], **keys}
+    member.require_known(model.settings, {**keys, **architectures}, "model.settings")
+    return point
+
+
+def require_settings(recipe: Recipe) -> None:
+    """Refuse what no run of the recipe could use, whatever its text is.
+
+    Raises:
+        ConfigError: a setting that the family, or an option that the objective, does not know.
+        IncompatibleError: the objective does not learn from such rows.
+    """
+    require_rows(recipe)
+    chosen = recipe.objective
+    networks = dict.fromkeys(
+        getattr(catalogue.load("objectives", chosen.name), "NETWORKS", ()), "."
+    )
+    # Networks may be named later.
+    options_of(replace(recipe, objective=replace(chosen, options={**networks, **chosen.options})))
+    if isinstance(recipe.model, FamilyModel):
+        # Whatever the tokenizer will be; its own numbers are looked at when it is there.
+        _point(recipe.model, {"vocab_size": 1 << 16})
 
 
 def family_name(recipe: Recipe) -> str | None:
@@ -134,7 +160,8 @@ def resolved(recipe: Recipe) -> Recipe:
     """`recipe` with the folders it reads pinned; what can be refused before any work is.
 
     Raises:
-        ConfigError: an option that the objective does not take, or a network that none names.
+        ConfigError: a setting that the family, or an option that the objective, does not know; or a
+            network that none names.
         IncompatibleError: the objective does not learn from such rows.
         UsageError, CheckpointError and others: there is no model where the recipe says.
     """
@@ -148,8 +175,8 @@ def resolved(recipe: Recipe) -> Recipe:
                           found=ascii(text[max(0, error.start - 40) : error.end + 10]),
                           wanted="paths in UTF-8", do="rename the file") from error  # fmt: skip
     recipe = config.from_plain(Recipe, tomllib.loads(text))
-    require_rows(recipe)
-    _require_options(recipe)
+    require_settings(recipe)
+    _require_networks(recipe)
     recipe = start.pinned(recipe)
     member = catalogue.load("objectives", recipe.objective.name)
     options = dict(recipe.objective.options)
@@ -159,7 +186,7 @@ def resolved(recipe: Recipe) -> Recipe:
     return replace(recipe, objective=replace(recipe.objective, options=options))
 
 
-def _require_options(recipe: Recipe) -> None:
+def _require_networks(recipe: Recipe) -> None:
     member = catalogue.load("objectives", recipe.objective.name)
     for name in getattr(member, "NETWORKS", ()):
         if not recipe.objective.options.get(name):

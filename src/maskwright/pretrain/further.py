@@ -104,7 +104,7 @@ def adapt(
         MaskwrightError: as `recipe_of` and `run.pretrain`.
     """
     folder, out, processes = Path(folder), Path(out), distribute.join()
-    recipe = override(with_text(recipe_of(folder, minutes), texts), list(settings))
+    recipe = override(with_text(recipe_of(folder, minutes), texts), settings)
     before = checkpoints.model_folder(folder)  # the newest, whatever is written there meanwhile
     last = run.pretrain(recipe, out, stream=stream)
     if not processes.first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +28,9 @@ def with_text(recipe: Recipe, paths: Paths) -> Recipe:
     )
 
 
-def override(recipe: Recipe, settings: list[str]) -> Recipe:
-    """`recipe` with each `path=value` applied; all are in place before they are checked.
+def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
+    """`recipe` with each `path=value` applied (a text is one of them); all are in place before they
+    are checked.
 
     A setting inside `model.settings` or `objective.options` may be new, to any depth; whether there
     is one of that name is asked when they are read. All others must exist. A budget given in
@@ -38,7 +40,8 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
     stays.
     """
     values: dict[str, Any] = {}
-    for setting in sorted(settings, key=lambda setting: not setting.startswith(FOLDERS)):
+    given = [settings] if isinstance(settings, str) else settings
+    for setting in sorted(given, key=lambda setting: not setting.startswith(FOLDERS)):
         path, sign, text = setting.partition("=")
         if not sign:
             raise UsageError(

@@ -13,7 +13,7 @@ Whatever is chosen (find_columns.py) is said with its reason (`Columns.lines`).
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from maskwright.tasks.contents import Column
@@ -83,6 +83,12 @@ class Columns:
 
     def _in_cells(self, names: Sequence[str]) -> bool:
         return any(name in self.described and self.described[name].in_cells for name in names)
+
+
+def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
+    """Role -> names of columns, where one name may be said as a text."""
+    return {role: (names,) if isinstance(names, str) else tuple(names)
+            for role, names in (columns or {}).items()}  # fmt: skip
 
 
 def option(role: str, name: str) -> str:

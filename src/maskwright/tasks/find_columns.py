@@ -21,6 +21,7 @@ from maskwright.tasks.columns import (
     SEVERAL,
     SHAPES,
     Columns,
+    as_names,
     option,
 )
 from maskwright.tasks.contents import Column, describe, is_empty
@@ -61,7 +62,7 @@ def find(
         DataError: no shape fits, a part lacks a column that another has, or some labels only are
             lists.
     """
-    wanted = {role: _as_names(names) for role, names in (given or {}).items()}
+    wanted = as_names(given)
     lists = read_lists(table, _texts(table, wanted))
     described = describe(table.first, lists)
     _check_given(wanted, described)
@@ -94,10 +95,6 @@ def find(
 
 
 # ------------------------------------------------------------------------------ checks and refusals
-def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
 def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
     for role, names in wanted.items():
         if role not in (*ROLES, *OPTIONAL):

@@ -48,15 +48,15 @@ class HowRead:
 AS_IT_COMES = HowRead()
 
 
-def how_read(settings: Sequence[str], usual: HowRead = AS_IT_COMES) -> HowRead:
-    """From words such as `on_bad=skip`; what they do not name is as `usual`.
+def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> HowRead:
+    """From one word such as `on_bad=skip`, or several; what they do not name is as `usual`.
 
     Raises:
         UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
     """
     known = [each.name for each in fields(Reading)] + ["header", "no_label", *FLAGS]
     values: dict[str, Any] = {}
-    for setting in settings:
+    for setting in [settings] if isinstance(settings, str) else settings:
         name, sign, text = setting.partition("=")
         if not sign or name not in known:
             raise UsageError("unknown reading option", where=WHERE, found=repr(setting),

@@ -24,6 +24,7 @@ from maskwright.finetune.examples import Examples, framed
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.sequences import Sequences
 from maskwright.tasks.cell import text_of
+from maskwright.tasks.columns import as_names
 from maskwright.tasks.estimate import Estimate, estimates_of_means
 from maskwright.tasks.parts import names_beside
 from maskwright.tasks.rows import read_rows
@@ -117,7 +118,7 @@ def read_senses(
     Raises:
         DataError: bad rows, or a row without such columns.  UsageError: no such file or role.
     """
-    named = {"text": ["text"], "label": ["label"], **(columns or {})}
+    named = {"text": ["text"], "label": ["label"], **as_names(columns)}
     if odd := set(named) - {"text", "label"}:
         raise UsageError("no such role of a column", where="--column", found=", ".join(odd),
                          wanted="text, label")  # fmt: skip

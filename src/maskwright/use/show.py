@@ -14,7 +14,7 @@ from maskwright.commit import numbered
 from maskwright.errors import UsageError, near
 from maskwright.families.family import Family, family
 from maskwright.nn.config import TransformerConfig
-from maskwright.pretrain import checkpoints, journal, run
+from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.sitting import RUN
 from maskwright.recipes.find import find
 from maskwright.recipes.override import override
@@ -27,7 +27,7 @@ def show(thing: str, settings: list[str]) -> str:
     """What `thing` is: the recipe's TOML, the state of a run, or the shape of a model.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is none of these.  ConfigError: settings that `pretrain` would refuse.
     """
     path = Path(thing)
     if (path / run.RECIPE).is_file() and not settings:
@@ -41,7 +41,10 @@ def show(thing: str, settings: list[str]) -> str:
         or path.suffix == ".toml"
         or (path / run.RECIPE).exists()
     ):
-        return to_toml(override(find(thing), settings)).rstrip()
+        recipe = override(find(thing), settings)
+        if settings:  # else a recipe is shown as it is, also one that waits for a setting
+            build.require_settings(recipe)
+        return to_toml(recipe).rstrip()
     beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     raise UsageError(
         "no such recipe, run or model",
