@@ -337,7 +337,6 @@ def test_pairs_of_one_kind_are_told(tmp_path: Path) -> None:
         ("model.settings.hiden_size=3", "hidden_size"),
         ("objective.options.mask_probabilty=0.3", "mask_rate"),
         ("model.settings.num_hidden_layers=-3", "num_hidden_layers"),
-        ("rows.kind=sentence-order", "rows"),
     ],
 )
 def test_what_no_run_could_use_is_refused_where_it_is_shown_too(
