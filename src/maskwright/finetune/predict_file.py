@@ -76,7 +76,8 @@ def loaded(
     Raises:
         UsageError: a column for a role that is not read.
     """
-    others, given = listed(also), as_names(columns)
+    others = listed(also)
+    given: dict[str, Sequence[str]] = {**as_names(columns)}
     model = load_several([folder, *others]) if others else load(folder)
     if isinstance(model, Several):
         _require_one_reading(model, given)
