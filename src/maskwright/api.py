@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from maskwright.checkpoint.pretrained import load as load_pretrained
 from maskwright.checkpoint.pretrained import save as save_pretrained
+from maskwright.closing import pretrain, resume
 from maskwright.compare.compare import compare
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.evaluate import evaluate_file
@@ -20,7 +21,6 @@ from maskwright.finetune.predict_file import predict_file
 from maskwright.finetune.recipe import read as read_finetuning
 from maskwright.finetune.write_predictions import write_predictions
 from maskwright.pretrain.further import adapt
-from maskwright.pretrain.run import pretrain, resume
 from maskwright.pretrain.tokenizer_run import train_and_report
 from maskwright.recipes.find import find
 from maskwright.recipes.override import override, with_text

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
+from maskwright import closing
 from maskwright.checkpoint import pretrained
 from maskwright.cli import main
 from maskwright.errors import IncompatibleError
@@ -47,9 +48,15 @@ def test_what_a_folder_goes_on_with(architecture: str, tmp_path: Path) -> None:
     folder = folder_of(name, architecture, style, tmp_path / "lawyer")
     made = further.recipe_of(folder, minutes=3)
     assert made.objective.name == objective and made.name == "lawyer-further"
-    assert made.model == Folder(path=str(folder), architecture=drawn)
+    assert isinstance(made.model, Folder)
+    assert (made.model.path, made.model.architecture) == (str(folder), drawn)
     assert made.training.budget.minutes == 3
-    assert made.training.optimizer.learning_rate == pytest.approx(1e-4 * 768 / 24)
+    # A head that is drawn learns alone first, and faster; the control: what has one is one model.
+    rate = made.training.optimizer.learning_rate
+    body = rate * made.model.body_rate
+    assert (made.model.head_first > 0) is (drawn is not None)
+    assert rate == pytest.approx(1e-3 if drawn else 1e-4 * 768 / 24)
+    assert body == pytest.approx(2e-5 * 768 / 24 if drawn else rate)
 
 
 def test_a_run_goes_on_as_it_was_trained(
@@ -95,14 +102,90 @@ def lines(out: Path) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in table["rows"]}
 
 
-def test_what_a_model_without_scores_was_worth(tmp_path: Path) -> None:
-    """There is a loss after, and none before."""
-    folder = folder_of("bert", "BertModel", "bert", tmp_path / "bare")
-    text, out, said = text_file(tmp_path), tmp_path / "out", io.StringIO()
-    further.adapt(folder, [str(text)], out, settings=SHORT, stream=said)
-    ((name, (before, after, change)),) = lines(out).items()
-    assert name == "the new text" and before == change == "–" and float(after) > 1
-    assert "no loss before" in said.getvalue()
+STEPS = 4
+LONGER = [*SHORT[:1], f"training.budget.steps={STEPS}", SHORT[2], "checkpoints.every=1",
+          "checkpoints.keep=9", "model.head_first=0.5"]  # fmt: skip
+
+
+def body_at(out: Path, step: int) -> dict[str, torch.Tensor]:
+    model = pretrained.load(out / "checkpoints" / f"step-{step:08d}").model
+    return {n: p for n, p in model.named_parameters() if not n.startswith("vocabulary_head.")}
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The run in which a model without scores over the vocabulary learned further; what it said."""
+    folder, said = tmp_path_factory.mktemp("adapted"), io.StringIO()
+    bare = folder_of("bert", "BertModel", "bert", folder / "bare")
+    (bare / "modules.json").write_text("[]")
+    further.adapt(bare, [str(text_file(folder))], folder / "out", settings=LONGER, stream=said)
+    return folder / "out", said.getvalue()
+
+
+def test_a_new_head_learns_alone_first(adapted: tuple[Path, str]) -> None:
+    """And then everything, the rest more slowly; the control: without that, all moves at once."""
+    out, said = adapted
+    assert "These learn alone for the first 50%" in said
+    begun = dict(pretrained.load(out.parent / "bare").model.named_parameters())
+    for step in range(1, STEPS + 1):
+        there = body_at(out, step)
+        still = [n for n, p in there.items() if torch.equal(p, begun[n])]
+        assert (len(still) == len(there)) is (step <= 2), step
+        if step > 2:
+            assert len(still) < len(there) / 2
+    heads = [pretrained.load(out / "checkpoints" / f"step-0000000{n}").model.vocabulary_head
+             for n in (1, 2)]  # fmt: skip
+    weights = [head.transform.weight for head in heads if head and head.transform]
+    assert not torch.equal(*weights), "the head learns from the first step on"
+    at_once = out.parent / "at-once"
+    further.adapt(out.parent / "bare", [str(out.parent / "text.txt")], at_once,
+                  settings=[*LONGER, "model.head_first=0.0"], stream=io.StringIO())  # fmt: skip
+    moved = body_at(at_once, 2)  # the rate of the first step is 0
+    assert any(not torch.equal(p, begun[n]) for n, p in moved.items())
+
+
+def test_what_a_model_without_scores_was_worth(adapted: tuple[Path, str]) -> None:
+    """Its loss before is that of the new head above the model as it was."""
+    out, said = adapted
+    found, left = json.loads((out / "results.json").read_text())["tables"]
+    named = {row[0]: [float(cell) for cell in row[1:]] for row in found["rows"]}
+    assert list(named) == ["the new text", "general text"]
+    assert all(before != after for before, after, _ in named.values())
+    assert "the new head above the model as it was" in said
+    assert left["title"] == "What is left of the vectors of texts"
+    assert 0 < float(left["rows"][0][2]) <= 1
+    assert "made for vectors of texts" in said and "--task embedding" in said
+
+
+def test_stopped_in_either_stage_it_ends_alike(adapted: tuple[Path, str], tmp_path: Path) -> None:
+    """By bytes, and with the same tables: they are made when it is complete, and not twice."""
+    out, _ = adapted
+    wanted = (out / "checkpoints" / f"step-0000000{STEPS}" / "model.safetensors").read_bytes()
+    tables = json.loads((out / "results.json").read_text())
+    for kept in (1, 3):
+        again = tmp_path / f"again-{kept}"
+        shutil.copytree(out, again)
+        for number in range(kept + 1, STEPS + 1):
+            shutil.rmtree(again / "checkpoints" / f"step-0000000{number}")
+        for name in ("results.json", "report.html"):
+            (again / name).unlink()
+        if kept == 1:
+            shutil.rmtree(again / "head-first")
+        said = io.StringIO()
+        closing.resume(again, stream=said)
+        last = again / "checkpoints" / f"step-0000000{STEPS}" / "model.safetensors"
+        assert last.read_bytes() == wanted
+        assert json.loads((again / "results.json").read_text()) == tables
+        assert further.WORTH in said.getvalue()
+        assert further.WORTH in (again / "report.html").read_text()
+    # What is complete and has its table makes it no second time; nor does a run from nothing.
+    closing.resume(again, stream=(later := io.StringIO()))
+    assert further.WORTH not in later.getvalue()
+    (again / "results.json").unlink()
+    (out.parent / "bare").rename(out.parent / "moved")
+    closing.resume(again, stream=(gone := io.StringIO()))
+    (out.parent / "moved").rename(out.parent / "bare")
+    assert "is not there any more" in gone.getvalue() and further.WORTH not in gone.getvalue()
 
 
 def test_replaced_tokens_have_a_loss_before_and_after(tmp_path: Path) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
+from maskwright import closing
 from maskwright.cli import main
+from maskwright.pretrain import run
+from maskwright.quickstart import first_run
 from maskwright.quickstart.first_run import FEWEST_STEPS, _fit_steps
+from maskwright.report import tables
+from tinyrun import recipe, text_file
 
 
 @pytest.mark.parametrize("minutes", ["0.2", "1", "0", "-3", "nan", "inf"])
@@ -27,3 +33,21 @@ def test_what_it_will_take_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert _fit_steps(0.6, 90, 20) == FEWEST_STEPS
     said = capsys.readouterr().out
     assert "200 steps, in all about 3 min 20 s" in said and "longer than the 1 min 30 s" in said
+
+
+def test_a_stopped_quickstart_ends_with_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is resumed; the control: a run that is none of the quickstart's gets none."""
+    assert closing.QUICKSTART == first_run.BEGUN
+    table = {"title": "labelled", "head": ["a"], "rows": [["b"]], "note": ""}
+    monkeypatch.setattr(first_run, "compare", lambda out, say: [table])
+    run.pretrain(recipe(text_file(tmp_path), steps=1), tmp_path / "run", stream=io.StringIO())
+    closing.resume(tmp_path / "run", stream=io.StringIO())
+    assert tables.read(tmp_path / "run") == []
+    (tmp_path / "run" / first_run.BEGUN).write_text("{}")
+    for _ in range(2):
+        closing.resume(tmp_path / "run", stream=(said := io.StringIO()))
+        assert tables.read(tmp_path / "run") == [table]
+    assert said.getvalue().count("report:") == 1, "made once"
+    assert "labelled" in (tmp_path / "run" / "report.html").read_text()

@@ -244,6 +244,8 @@ def _train(sitting: Sitting) -> None:
     hooks: list[loop.Hook] = []
     if panel is not None and log is not None:
         hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
+    if sitting.stages is not None:  # before a checkpoint after the change, what was there at it
+        hooks.insert(0, sitting.stages)
     process_memory.forget_peak(sitting.machine.device)
     plan = loop.Plan(
         seed=training.seed,

@@ -23,8 +23,9 @@ from maskwright.memory import free_bytes
 from maskwright.nn.config import TransformerConfig
 from maskwright.objectives.encoder_decoder import EncoderDecoder
 from maskwright.objectives.objective import Objective
-from maskwright.pretrain import build, journal, start
+from maskwright.pretrain import build, head_first, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints, has_checkpoint
+from maskwright.pretrain.head_first import HeadFirst
 from maskwright.pretrain.lengths import check_length, untrained_positions
 from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.rows import held_out_rows, training_rows
@@ -39,6 +40,7 @@ from maskwright.train.distribute import Processes
 from maskwright.train.loop import StopFlag
 from maskwright.train.machine import Machine
 from maskwright.train.optimizer import OptimizerState
+from maskwright.train.pace import Paced
 from maskwright.train.parameters import Parameters
 from maskwright.train.state import TrainState
 
@@ -66,6 +68,7 @@ class Sitting:
     run: dict[str, Any]
     stream: TextIO
     average: Average | None = None
+    stages: HeadFirst | None = None
     stop: StopFlag = field(default_factory=StopFlag)
 
 
@@ -88,6 +91,10 @@ def begin(
     objective, family = _objective(recipe, out, prepared, chosen, saved, say)
     parameters = Parameters(objective, chosen.compute)
     optimizer = recipe.training.optimizer.start(parameters)
+    stages = HeadFirst.of(recipe.model, recipe.training.budget, parameters,
+                          out if processes.first else None)  # fmt: skip
+    if stages is not None:
+        optimizer = Paced(optimizer, stages)
     ema = recipe.training.ema
     average = Average(parameters, ema) if ema else None
     about = _about(recipe, out, prepared, chosen)
@@ -99,6 +106,8 @@ def begin(
         state = _restore(checkpoints, optimizer, average, about, out, say, processes)
     elif processes.first:
         journal.cut(out, 0)
+    if stages is not None:
+        stages.begin(state)
     train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
     held_out = held_out_rows(recipe, prepared.held_out)
     if processes.first:
@@ -123,6 +132,7 @@ def begin(
         run=run,
         stream=stream or sys.stdout,
         average=average,
+        stages=stages,
     )
 
 
@@ -143,6 +153,9 @@ def _objective(
         say(note)
     if not saved and isinstance(recipe.model, Folder):
         start.bring(objective, recipe.model, say)
+        if "vocabulary_head" in recipe.model.new:
+            counts = likelihood.token_counts(prepared.train, recipe.corpus.weights)
+            head_first.expect_frequencies(objective.product, counts)
     elif not saved:
         objective.begin()
     return objective, family

@@ -23,7 +23,7 @@ from maskwright.checkpoint.transfer import carry
 from maskwright.errors import IncompatibleError
 from maskwright.manifest import hash_file
 from maskwright.nn.transformer import Transformer
-from maskwright.pretrain import checkpoints
+from maskwright.pretrain import checkpoints, head_first
 from maskwright.recipes.recipe import Folder, Recipe, TokenizerFolder
 from maskwright.tokenizer import folder as tokenizer_folder
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -44,6 +44,9 @@ def pinned(recipe: Recipe) -> Recipe:
         layout(replace(model, path=str(_full(model.path))))
         full, found = pinned_folder(model.path, model.sha256)
         model = replace(model, path=full, sha256=found)
+        if model.head_first != 0.0 or model.body_rate != 1.0:
+            there = pretrained.described(model.path).config
+            model = replace(model, new=head_first.new_parts(there, layout(model).config))
         own = TokenizerFolder(path=full)
         tokenizer = tokenizer if isinstance(tokenizer, TokenizerFolder) else own
     if isinstance(tokenizer, TokenizerFolder):

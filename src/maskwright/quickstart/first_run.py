@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -26,8 +26,9 @@ from maskwright.pretrain.rows import training_rows
 from maskwright.quickstart.comparison import compare
 from maskwright.recipes import quickstart as member
 from maskwright.recipes.recipe import Recipe
-from maskwright.report import document
+from maskwright.report import document, tables
 from maskwright.report.page import write_report
+from maskwright.report.say import printer
 from maskwright.report.wording import duration
 from maskwright.train import loop, machine, process_memory
 from maskwright.train.distribute import Processes
@@ -36,6 +37,7 @@ from maskwright.train.schedule import Budget
 from maskwright.train.state import TrainState
 
 RESULTS = "results.json"
+BEGUN = "quickstart.json"  # says that a run is the quickstart's
 # What the labelled task, evaluations and the corpus take of the time, measured on two cores.
 OVERHEAD_SECONDS = 60.0
 TRIAL_STEPS, FEWEST_STEPS = 6, 200
@@ -64,13 +66,13 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     print(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
     def settle(recipe: Recipe, prepared: Prepared) -> Recipe:
+        document.write(out / BEGUN, json.dumps({"minutes": minutes}) + "\n")
         pace = _pace(recipe, prepared)
         return sized(recipe, _fit_steps(pace, minutes * 60, time.monotonic() - begun))
 
     run.pretrain(member.recipe(), out, settle=settle)
-    tables = compare(out, print)
-    results = {"tables": tables, "seconds": round(time.monotonic() - begun, 1)}
-    document.write(out / RESULTS, json.dumps(results, indent=2) + "\n")
+    results = {"tables": compare(out, print), "seconds": round(time.monotonic() - begun, 1)}
+    _write(out, results)
     print(f"report: {write_report(out)}")
     print(f"took {results['seconds']:.0f} seconds\n\nnext:")
     for line in (
@@ -81,6 +83,19 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     ):
         print(f"  {line}")
     return results
+
+
+def close(out: Path, *, stream: TextIO | None = None) -> None:
+    """The labelled task of the quickstart's complete run `out`, where it was stopped before."""
+    if tables.read(out):
+        return
+    say = printer(stream)
+    _write(out, {"tables": compare(out, say)})
+    say(f"report: {write_report(out)}")
+
+
+def _write(out: Path, results: dict[str, Any]) -> None:
+    document.write(out / RESULTS, json.dumps(results, indent=2) + "\n")
 
 
 def sized(recipe: Recipe, steps: int) -> Recipe:

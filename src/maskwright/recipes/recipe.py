@@ -61,11 +61,21 @@ class Point:
 class Folder:
     """What a model folder of any origin holds, or a run: its weights and its tokenizer are trained
     further. With an `architecture` of its family the heads are that one's; those that the folder
-    lacks are drawn. `sha256`, of its files, is filled in when the run begins."""
+    lacks are drawn. `sha256`, of its files, is filled in when the run begins.
+
+    What is drawn learns alone for the share `head_first` of the budget; after that all else learns
+    at `body_rate` times the learning rate. `new`, the parts that are drawn, is filled in, too."""
 
     path: str
     architecture: str | None = None
     sha256: str | None = None
+    head_first: float = 0.0
+    body_rate: float = 1.0
+    new: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        config.require("model.head_first", self.head_first, 0.0, 1.0)
+        config.require("model.body_rate", self.body_rate, 0.0, 1000.0)
 
 
 @dataclass(frozen=True, kw_only=True)

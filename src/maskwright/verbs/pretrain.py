@@ -23,8 +23,8 @@ def do(a: argparse.Namespace) -> None:
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
     existing_texts(a.text)
-    from maskwright.pretrain import run
+    from maskwright import closing
 
     out = a.out or next_run(recipe.name)
-    checkpoint = run.pretrain(recipe, out)
+    checkpoint = closing.pretrain(recipe, out)
     print(f"model: {checkpoint}")

@@ -21,6 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.run, "run")
+    from maskwright import closing
     from maskwright.pretrain import run
     from maskwright.recipes.find import read
     from maskwright.recipes.override import override
@@ -28,4 +29,4 @@ def do(a: argparse.Namespace) -> None:
     settings = None
     if a.settings and (a.run / run.RECIPE).is_file():
         settings = override(read(a.run / run.RECIPE), a.settings)
-    print(f"model: {run.resume(a.run, settings=settings)}")
+    print(f"model: {closing.resume(a.run, settings=settings)}")

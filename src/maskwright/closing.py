@@ -1,0 +1,39 @@
+"""What is due when a run is complete, in however many sittings it got there.
+
+    a run that began with a model       what was won and lost (`pretrain/further.py`)
+    the quickstart's                    its labelled task, beside what needs no pretraining
+
+`pretrain` and `resume` are those of `pretrain/run.py` with that behind them; they are what the
+command line and `maskwright.api` call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+from maskwright.pretrain import further, run
+from maskwright.recipes.recipe import Recipe
+
+QUICKSTART = "quickstart.json"  # lies in the quickstart's run
+
+
+def pretrain(recipe: Recipe, out: Path | str, *, stream: TextIO | None = None) -> Path:
+    """As `run.pretrain`; then, of a run that began with a model, what that was worth."""
+    last = run.pretrain(recipe, out, stream=stream)
+    further.close(Path(out), stream=stream)
+    return last
+
+
+def resume(
+    out: Path | str, *, stream: TextIO | None = None, settings: Recipe | None = None
+) -> Path:
+    """As `run.resume`; then whatever else the command that began the run makes at its end, where
+    that is not there yet."""
+    last, out = run.resume(out, stream=stream, settings=settings), Path(out)
+    further.close(out, stream=stream, again=False)
+    if (out / QUICKSTART).is_file():
+        from maskwright.quickstart import first_run  # brings scikit-learn, which takes a second
+
+        first_run.close(out, stream=stream)
+    return last

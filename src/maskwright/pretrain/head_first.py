@@ -1,0 +1,148 @@
+"""A new head above a body that was pretrained: it learns alone at first, then everything does.
+
+A head that was just drawn sends a body gradients that mean nothing yet. So for the first share of
+a run (`Folder.head_first`) the body stands still; from there on it learns `body_rate` times as
+fast as the head (Kumar et al. 2022, arXiv:2202.10054, for heads of tasks). What the head is at the
+change is kept:
+
+    out/head-first/head.safetensors, MANIFEST.json
+
+With it the body can be asked as it was before it learned anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright import commit
+from maskwright.checkpoint import files
+from maskwright.errors import CheckpointError
+from maskwright.nn.config import TransformerConfig
+from maskwright.nn.transformer import Transformer
+from maskwright.recipes.recipe import Folder
+from maskwright.train.parameters import Parameters
+from maskwright.train.schedule import Budget
+from maskwright.train.state import TrainState
+
+FOLDER, WEIGHTS = "head-first", "head.safetensors"
+PRODUCT = "product."
+
+
+def new_parts(there: TransformerConfig, wanted: TransformerConfig) -> tuple[str, ...]:
+    """The parts of a model of the config `wanted` that one of the config `there` has not."""
+    known = {head.name: head for head in there.heads}
+    parts = ["vocabulary_head"] * (there.vocabulary_head != wanted.vocabulary_head)
+    parts += ["pooler"] * (wanted.pooler and not there.pooler)
+    parts += [f"heads.{h.name}" for h in wanted.heads if known.get(h.name) != h]
+    return tuple(part for part in parts if part != "vocabulary_head" or wanted.vocabulary_head)
+
+
+class HeadFirst:
+    """The two stages of a run: which parameters learn, and how fast. A hook of the loop, which
+    frees the body when it is time, and a `Pace`."""
+
+    def __init__(
+        self, choice: Folder, budget: Budget, parameters: Parameters, out: Path | None
+    ) -> None:
+        self.choice, self.budget, self.parameters, self.out = choice, budget, parameters, out
+        self.state = TrainState()
+        self.new = [name for name in parameters.named if not self._is_body(name)]
+
+    @classmethod
+    def of(
+        cls, choice: Any, budget: Budget, parameters: Parameters, out: Path | None
+    ) -> HeadFirst | None:
+        """Of a run that begins with the folder `choice` of a recipe and draws a head; else None."""
+        if not isinstance(choice, Folder) or not choice.new:
+            return None
+        if choice.head_first == 0.0 and choice.body_rate == 1.0:
+            return None
+        return cls(choice, budget, parameters, out)
+
+    def _is_body(self, name: str) -> bool:
+        own = name.removeprefix(PRODUCT)
+        return own != name and not own.startswith(tuple(f"{part}." for part in self.choice.new))
+
+    @property
+    def alone(self) -> bool:
+        """Whether only the head learns now."""
+        used = self.budget.used(steps=self.state.step, tokens=self.state.tokens,
+                                seconds=self.state.seconds)  # fmt: skip
+        return used < self.choice.head_first * self.budget.total
+
+    def begin(self, state: TrainState) -> None:
+        """Follow the run's `state` from here on."""
+        self.state = state
+        self._let(not self.alone)
+
+    def __call__(self, step: int) -> dict[str, float]:
+        body = 0.0 if self.alone else self.choice.body_rate
+        return {name: body if self._is_body(name) else 1.0 for name in self.parameters.named}
+
+    def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+        if self._held and not self.alone:
+            if self.out is not None:
+                save(self.out, {n.removeprefix(PRODUCT): t for n, t in
+                                self.parameters.state().items() if n in self.new})  # fmt: skip
+            self._let(True)
+
+    def at_end(self, state: TrainState) -> None:
+        pass
+
+    def _let(self, learn: bool) -> None:
+        """Let the body learn, or hold it: without its gradients a step is much cheaper."""
+        self._held = not learn
+        for name, parameter in self.parameters.named.items():
+            if self._is_body(name):
+                parameter.requires_grad_(learn)
+
+
+def save(out: Path, weights: dict[str, torch.Tensor]) -> None:
+    """Keep what the head of the run `out` is now."""
+    content = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
+
+    def write(staging: commit.Staging) -> None:
+        staging.write_bytes(WEIGHTS, files.chunks(content))
+
+    commit.commit(out / FOLDER, write, about={"kind": "head"},
+                  expected_bytes=files.num_bytes(content), replace=True)  # fmt: skip
+
+
+@torch.no_grad()
+def expect_frequencies(model: Transformer, counts: NDArray[np.float64]) -> None:
+    """Let a new vocabulary head begin with the frequencies of the tokens, `counts` by id, where it
+    has a bias that can hold them: it need not learn these first."""
+    bias = None if model.vocabulary_head is None else model.vocabulary_head.bias
+    if bias is None:
+        return
+    each = np.ones(len(bias))
+    each[: len(counts)] += counts
+    bias.copy_(torch.from_numpy(np.log(each / each.sum())))
+
+
+@torch.no_grad()
+def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
+    """Give `model` the head that the run `out` kept; whether there is one.
+
+    Raises:
+        CheckpointError: it is damaged, or is none of such a model.
+    """
+    if not (out / FOLDER).is_dir():
+        return False
+    commit.verify(out / FOLDER)
+    kept = files.open_file(out / FOLDER / WEIGHTS)
+    own = {n: p for n, p in model.named_parameters()
+           if n.startswith(tuple(f"{part}." for part in new))}  # fmt: skip
+    if own.keys() != set(kept.entries):
+        raise CheckpointError("not the head of this model", where=out / FOLDER,
+                              found=", ".join(sorted(kept.entries)[:5]),
+                              wanted=", ".join(sorted(own)[:5]))  # fmt: skip
+    for name, parameter in own.items():
+        parameter.copy_(kept.read(name))
+    return True
