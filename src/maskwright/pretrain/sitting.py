@@ -90,7 +90,7 @@ def begin(
     saved = has_checkpoint(out)
     objective, family = _objective(recipe, out, prepared, chosen, saved, say)
     parameters = Parameters(objective, chosen.compute)
-    optimizer = recipe.training.optimizer.start(parameters)
+    optimizer: OptimizerState = recipe.training.optimizer.start(parameters)
     stages = HeadFirst.of(recipe.model, recipe.training.budget, parameters,
                           out if processes.first else None)  # fmt: skip
     if stages is not None:
