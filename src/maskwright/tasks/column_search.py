@@ -77,11 +77,20 @@ class Search:
         if role in self.roles:
             return
         free = {c.name for c in self._free() if fits(c)}
-        for spelling in NAMES[role]:
-            name = self.by_plain.get(spelling)
-            if name in free:
-                self._take(role, [name], "by its name")
-                return
+        called = [self.by_plain.get(spelling) for spelling in NAMES[role]]
+        if found := [name for name in called if name is not None and name in free]:
+            self._take(role, [self._commonest(found)], "by its name")
+
+    def _commonest(self, names: Sequence[str]) -> str:
+        """The first of several names; another where more rows have it and none has both, so that
+        it is the first that is misspelt."""
+        best = names[0]
+        for other in names[1:]:
+            rows = [{best, other} & row.values.keys() for row in self.rows]
+            more = sum(other in there for there in rows) > sum(best in there for there in rows)
+            if more and all(len(there) < 2 for there in rows):
+                best = other
+        return best
 
     def _two(self, roles: tuple[str, str], couples: Iterable[tuple[str, str]]) -> None:
         """Two columns whose names belong together."""
@@ -147,6 +156,7 @@ class Search:
     # -------------------------------------------------------------------------- shape by shape
     def _tagging(self) -> None:
         marks = [c.name for c in self._free() if c.kind == "parts"]
+        marks = [name for name in marks if self._commonest([name, *marks]) == name]
         if len(marks) == 1 and not {"tokens", "tags"} & set(self.roles):
             texts = {c.name for c in self._free() if c.kind == "text"}
             text = next((n for s in NAMES["text"] if (n := self.by_plain.get(s)) in texts), None)

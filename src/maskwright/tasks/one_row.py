@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from maskwright.errors import DataError
-from maskwright.tasks import labels
+from maskwright.counted import counted
+from maskwright.errors import DataError, near
+from maskwright.tasks import fields, labels
 from maskwright.tasks.cell import missing, text_in, text_of
 from maskwright.tasks.choices import keys_of, options_of, question_of, right_of
 from maskwright.tasks.columns import Columns
@@ -32,8 +33,11 @@ from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.marked_text import marked
 from maskwright.tasks.one_label import number
 from maskwright.tasks.rows import Row
+from maskwright.tasks.spellings import plain
 
-TRUE = {"1", "1.0", "true"}
+TRUE, FALSE = {"1", "1.0", "true"}, {"0", "0.0", "false"}
+NONE = '{"text": [], "answer_start": []}'
+UNANSWERABLE = ("isimpossible", "impossible", "unanswerable")
 
 
 def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
@@ -64,7 +68,19 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
 
     def answered(row: Row) -> Example:
         question, context = (text_in(row, columns.roles[role]) for role in ("question", "context"))
-        return Answered(question, context, _answers(row, columns["answers"], context), row.where)
+        answers = _answers(row, columns["answers"], context)
+        impossible = _impossible(row)
+        if impossible is not None and impossible == bool(answers):
+            raise DataError(
+                "the answers and the mark of an unanswerable question contradict each other",
+                where=row.where,
+                found=f"{counted(len(answers), 'answer')}, marked as "
+                f"{'unanswerable' if impossible else 'answerable'}",
+                wanted="answers, or that mark",
+                do="correct one of the two, or take the row out (--read on_bad=skip drops and "
+                "counts it)",
+            )
+        return Answered(question, context, answers, row.where)
 
     def choice(row: Row) -> Example:
         options = options_of(row, columns.roles["choices"])
@@ -80,7 +96,7 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         negatives = tuple(text_of(row, name) for name in columns.roles.get("negative", ()))
         return Match(anchor, positive, row.where, negatives)
 
-    return {
+    make = {
         "single": single,
         "pair": pair,
         "tagging": tagged,
@@ -89,6 +105,12 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         "sequence": rewrite,
         "matches": match,
     }[columns.shape]
+
+    def read(row: Row) -> Example:
+        fields.require(row, columns)
+        return make(row)
+
+    return read
 
 
 def _marked_text(row: Row, columns: Columns) -> str | None:
@@ -110,7 +132,7 @@ def _others(row: Row, names: Sequence[str] | None) -> tuple[str, ...]:
 
 def _flag(value: Any, row: Row, name: str) -> bool:
     said = str(value).strip().lower()
-    if said not in TRUE and said not in ("0", "0.0", "false"):
+    if said not in TRUE and said not in FALSE:
         raise missing(row, name, "label", "0 or 1")
     return said in TRUE
 
@@ -161,8 +183,29 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
     """The answers, each at its place. Without places the answer must occur just once."""
     value = value_of(row, name)
     starts: list[Any] = []
+    if value is None and _impossible(row):
+        return ()
+    fields.require_field(row, "answers", name, NONE)
+    if value is None:
+        raise DataError(
+            "null in the place of answers",
+            where=f"{row.where}, column {name!r}",
+            found="null",
+            wanted="answers",
+            do=f"where there is none, write {NONE}; or take the row out (--read on_bad=skip drops "
+            "and counts it)",
+        )
     if type(value) is dict:
-        texts, starts = value.get("text", []), value.get("answer_start", [])
+        if "text" not in value:
+            raise DataError(
+                "an answer without a text",
+                where=f"{row.where}, column {name!r}",
+                found=f"the fields {', '.join(value) or '(none)'}",
+                wanted="'text'",
+                do=f"rename the field ({near('text', value)}), or take the row out (--read "
+                "on_bad=skip drops and counts it)",
+            )
+        texts, starts = value["text"], value.get("answer_start", [])
     elif type(value) is list and value and all(type(each) is dict for each in value):
         texts, starts = [v.get("text") for v in value], [v.get("answer_start") for v in value]
     else:
@@ -180,6 +223,13 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
         (text, _place(text, start, context, row, name))
         for text, start in zip(texts, found, strict=True)
     )
+
+
+def _impossible(row: Row) -> bool | None:
+    """Whether the row is marked as a question without an answer; None where nothing is said."""
+    name = next((name for name in row.values if plain(name) in UNANSWERABLE), None)
+    said = "" if name is None else str(row.values[name]).strip().lower()
+    return True if said in TRUE else False if said in FALSE else None
 
 
 def _place(text: str, start: int | None, context: str, row: Row, name: str) -> int:
@@ -209,6 +259,8 @@ def cells(row: Row, task: Task) -> Iterator[Any]:
     """The labels of a row: one, several, or one for each token."""
     role = "tags" if task.kind == "tagging" else "label"
     names = task.columns.roles[role]
+    for name in names:
+        fields.require_field(row, role, name, "[]" if task.kind == "multi-label" else "")
     if len(names) > 1:  # a column of 0 and 1 for each label
         for name in names:
             if _flag(value_of(row, name), row, name):

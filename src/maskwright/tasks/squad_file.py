@@ -18,6 +18,7 @@ from typing import Any
 from maskwright.errors import DataError
 
 LONGEST_SHOWN = 60
+FIELDS = ("id", "title", "context", "question", "is_impossible", "plausible_answers")
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ def rows(document: Any, where: str = "") -> Iterator[dict[str, Any]]:
         {"id": …, "title": …, "context": …, "question": …,
          "answers": {"text": […], "answer_start": […]}}
 
+    A question without the field has none here either, as one that is only to be answered.
+
     Raises:
         DataError: a missing or wrong field, or two questions of one id; the message names article,
             paragraph and question.
@@ -103,9 +106,10 @@ def rows(document: Any, where: str = "") -> Iterator[dict[str, Any]]:
             raise DataError("two questions of the same id", where=place, found=repr(name))
         known.add(name)
         impossible, golds = row.get("is_impossible"), row.get("answers", [])
+        told = "answers" in row or impossible is True
         if type(golds) is not list:
             raise _wrong("answers", list, golds, named)
-        if (impossible is True and golds) or (impossible is False and not golds):
+        if (impossible is True and golds) or (impossible is False and told and not golds):
             raise DataError("answers and is_impossible do not agree", where=named,
                             found=f"{len(golds)} answers, is_impossible {impossible}")  # fmt: skip
         yield {
@@ -113,11 +117,16 @@ def rows(document: Any, where: str = "") -> Iterator[dict[str, Any]]:
             "title": title,
             "context": context,
             "question": _field(row, "question", str, named),
-            "answers": {
-                "text": [_field(gold, "text", str, named) for gold in golds],
-                "answer_start": [_field(gold, "answer_start", int, named) for gold in golds],
-            },
-        }
+        } | (
+            {
+                "answers": {
+                    "text": [_field(gold, "text", str, named) for gold in golds],
+                    "answer_start": [_field(gold, "answer_start", int, named) for gold in golds],
+                }
+            }
+            if told
+            else {name: value for name, value in row.items() if name not in FIELDS}
+        )  # what a question has in the place of answers is told where these are learned from
 
 
 def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str]]:

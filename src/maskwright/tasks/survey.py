@@ -28,6 +28,7 @@ from maskwright.tasks.examples import (
 )
 from maskwright.tasks.near_labels import near_misses
 from maskwright.tasks.splits import folded, told_apart_by
+from maskwright.tasks.table import TABLE_FILE
 
 LISTED, LISTED_FILES = 3, 5
 LISTED_CLASSES = 30
@@ -248,10 +249,26 @@ def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
             yield (f"{counted(sum(row.widened for row in widened), 'marked part')} of {name} "
                    "begin or end within a word, and take the whole of it; the first: "
                    f"{widened[0].where}")  # fmt: skip
+        yield from _unanswerable(name, examples)
     yield from left_out(examples)
     if examples.labels is not None:
         yield from _label_warnings(examples, found)
         yield from _class_warnings(found)
+
+
+def _unanswerable(part: str, examples: Examples) -> Iterator[str]:
+    """How many questions of a part have no answer."""
+    rows = [row for row in examples.parts[part] if isinstance(row, Answered)]
+    none = [row for row in rows if not row.answers]
+    if none:
+        yield (f"{counted(len(none), 'question')} of {len(rows):,} in {part} "
+               f"({len(none) / len(rows):.0%}) have no answer in their context; the first: "
+               f"{none[0].where}")  # fmt: skip
+    columns = examples.task.columns
+    empty = columns.column("answers").empty if none else 0
+    if empty and TABLE_FILE.search(none[0].where.rpartition(",")[0]):  # elsewhere null is refused
+        yield (f"an empty cell in the column {columns['answers']!r} is read as no answer; take out "
+               "rows whose answers are not known")  # fmt: skip
 
 
 def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
