@@ -13,7 +13,8 @@
       StoppedError        stopped, and `maskwright resume` can go on          exit 75
 
 Every refusal has four parts besides its first line: where (path, line, field), found, wanted, and
-what to do. The command line prints them without a traceback; Python users see the same text.
+what to do. The command line prints them without a traceback; Python users see the same text, in
+which control characters of names and values are escapes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from typing import Self
+
+from maskwright.terminal import harmless
 
 
 class MaskwrightError(Exception):
@@ -66,11 +69,11 @@ class MaskwrightError(Exception):
         return self
 
     def render(self) -> str:
-        lines = [f"error {self.kind}: {self.what}"]
+        lines = [f"error {self.kind}: {harmless(self.what)}"]
         for name in ("where", "found", "wanted", "do"):
             value = getattr(self, name)
             if value is not None:
-                lines.append(f"  {name + ':':<8}{value}")
+                lines.append(f"  {name + ':':<8}{harmless(str(value))}")
         return "\n".join(lines)
 
 

@@ -1,11 +1,23 @@
-"""How much memory there is, and how much of it this process has."""
+"""How much memory there is, how much of it this process has, and which errors say that it does not
+suffice."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from pathlib import Path
 
+from maskwright.errors import shorten
+
 CONTAINER = Path("/sys/fs/cgroup")
+# How torch, CUDA, C++, the system and Rust's libraries say that they get no memory.
+SHORTAGE = re.compile(
+    r"can't allocate memory|cannot allocate memory|not enough memory|out of memory|bad_alloc"
+    r"|bad allocation|unable to allocate|ALLOC_FAILED|failed to allocate|memory allocation of",
+    re.I,
+)
+ON_DEVICE = re.compile(r"CUDA|CUBLAS|cuDNN|\bHIP\b|\bGPU\b", re.I)
 
 
 def free_bytes() -> int:
@@ -40,3 +52,28 @@ def resident() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether memory, of this machine or of a GPU, did not suffice. Errors of torch are known by
+    name and by what they say, as it is not imported for their sake."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    home = type(error).__module__.partition(".")[0]  # a KeyError may say any name of the user's
+    foreign = isinstance(error, RuntimeError | SystemError | ImportError) or home != "builtins"
+    return foreign and home != "maskwright" and SHORTAGE.search(str(error)) is not None
+
+
+def of_device(error: BaseException) -> bool:
+    """Whether the memory is a GPU's."""
+    named = type(error).__name__ == "OutOfMemoryError"
+    return named or ON_DEVICE.search(str(error)) is not None
+
+
+def shortage(error: BaseException) -> str:
+    """What the error says, what this process holds and what is free, in bytes."""
+    said = shorten(str(error).strip().partition("\n")[0], 120)
+    here = f"this process holds {resident():,} bytes, {free_bytes():,} are free"
+    return f"{said}; {here}" if said else here

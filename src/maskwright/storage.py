@@ -39,6 +39,7 @@ FORBIDDEN = {
     errno.EEXIST,
 }
 TOO_MANY = {errno.EMFILE, errno.ENFILE}
+TOLD = FULL | FORBIDDEN | TOO_MANY | {errno.EIO, errno.ENOMEM}  # that `refusal` has words for
 FEW_NAMES = 5  # that are told of a folder
 LONGEST_NAME = 255  # bytes, on the usual file systems
 LOCKS_OWN = 100  # bytes that a lock may add to a name, those of the machine's name among them
@@ -96,7 +97,7 @@ class FileSystem:
 DISK = FileSystem()
 
 
-def refusal(error: OSError, where: Path, *, needed: int | None = None) -> MaskwrightError:
+def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> MaskwrightError:
     """What the operating system's `error` means, in our words and with our exit code.
 
     Args:
@@ -108,12 +109,20 @@ def refusal(error: OSError, where: Path, *, needed: int | None = None) -> Maskwr
     said = f"{error.strerror or error} [{errno.errorcode.get(error.errno or 0, error.errno)}]"
     if error.errno in FULL:
         wanted = None if needed is None else f"{needed:,} bytes"
+        free = f"; {_free_bytes(where)}" if isinstance(where, Path) else ""
         return StoppedError("the disk or the quota is full", where=place, wanted=wanted,
-                            found=f"{said}; {_free_bytes(where)}",
+                            found=f"{said}{free}",
                             do="free some space and start the same command again")  # fmt: skip
     if error.errno in FORBIDDEN:
         return OutputError("this place cannot be written", where=place, found=said,
-                           do="choose another folder, or mend its permissions")  # fmt: skip
+                           do="choose another folder, or fix its permissions")  # fmt: skip
+    if error.errno == errno.ENOMEM:
+        return ResourceError(
+            "out of memory",
+            where=place,
+            found=said,
+            do="end other programs, or use a machine with more memory",
+        )
     if error.errno in TOO_MANY:
         return ResourceError("too many files are open", where=place, found=said,
                              do="raise the limit, for example: ulimit -n 4096")  # fmt: skip

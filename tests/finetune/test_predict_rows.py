@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from maskwright.errors import CheckpointError, DataError, UsageError
 from maskwright.finetune import predict as room
+from maskwright.finetune import predict_file as predict_rows
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.piped import piped
@@ -22,7 +24,7 @@ from maskwright.finetune.predict import Predictor, load
 from maskwright.finetune.predict_file import predict_file
 from maskwright.finetune.write_predictions import write_predictions
 from maskwright.strict_json import parse
-from maskwright.tasks.how_read import how_read
+from maskwright.tasks.how_read import HowRead, how_read
 from tinyrun import WORDS
 
 SKIP = how_read(["on_bad=skip", "max_bad_fraction=1.0"])
@@ -85,7 +87,7 @@ def test_rows_without_an_answer_are_counted_over_a_stop(
     source, said = tmp_path / "in.jsonl", []  # type: tuple[Path, list[str]]
     rows = [{"text": "a cat" if n % 3 else ""} for n in range(30)]
     source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    monkeypatch.setattr(room, "PORTION", 8)
+    monkeypatch.setattr(predict_rows, "PORTION", 8)
     own, calls = Predictor.answers, 0
 
     def dies(self: Predictor, given: Any, top: int | None = None, *told: Any) -> Any:
@@ -356,3 +358,72 @@ def test_a_column_may_be_said_as_a_text(tuned: Path, tmp_path: Path) -> None:
     stream = io.StringIO()
     assert predict_file(tuned, file, stream, columns={"text": "title"}) == 2
     assert len(load(tuned).predict({"text": ["a cat", "a dog"], "number": [1, 2]})) == 2
+
+
+class Answered(io.StringIO):
+    """Takes answers, and sends the next line into a pipe after each."""
+
+    def __init__(self, lines: list[str], pipe: int) -> None:
+        super().__init__()
+        self.lines, self.pipe = lines, pipe
+        self.seen: list[int] = []  # answers that were there when the next line was sent
+        self.flush()
+
+    def flush(self) -> None:
+        self.seen.append(self.getvalue().count("\n"))
+        if self.lines:
+            os.write(self.pipe, self.lines.pop(0).encode())
+        elif self.pipe >= 0:
+            os.close(self.pipe)
+            self.pipe = -1
+
+
+@pytest.mark.parametrize(
+    ("lines", "read", "top"),
+    [
+        (["a cat\n", "a dog\n", "the cat"], HowRead(), None),
+        (['{"text": "a cat"}\n', '{"text": "a dog"}\n', '{"text": "the cat"}'], HowRead(), 2),
+        (["text,n\na cat,1\n", "a dog,2\n", "the cat,3"], how_read(["separator=,"]), None),
+        (["\ufeffa cat\n", "\x1b[1m a dog\n", "the cat"], HowRead(), 1),
+    ],
+)
+def test_lines_of_a_pipe_are_answered_as_they_come(
+    lines: list[str], read: HowRead, top: int | None, tuned: Path
+) -> None:
+    ours, theirs = os.pipe()
+    answers = Answered(lines, theirs)
+    with open(ours, "rb") as stream, piped(stream, read) as path:
+        assert predict_file(tuned, path, answers, read=read, top=top) >= 3
+    assert answers.seen[:3] == [0, 1, 2] or answers.seen[:4] == [0, 0, 1, 2]
+    told = [json.loads(line)["text"] for line in answers.getvalue().splitlines()]
+    assert told[-1] == "the cat" and "\x1b" not in answers.getvalue()
+    ours, theirs = os.pipe()  # what is written to a file is looked at whole before
+    os.write(theirs, b"a cat\n")
+    os.close(theirs)
+    with open(ours, "rb") as stream, piped(stream, whole=True) as path:
+        assert path.read_bytes() == b"a cat\n"
+
+
+def test_escape_sequences_in_cells_and_columns_stay_equal_and_harmless(
+    tuned: Path, tmp_path: Path
+) -> None:
+    odd = "a \u202e\u009b31m\u007f cat"
+    source, answers = tmp_path / "in.jsonl", io.StringIO()
+    source.write_text(json.dumps({"text": odd, f"x\u009b{odd}": odd}) + "\n")
+    predict_file(tuned, source, answers)
+    assert not {"\u202e", "\u009b", "\u007f"} & set(answers.getvalue())
+    row = json.loads(answers.getvalue())
+    assert "\u009b31m" in row["text"] and any("\u009b" in name for name in row)
+
+
+def test_progress_is_told_while_rows_are_answered(
+    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict_rows, "PORTION", 2)
+    source, said = tmp_path / "in.txt", list[str]()
+    source.write_text("a cat\n" * 5)
+    predict_file(tuned, source, io.StringIO(), say=said.append)
+    assert not said  # nobody waits
+    monkeypatch.setattr(predict_rows, "SHOW_SECONDS", 0.0)
+    predict_file(tuned, source, io.StringIO(), say=said.append)
+    assert said[1].startswith("4 rows answered, ")

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import functools
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from maskwright import cli
+from maskwright.command_line import Parser
+from maskwright.errors import DataError
 
 FROZEN = {
     "quickstart": {"--minutes", "--out"},
@@ -43,7 +50,8 @@ FROZEN = {
 }  # fmt: skip
 
 
-def verbs() -> dict[str, argparse.ArgumentParser]:
+@functools.cache
+def verbs() -> dict[str, Parser]:
     actions = cli.parser()._actions
     return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
 
@@ -51,10 +59,11 @@ def verbs() -> dict[str, argparse.ArgumentParser]:
 def test_verbs_and_options_are_those_of_the_list() -> None:
     found = {
         name: {a.option_strings[-1] if a.option_strings else a.dest for a in verb._actions}
-        - {"--help", "--debug"}
+        - {"--help", "--debug", "--threads"}
         for name, verb in verbs().items()
     }
     assert found == FROZEN
+    assert all("--threads" in verb._option_string_actions for verb in verbs().values())
 
 
 def test_help_names_every_verb_and_imports_nothing_heavy() -> None:
@@ -103,6 +112,19 @@ def test_the_package_itself_is_the_command() -> None:
         (["list", "familys"], 64, "'families'"),
         (["show", "quikstart"], 64, "'quickstart'"),
         (["generate", "--temperature", "hot", "x"], 64, "invalid float"),
+        (["predict", "m", "--tpo", "2", "f"], 64, "no such option\n.*\n.*'--top'"),
+        (["predict", "m", "f", "--top"], 64, "lacks its value"),
+        (["predict", "m", "f", "--top", "--out", "x"], 64, "lacks its value"),
+        (["predict", "m", "f", "g"], 64, "g"),
+        (["predict", "m", "f", "--top", "1", "--top=2"], 64, "given twice(.|\n)*1 and 2"),
+        (["predict", "--also", "a", "m", "f"], 64, "MODEL FILE before the options, or after --"),
+        (["compare", "--budget", "tokens=1", "--text", "a", "r", "s"], 64, "RECIPE before"),
+        (["--threads", "2", "list"], 64, "the verb comes first"),
+        (["list", "--threads", "0"], 64, "1 to"),
+        (["list", "--threads=-1"], 64, "1 to"),
+        (["list", "--threads", "5000"], 64, "1 to"),
+        (["list", "-x"], 64, "no such option"),
+        (["show", "tiny", "--set", "training.batch=4", "--set", "training.batch=8"], 64, "twice"),
         (["show", "tiny", "--set", "evaluation.rows=0"], 64, "evaluation.rows"),
         (["show", "tiny", "--set", "evaluation.batch=-3"], 64, "evaluation.batch"),
         (["show", "tiny", "--set", "evaluation.every=-5"], 64, "evaluation.every"),
@@ -128,6 +150,179 @@ def test_a_mistake_gets_an_answer_without_a_traceback(
     assert re.search(says, shown), shown
 
 
+def _plain(value: object) -> object:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+ORDERS = [
+    ("predict M --top 2 F", {"model": "M", "file": "F", "top": 2}),
+    ("predict --top 2 M F", {"model": "M", "file": "F", "top": 2}),
+    ("predict M F --top=2", {"model": "M", "file": "F", "top": 2}),
+    ("predict M --read on_bad=skip F", {"read": ["on_bad=skip"], "file": "F"}),
+    ("predict --read a=b M --read c=d F --column e=f", {"read": ["a=b", "c=d"], "column": ["e=f"]}),
+    ("predict M --debug --threads 2 F", {"model": "M", "file": "F", "threads": 2}),
+    ("predict M --top 2 2", {"file": "2", "top": 2}),
+    ("predict M --top 2 -- -F", {"file": "-F", "top": 2}),
+    ("predict -- M F", {"model": "M", "file": "F"}),
+    ("predict M --top 2 -", {"file": "-"}),
+    ("predict M --out -x F", {"out": "-x", "file": "F"}),
+    ("predict M", {"file": "-"}),
+    ("predict --also A B -- M F", {"also": ["A", "B"], "model": "M", "file": "F"}),
+    ("predict M F --also A --also B", {"also": ["A", "B"]}),
+    ("predict M --to 2 F", {"top": 2, "file": "F"}),
+    ("adapt --text a b M", {"text": ["a", "b"], "model": "M"}),
+    ("adapt --text a --minutes 1 M --text b", {"text": ["a", "b"], "model": "M"}),
+    ("pretrain --text a R", {"text": ["a"], "recipe": "R"}),
+    ("resume --set a=1 R --set b=2", {"run": "R", "settings": ["a=1", "b=2"]}),
+    ("compare r --seeds 1 s --budget tokens=1 t", {"recipes": ["r", "s", "t"], "seeds": 1}),
+    ("evaluate --data d M --part all", {"model": "M", "data": "d", "part": "all"}),
+    ("finetune --epochs 2 M --data d --rate 1e-4", {"model": "M", "epochs": 2, "rate": 1e-4}),
+    ("probe --items 3 M --word bank", {"model": "M", "items": 3, "word": "bank"}),
+    ("attention --text t M --sentence s", {"model": "M", "text": ["t"], "sentence": "s"}),
+    ("fill-mask M --top 3 [MASK]", {"model": "M", "text": "[MASK]", "top": 3}),
+    ("generate M --tokens 3 hello --seed 1", {"model": "M", "prompt": "hello", "tokens": 3}),
+    ("generate M --temperature -1 -5", {"temperature": -1.0, "prompt": "-5"}),
+    ("show --set a=1 T", {"thing": "T", "settings": ["a=1"]}),
+    ("list --debug recipes", {"room": "recipes", "debug": True}),
+    ("tokenizer --text a --lowercase --text b c", {"text": ["a", "b", "c"], "lowercase": True}),
+    ("quickstart --minutes 2 --minutes 2", {"minutes": 2.0}),
+]
+
+
+@pytest.mark.parametrize(("line", "wanted"), ORDERS)
+def test_options_stand_before_between_and_behind_the_other_arguments(
+    line: str, wanted: dict[str, object]
+) -> None:
+    verb, *rest = line.split()
+    read = vars(verbs()[verb].read(rest))
+    found = {name: _plain(value) for name, value in read.items()}
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_a_file_after_further_models_is_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two", "three"):
+        Path(name).mkdir()
+    Path("rows.csv").write_text("text\na\n")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    assert cli.main(["predict", "one", "--also", "two", "rows.csv"]) != 0
+    assert "no rows to answer" not in capsys.readouterr().err
+    assert cli.main(["predict", "one", "--also", "two", "three"]) == 64
+    assert "no rows to answer" in capsys.readouterr().err
+
+
+def test_threads_are_used_and_go_into_the_recipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    for name in cli.THREADS:
+        monkeypatch.setenv(name, "1")
+    seen = []
+    monkeypatch.setattr("maskwright.pretrain.run.pretrain", lambda recipe, out: seen.append(recipe))
+    try:
+        assert cli.main(["pretrain", "tiny", "--threads", "3", "--out", "x"]) == 0
+        assert torch.get_num_threads() == 3
+        assert seen[0].training.threads == 3
+        assert {os.environ[name] for name in cli.THREADS} == {"3"}
+        cli.main(["list", "recipes", "--threads", "1000"])
+        assert "1000 threads on" in capsys.readouterr().err
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("number", "says"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")]
+)
+def test_a_signal_is_said_in_a_line(
+    number: signal.Signals,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    swept = []
+
+    def stopped(room: str) -> list[str]:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        finally:
+            swept.append(room)  # what was begun can still be cleaned up
+        raise AssertionError("the signal did not stop it")
+
+    monkeypatch.setattr("maskwright.catalogue.names", stopped)
+    before = signal.getsignal(number)
+    assert cli.main(["list", "recipes"]) == 128 + number
+    assert capsys.readouterr().err == f"stopped by {says}\n" and swept == ["recipes"]
+    assert signal.getsignal(number) == before
+
+    def interrupted(room: str) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("maskwright.catalogue.names", interrupted)
+    assert cli.main(["list"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(
+        "maskwright.catalogue.names",
+        lambda room: seen.append(signal.getsignal(signal.SIGHUP)) or [],
+    )
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert cli.main(["list", "recipes"]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert seen == [signal.SIG_IGN]
+
+
+HARMFUL = "\x1b[31m\x1b]0;owned\x07\r\x9b1A\u202e\u2028\udcff\n"
+
+
+def test_escape_sequences_are_harmless_in_every_part_of_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(room: str) -> list[str]:
+        raise DataError(f"what{HARMFUL}", where=f"where{HARMFUL}", found=f"found{HARMFUL}",
+                        wanted=f"wanted{HARMFUL}", do=f"do{HARMFUL}").under(HARMFUL)  # fmt: skip
+
+    def broken(room: str) -> list[str]:
+        raise ValueError(HARMFUL)
+
+    for made in (refused, broken):
+        monkeypatch.setattr("maskwright.catalogue.names", made)
+        assert cli.main(["list", "--debug"]) in (65, 70)
+        shown = capsys.readouterr().err
+        assert "\\x1b[31m" in shown and "\\u202e" in shown
+        assert not set(HARMFUL) - set("\n[31m]0;owned1A") & set(shown)
+    # What is no danger stays as it is written: other scripts, emoji with joiners, hard blanks.
+    kept = "日本語 नमस्ते می\u200cخواهم 👩\u200d🔬 a\u00a0b"
+    assert DataError(kept, where=kept, wanted=kept, do=kept).render().count(kept) == 4
+
+
+@pytest.mark.parametrize("arguments", [
+    [f"a{HARMFUL}"], ["list", f"a{HARMFUL}"], ["list", f"--a{HARMFUL}"],
+    ["predict", f"a{HARMFUL}", "b"], ["list", "families", f"b{HARMFUL}"],
+    ["pretrain", "tiny", "--set", f"a{HARMFUL}=1"], ["pretrain", f"{HARMFUL}.toml"],
+    ["show", "tiny", "--set", f"training.batch={HARMFUL}"], [f"--x{HARMFUL}"],
+    ["tokenizer", "--kind", f"a{HARMFUL}", "--text", f"b{HARMFUL}"],
+    ["predict", "m", "--top", f"{HARMFUL}"],
+])  # fmt: skip
+def test_escape_sequences_in_arguments_are_harmless(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 64
+    shown = capsys.readouterr().err
+    assert not set(HARMFUL) - set("\n[31m]0;owned1A") & set(shown)
+
+
 class OutOfMemoryError(RuntimeError):
     """Called as torch's is."""
 
@@ -138,6 +333,17 @@ class OutOfMemoryError(RuntimeError):
         (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nmore"), "the GPU"),
         (MemoryError(), "this machine"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "this machine"),
+        (
+            RuntimeError(
+                "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: not enough "
+                "memory: you tried to allocate 99 bytes."
+            ),
+            "this machine",
+        ),
+        (RuntimeError("std::bad_alloc"), "this machine"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "this machine"),
+        (ImportError("x.so: failed to map: Cannot allocate memory"), "this machine"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "the GPU"),
     ],
 )
 def test_too_little_memory_is_no_fault_of_ours(
@@ -153,6 +359,7 @@ def test_too_little_memory_is_no_fault_of_ours(
     assert cli.main(["list"]) == 69
     shown = capsys.readouterr().err
     assert f"where:  {where}" in shown and "Traceback" not in shown and "more" not in shown[-9:]
+    assert "free" in shown and "do:" in shown
     assert ("CUDA_VISIBLE_DEVICES=" in shown) is (where == "the GPU")
 
 
@@ -166,3 +373,20 @@ def test_a_fault_of_our_own_is_called_one(
     assert cli.main(["list"]) == 70
     shown = capsys.readouterr().err
     assert "gone wrong" in shown and "E-BUG" in shown
+
+    def named(room: str) -> list[str]:
+        raise KeyError("out of memory")  # a name of the user's, and no shortage
+
+    monkeypatch.setattr("maskwright.catalogue.names", named)
+    assert cli.main(["list"]) == 70
+
+
+def test_a_full_disk_behind_standard_output_is_no_fault_of_ours(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(room: str) -> list[str]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("maskwright.catalogue.names", full)
+    assert cli.main(["list"]) == 75
+    assert "standard output" in capsys.readouterr().err

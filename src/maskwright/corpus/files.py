@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from maskwright.corpus import growing
 from maskwright.errors import DataError, StorageError, UsageError, near, shorten
 
 STEP = 1 << 20
@@ -148,6 +149,7 @@ class RegularFile:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.pipe = growing.find(source.path)
         self._hash = hashlib.sha256()
         _refuse_special(source.path, _status(source.path))
         try:
@@ -180,6 +182,9 @@ class RegularFile:
                     "reading failed", where=self.source.shown, found=error.strerror
                 ) from error
             if not data:
+                if self.pipe is not None and self.pipe.more():
+                    self._before = os.fstat(self._number)
+                    continue
                 return
             self._hash.update(data)
             yield data

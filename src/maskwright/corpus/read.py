@@ -160,6 +160,8 @@ def text_blocks(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator
     head = b""
     while len(head) < HEAD and (chunk := next(chunks, b"")):
         head += chunk
+        if opened.pipe is not None and b"\n" in head:
+            break  # a line that has come is answered before the next comes
     mark = check_head(head, file, reading.codec)
     ledger.counts.byte_order_marks += mark > 0
     chunks = itertools.chain([head[mark:]] if head[mark:] else [], chunks)

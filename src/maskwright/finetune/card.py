@@ -13,6 +13,7 @@ from typing import Any
 
 from maskwright.finetune.kind import Kind
 from maskwright.report.tables import Table
+from maskwright.terminal import harmless, harmless_lines
 
 SHOWN_LABELS = 40
 
@@ -50,7 +51,7 @@ def card(
         *(f"# {name}", f"A model for {kind.task}, fine-tuned from `{base}`."),
     ]
     if kind.labels:
-        some = ", ".join(f"`{label}`" for label in kind.labels[:SHOWN_LABELS])
+        some = ", ".join(f"`{harmless(label)}`" for label in kind.labels[:SHOWN_LABELS])
         more = len(kind.labels) - SHOWN_LABELS
         lines.append(f"Labels: {some}" + (f" and {more} more" if more > 0 else "") + ".")
     lines.append("## Evaluation\n\n" + table["title"] + "\n\n" + _markdown(table))
@@ -70,7 +71,7 @@ def card(
     )
     code = "\n".join(loads)
     lines.append(f"## Use\n\n```python\n{code}\n```")
-    return "\n\n".join(lines) + "\n"
+    return harmless_lines("\n\n".join(lines) + "\n")
 
 
 def _front_matter(
@@ -102,4 +103,8 @@ def _front_matter(
 
 def _markdown(table: Table) -> str:
     rows = [table["head"], ["---"] * len(table["head"]), *table["rows"]]
-    return "\n".join("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows)
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows)
+
+
+def _cell(value: object) -> str:
+    return harmless(str(value)).replace("|", "\\|")

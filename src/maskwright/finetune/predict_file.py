@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from maskwright.corpus import growing
 from maskwright.corpus.files import listed
 from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.finetune.answer_columns import PREDICTION
 from maskwright.finetune.kind import SECOND, UNTOLD
-from maskwright.finetune.predict import PORTION, Predictor, load, portions
+from maskwright.finetune.predict import PORTION, Predictor, load
 from maskwright.finetune.rows_to_answer import rows_to_answer
 from maskwright.finetune.several import Several, load_several
 from maskwright.report.say import Say, quiet
 from maskwright.tasks.columns import JOINED, as_names
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
+from maskwright.terminal import harmless_json
 
 SAID = 3  # portions of which it is told what did not fit
+SHOW_SECONDS = 10.0  # between two lines of progress
 
 
 def predict_file(
@@ -116,8 +120,11 @@ def answer_rows(
     say: Say,
     counts: Counts,
 ) -> tuple[int, int]:
-    """How many rows were written, and how many of these without an answer."""
+    """How many rows were written, and how many of these without an answer. Rows of a pipe are
+    answered as soon as it brings no more."""
     count = bad = cuts = 0
+    rows: list[tuple[dict[str, Any], Any]] = []
+    begun = shown = time.monotonic()
 
     def cut(line: str) -> None:
         nonlocal cuts
@@ -127,21 +134,36 @@ def answer_rows(
             whole = first == 1 and len(rows) < PORTION
             say(f"note: {line}" if whole else f"note: of the rows {first:,} to {last:,}: {line}")
 
-    for note in model.notes:
-        say(f"note: {note}")
-    for rows in portions(islice(rows_to_answer(source, model, read, counts), skip, None)):
+    def answer() -> None:
+        """Answer the rows that are there, and write them."""
+        nonlocal count, bad, shown
         asked = [example for _, example in rows if example is not None]
         bad += len(rows) - len(asked)
         answers = iter(model.answers(asked, top, cut) if asked else [])
         for values, example in rows:
-            answer = None if example is None else next(answers)
+            found = None if example is None else next(answers)
             row = {
                 **{name: _finite(value) for name, value in values.items()},
-                PREDICTION: _finite(answer),
+                PREDICTION: _finite(found),
             }
-            stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) + "\n")
-            count += 1
+            line = json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
+            stream.write(harmless_json(line) + "\n")
+        count += len(rows)
+        rows.clear()
         stream.flush()
+        if (now := time.monotonic()) - shown >= SHOW_SECONDS:
+            shown = now
+            say(f"{counted(count, 'row')} answered, {count / (now - begun):,.0f} per second")
+
+    for note in model.notes:
+        say(f"note: {note}")
+    if (pipe := growing.find(source)) is not None:
+        pipe.waiting = answer
+    for row in islice(rows_to_answer(source, model, read, counts), skip, None):
+        rows.append(row)
+        if len(rows) == PORTION:
+            answer()
+    answer()
     if cuts > SAID:
         say(f"note: and so on, in {cuts - SAID:,} more portions of {PORTION:,} rows")
     return count, bad

@@ -8,7 +8,6 @@ label. What a task asks of the model is a `Kind` (kind.py, kinds/).
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -34,6 +33,7 @@ from maskwright.report import document
 from maskwright.report.say import Say, printer
 from maskwright.tasks import examples as labelled
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
+from maskwright.terminal import shell_word
 from maskwright.train.optimizer import AdamW
 
 EVERYTHING = Method(FULL)
@@ -115,7 +115,7 @@ def finetune(
         for name, text in (beside or {}).items():
             document.write(out / name, text)
         kept.finish()
-    say(f"model: {out / MODEL}\nnext: maskwright predict {shlex.quote(str(out))} FILE")
+    say(f"model: {out / MODEL}\nnext: maskwright predict {shell_word(out)} FILE")
     return out / MODEL
 
 
@@ -131,7 +131,7 @@ def _seeds(
             found = [one if one is best else one.without_model() for one in found]
     except KeyboardInterrupt:
         say(f"stopped; {len(found)} of {seeds} seeds had finished and are kept: the same "
-            f"command with --out {shlex.quote(str(out))} goes on")  # fmt: skip
+            f"command with --out {shell_word(out)} goes on")  # fmt: skip
         raise
     return found
 

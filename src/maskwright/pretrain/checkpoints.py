@@ -16,7 +16,6 @@ counts.
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from maskwright.errors import CheckpointError, IncompatibleError, StorageError
 from maskwright.nn.transformer import Transformer
 from maskwright.recipes.find import is_run
 from maskwright.strict_json import parse
+from maskwright.terminal import shell_word
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.average import Average
 from maskwright.train.optimizer import OptimizerState
@@ -246,6 +246,6 @@ def model_folder(folder: Path) -> Path:
     if is_run(folder) and not begun:
         raise CheckpointError(
             "the run has no checkpoint yet", where=folder,
-            do=f"let it come to one: maskwright resume {shlex.quote(str(folder))}",
+            do=f"let it come to one: maskwright resume {shell_word(folder)}",
         )  # fmt: skip
     return newest(folder) if (folder / "checkpoints").is_dir() else transformer_folder(folder)

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
 import torch
 
-from maskwright import commit, dotted
+from maskwright import commit, dotted, memory
 from maskwright.data.loader import Loader
 from maskwright.errors import (
     ConfigError,
@@ -48,6 +47,7 @@ from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
 from maskwright.storage import DOOMED, TEMPORARY
+from maskwright.terminal import shell_word
 from maskwright.toml import to_toml
 from maskwright.train import distribute, loop, machine, process_memory
 from maskwright.train.diverged import DivergedError
@@ -223,7 +223,7 @@ def _run(
 
 def _quoted(folder: Path) -> str:
     """As it is typed in a shell."""
-    return shlex.quote(str(folder))
+    return shell_word(folder)
 
 
 def _say_crowded(recipe: Recipe, chosen: machine.Machine, say: Callable[[str], None]) -> None:
@@ -277,7 +277,9 @@ def _train(sitting: Sitting) -> None:
                 stop=sitting.stop,
                 average=sitting.average,
             )
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not memory.is_shortage(error):
+                raise
             raise _out_of_memory(recipe, error) from error
         except DivergedError as error:
             if log is None:
@@ -299,7 +301,8 @@ def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
     return ResourceError(
         "out of memory",
         where="training.microbatches",
-        found=f"{t.batch // t.microbatches} rows of {recipe.rows.length} tokens at once",
+        found=f"{t.batch // t.microbatches} rows of {recipe.rows.length} tokens at once: "
+        f"{memory.shortage(error)}",
         do=f"--set training.microbatches={more} does the same work with less"
         if more
         else "choose a smaller model or shorter rows",

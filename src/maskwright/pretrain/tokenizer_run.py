@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from maskwright.commit import writing
@@ -13,6 +12,7 @@ from maskwright.corpus.reading import Reading
 from maskwright.errors import OutputError
 from maskwright.pretrain.text import Text
 from maskwright.recipes.corpus import Corpus
+from maskwright.report.say import printer
 from maskwright.tokenizer.report import report
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train
@@ -44,6 +44,7 @@ def train_and_report(
             where=os.path.abspath(out),
             do="choose another name, or remove it first",
         )
+    say = printer(None)
     with writing(out):  # refused now, and not after the work
         # Not in `out`: the list is written while reading, and `save` makes the whole folder at
         # once.
@@ -51,12 +52,12 @@ def train_and_report(
         text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
         made = train(text.for_tokenizer(), choice)
         for line in text.told():
-            print(line, file=sys.stdout)
+            say(line)
         made.save(out)
-    print(f"tokenizer: {out}", file=sys.stdout)
+    say(f"tokenizer: {out}")
     measured = report(made, text.held_out())
     if not measured.all.tokens:
-        print("too little text to hold some out: measured on what it learned from")
+        say("too little text to hold some out: measured on what it learned from")
         measured = report(made, text.for_tokenizer())
-    print(measured.render(), file=sys.stdout)
+    say(measured.render())
     return made

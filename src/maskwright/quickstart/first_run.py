@@ -30,6 +30,7 @@ from maskwright.report import document, tables
 from maskwright.report.page import write_report
 from maskwright.report.say import printer
 from maskwright.report.wording import duration
+from maskwright.terminal import shell_word
 from maskwright.train import loop, machine, process_memory
 from maskwright.train.distribute import Processes
 from maskwright.train.parameters import Parameters
@@ -63,7 +64,8 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
             wanted=f"above {OVERHEAD_SECONDS / 60:g}",
             do="leave --minutes out: four are enough to see something",
         )
-    print(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
+    say = printer(None)
+    say(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
     def settle(recipe: Recipe, prepared: Prepared) -> Recipe:
         document.write(out / BEGUN, json.dumps({"minutes": minutes}) + "\n")
@@ -71,17 +73,17 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
         return sized(recipe, _fit_steps(pace, minutes * 60, time.monotonic() - begun))
 
     run.pretrain(member.recipe(), out, settle=settle)
-    results = {"tables": compare(out, print), "seconds": round(time.monotonic() - begun, 1)}
+    results = {"tables": compare(out, say), "seconds": round(time.monotonic() - begun, 1)}
     _write(out, results)
-    print(f"report: {write_report(out)}")
-    print(f"took {results['seconds']:.0f} seconds\n\nnext:")
+    say(f"report: {write_report(out)}")
+    say(f"took {results['seconds']:.0f} seconds\n\nnext:")
     for line in (
-        f'maskwright fill-mask {out} "The function returns a [MASK] of strings."',
-        f"maskwright show {out}",
+        f'maskwright fill-mask {shell_word(out)} "The function returns a [MASK] of strings."',
+        f"maskwright show {shell_word(out)}",
         "maskwright pretrain bert-mini --text your-documents.txt      # on text of your own",
         "maskwright list                                              # what else there is",
     ):
-        print(f"  {line}")
+        say(f"  {line}")
     return results
 
 

@@ -41,6 +41,7 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     """
     values: dict[str, Any] = {}
     given = [settings] if isinstance(settings, str) else settings
+    _refuse_repeated(given)
     for setting in sorted(given, key=lambda setting: not setting.startswith(FOLDERS)):
         path, sign, text = setting.partition("=")
         if not sign:
@@ -61,6 +62,15 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         else:
             values[path] = dotted.parse_value(text)
     return dotted.replace_at(recipe, values)
+
+
+def _refuse_repeated(settings: Sequence[str]) -> None:
+    """Refuse two values for one setting."""
+    kept: dict[str, str] = {}
+    for path, _, text in (setting.partition("=") for setting in settings):
+        if kept.setdefault(path, text) != text:
+            raise UsageError("the setting is given twice", where=f"--set {path}",
+                             found=f"{kept[path]} and {text}", wanted="one of them")  # fmt: skip
 
 
 def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from maskwright.report.wording import (
     standing,
     token_loss,
 )
+from maskwright.terminal import shell_word
 
 NAME = "report.html"
 PROMPTS, STAGES = 6, 5
@@ -240,14 +240,14 @@ def _spread(records: list[Record]) -> list[Record]:
 
 def _next_steps(folder: RunFolder) -> str:
     """Commands that work from where the run was started."""
-    where = shlex.quote(str(folder.path))
+    where = shell_word(folder.path)
     objective = folder.run.get("objective")
     causal = folder.run.get("writes", objective in ("causal", "prefix-lm"))
     two_stacks = objective in TWO_STACKS
     judges = objective in JUDGES
     steps = []
     if folder.checkpoints and (objective == "denoising" or not two_stacks) and not judges:
-        prompt = shlex.quote(_prompt(folder, causal))
+        prompt = shell_word(_prompt(folder, causal))
         verb = "generate" if causal else "fill-mask"
         steps.append(("Ask it", f"maskwright {verb} {where} {prompt}"))
     if folder.checkpoints and folder.share < 1.0:

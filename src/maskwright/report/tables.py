@@ -17,6 +17,7 @@ from maskwright.report.document import write
 from maskwright.report.svg import escape
 from maskwright.storage import lock_beside
 from maskwright.strict_json import parse_object
+from maskwright.terminal import harmless
 
 NAME = "results.json"
 PATIENCE = 30.0  # seconds for another process to add its tables
@@ -25,9 +26,9 @@ Table = dict[str, Any]
 
 
 def for_terminal(table: Table) -> str:
-    """The title, the columns side by side, and the note."""
-    rows = [table["head"], *table["rows"]]
-    widths = [max(len(str(row[i])) for row in rows) for i in range(len(table["head"]))]
+    """The title, the columns side by side, and the note; a cell is one line."""
+    rows = [[harmless(str(cell)) for cell in row] for row in (table["head"], *table["rows"])]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table["head"]))]
     lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
     return "\n".join([table["title"], *(f"  {line.rstrip()}" for line in lines), table["note"]])
 

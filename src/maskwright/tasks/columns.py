@@ -12,11 +12,11 @@ Whatever is chosen (find_columns.py) is said with its reason (`Columns.lines`).
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from maskwright.tasks.contents import Column
+from maskwright.terminal import shell_word
 
 SHAPES: dict[str, tuple[str, ...]] = {
     "tagging": ("tokens", "tags"),
@@ -93,4 +93,4 @@ def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tup
 
 def option(role: str, name: str) -> str:
     """What is typed to say so."""
-    return f"--column {shlex.quote(f'{role}={name}')}"
+    return f"--column {shell_word(f'{role}={name}')}"

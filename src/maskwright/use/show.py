@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from pathlib import Path
 
 from maskwright import catalogue
@@ -20,6 +19,7 @@ from maskwright.recipes.find import find
 from maskwright.recipes.override import override
 from maskwright.report import run_folder
 from maskwright.report.wording import number
+from maskwright.terminal import shell_word
 from maskwright.toml import to_toml
 
 
@@ -55,7 +55,7 @@ def show(thing: str, settings: list[str]) -> str:
 
 def _show_run(path: Path) -> str:
     lines = [f"run {path}"]
-    share, name = 0.0, shlex.quote(str(path))
+    share, name = 0.0, shell_word(path)
     if (path / RUN).is_file():
         found = run_folder.read(path)
         about, share = found.run, found.share

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from maskwright.errors import UsageError
+from maskwright.terminal import harmless_lines
 from maskwright.verbs.arguments import (
     add_out,
     add_settings,
@@ -36,4 +37,4 @@ def do(a: argparse.Namespace) -> None:
 
     out = a.out or next_run("adapted")
     made = adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings)
-    print(f"model: {made}")
+    print(harmless_lines(f"model: {made}"))

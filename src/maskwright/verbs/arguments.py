@@ -12,6 +12,7 @@ from maskwright.errors import UsageError, near
 def add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text",
+        action="extend",
         nargs="+",
         default=[],
         metavar="PATH",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maskwright.errors import UsageError
+from maskwright.terminal import harmless_lines
 from maskwright.verbs.arguments import (
     add_columns,
     add_out,
@@ -74,7 +75,7 @@ def do(a: argparse.Namespace) -> None:
         if not rows:
             read.require_only("reading")
         reading = read.reading if a.read else None
-        print(evaluate_folder(a.model, a.text, reading=reading).render())
+        print(harmless_lines(evaluate_folder(a.model, a.text, reading=reading).render()))
     if rows:
         from maskwright.finetune.evaluate import evaluate_file
 

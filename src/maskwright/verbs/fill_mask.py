@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from maskwright.terminal import harmless, harmless_lines
 from maskwright.verbs.arguments import existing
 
 SUMMARY = "show the most likely tokens for each mask in a text"
@@ -21,10 +22,13 @@ def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     from maskwright.use.ask import fill_mask
 
-    holes = fill_mask(a.model, a.text, top=a.top,
-                      say=lambda text: print(f"note: {text}", file=sys.stderr))  # fmt: skip
+    holes = fill_mask(a.model, a.text, top=a.top, say=_note)
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:
             print(f"mask {number}")
         for each in hole.candidates:
-            print(f"  {each.probability:6.1%}  {each.token:<14} {each.text}")
+            print(harmless(f"  {each.probability:6.1%}  {each.token:<14} {each.text}"))
+
+
+def _note(text: str) -> None:
+    print(harmless_lines(f"note: {text}"), file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from maskwright.terminal import harmless_lines
 from maskwright.verbs.arguments import existing
 
 SUMMARY = "generate text with a decoder or an encoder-decoder"
@@ -34,14 +35,13 @@ def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     from maskwright.use.ask import generate_text
 
-    print(
-        generate_text(
-            a.model,
-            a.prompt,
-            tokens=a.tokens,
-            temperature=a.temperature,
-            top_k=a.top_k,
-            top_p=a.top_p,
-            seed=a.seed,
-        )
+    written = generate_text(
+        a.model,
+        a.prompt,
+        tokens=a.tokens,
+        temperature=a.temperature,
+        top_k=a.top_k,
+        top_p=a.top_p,
+        seed=a.seed,
     )
+    print(harmless_lines(written))

@@ -27,6 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--also",
+        action="extend",
         nargs="+",
         type=Path,
         default=[],
@@ -49,6 +50,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
+    if a.file == STDIN and len(a.also) > 1 and a.also[-1].is_file():
+        a.file = a.also.pop()  # a model is a folder
     for model in (a.model, *a.also):
         existing(model, "model")
     if a.file != STDIN:
@@ -60,18 +63,22 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.finetune.piped import piped
     from maskwright.finetune.predict_file import predict_file
     from maskwright.finetune.write_predictions import write_predictions
+    from maskwright.report.say import printer
     from maskwright.tasks.how_read import how_read
 
     read = how_read(a.read)
     read.require_only("reading", "header")
     told: dict[str, Any] = {
         "also": a.also, "columns": columns, "read": read, "top": a.top,
-        "say": lambda text: print(text, file=sys.stderr),
+        "say": printer(sys.stderr),
     }  # fmt: skip
     with (
-        contextlib.nullcontext(a.file) if a.file != STDIN else piped(sys.stdin.buffer, read) as file
+        contextlib.nullcontext(a.file)
+        if a.file != STDIN
+        else piped(sys.stdin.buffer, read, whole=a.out is not None) as file
     ):
         if a.out is None:
             predict_file(a.model, file, sys.stdout, **told)
             return
-        print(f"{write_predictions(a.model, file, a.out, **told):,} predictions: {a.out}")
+        count = write_predictions(a.model, file, a.out, **told)
+        printer(None)(f"{count:,} predictions: {a.out}")

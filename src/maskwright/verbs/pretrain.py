@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from maskwright.terminal import harmless_lines
 from maskwright.verbs.arguments import add_out, add_settings, add_text, existing_texts, next_run
 
 SUMMARY = "pretrain a model from a recipe"
@@ -26,5 +27,4 @@ def do(a: argparse.Namespace) -> None:
     from maskwright import closing
 
     out = a.out or next_run(recipe.name)
-    checkpoint = closing.pretrain(recipe, out)
-    print(f"model: {checkpoint}")
+    print(harmless_lines(f"model: {closing.pretrain(recipe, out)}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from maskwright.terminal import harmless_lines
 from maskwright.verbs.arguments import add_settings, existing
 
 SUMMARY = "continue a run from its last checkpoint"
@@ -29,4 +30,4 @@ def do(a: argparse.Namespace) -> None:
     settings = None
     if a.settings and (a.run / run.RECIPE).is_file():
         settings = override(read(a.run / run.RECIPE), a.settings)
-    print(f"model: {closing.resume(a.run, settings=settings)}")
+    print(harmless_lines(f"model: {closing.resume(a.run, settings=settings)}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from maskwright.terminal import harmless_lines
 from maskwright.verbs.arguments import add_settings
 
 SUMMARY = "print a recipe as TOML, or describe a run or a model folder"
@@ -19,4 +20,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     from maskwright.use.show import show
 
-    print(show(a.thing, a.settings))
+    print(harmless_lines(show(a.thing, a.settings)))

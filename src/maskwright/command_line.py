@@ -1,0 +1,152 @@
+"""How arguments are read: options and positional arguments of a verb in any order.
+
+argparse gives an option with several values all that follows, keeps only the last of a repeated
+option, and does not find a positional argument that comes after an option. `Parser` first puts the
+arguments in the one order that argparse reads rightly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from maskwright.errors import UsageError, near, shorten
+from maskwright.terminal import harmless
+
+NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+class Help(argparse.HelpFormatter):
+    """argparse measures verbs without their own indentation, and then breaks the longer ones."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            self._action_max_length += 2
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that refuses in the house's form, with near names."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(harmless(message), do=f"{self.prog} --help")
+
+    def read(self, given: Sequence[str]) -> argparse.Namespace:
+        """The arguments of a verb, in any order.
+
+        Raises:
+            UsageError: an unknown or repeated option, a missing or superfluous argument.
+        """
+        options, places = self._sorted(list(given))
+        return self.parse_args([*options, *(["--", *places] if places else [])])
+
+    def _sorted(self, given: list[str]) -> tuple[list[str], list[str]]:
+        """(options, each with its value as `--option=value`; positional arguments)."""
+        found: list[tuple[argparse.Action, list[str]]] = []
+        options, places = list[str](), list[str]()
+        while given:
+            word = given.pop(0)
+            if word == "--":
+                places += given
+                break
+            action = self._option(word)
+            if action is None:
+                places.append(word)
+                continue
+            sign, value = word.partition("=")[1:]
+            if action.nargs == 0:
+                options.append(word)
+                continue
+            values = [value] if sign else []
+            while given and not sign and not self._begins_option(given[0]):
+                values.append(given.pop(0))
+                if action.nargs is None:
+                    break
+            if not values:
+                raise UsageError(
+                    "the option lacks its value",
+                    where=action.option_strings[-1],
+                    do=f"{self.prog} --help",
+                )
+            found.append((action, values))
+        self._give_back(found, places)
+        self._refuse_repeated(found)
+        for action, values in found:
+            options += [f"{action.option_strings[-1]}={value}" for value in values]
+        return options, places
+
+    def _option(self, word: str) -> argparse.Action | None:
+        """The option that a word is; None of a positional argument.
+
+        Raises:
+            UsageError: it looks like an option and is none.
+        """
+        if not word.startswith("-") or word == "-":
+            return None
+        known: dict[str, argparse.Action] = self._option_string_actions
+        name = word.partition("=")[0]
+        if name in known:
+            return known[name]
+        if " " in word or NUMBER.fullmatch(word):
+            return None
+        begun = {id(known[k]): known[k] for k in known if k.startswith(name) and name[:2] == "--"}
+        if len(begun) == 1:
+            return next(iter(begun.values()))
+        raise UsageError(
+            "no such option",
+            found=repr(shorten(word)),
+            wanted=near(name, [k for k in known if k.startswith("--")]),
+            do=f"{self.prog} --help; before a text or a name that begins with a dash put --",
+        )
+
+    def _begins_option(self, word: str) -> bool:
+        """Whether a word after an option ends its values."""
+        if word == "--":
+            return True
+        try:
+            return self._option(word) is not None
+        except UsageError:
+            if not word.startswith("--"):
+                return False  # a value such as -x
+            raise
+
+    def _give_back(self, found: Any, places: list[str]) -> None:
+        """Where an option with several values has taken the only positional argument that is
+        needed, give it back: there is no other way to read the line.
+
+        Raises:
+            UsageError: there are other ways.
+        """
+        wanted = [a for a in self._actions if not a.option_strings]
+        needed = [a for a in wanted if a.required]
+        several = [values for action, values in found if action.nargs == "+" and len(values) > 1]
+        if places or not needed or not several:
+            return
+        (first, *others) = several
+        one_way = len(wanted) == 1 and needed[0].nargs is None
+        if not others and (one_way or (len(first) == 2 and len(needed) == 1)):
+            places.append(first.pop())
+            return
+        names = " ".join(str(a.metavar or a.dest).upper() for a in wanted)
+        raise UsageError(
+            "an option with several values takes all that follows it",
+            where=self.prog,
+            found=" ".join(first),
+            wanted=f"{names} before the options, or after --",
+        )
+
+    def _refuse_repeated(self, found: Any) -> None:
+        """Refuse two different values for an option that keeps one."""
+        kept: dict[str, str] = {}
+        for action, values in found:
+            if isinstance(action, argparse._StoreAction) and action.nargs is None:
+                name = action.option_strings[-1]
+                if kept.setdefault(name, values[0]) != values[0]:
+                    raise UsageError(
+                        "the option is given twice",
+                        where=name,
+                        found=f"{kept[name]} and {values[0]}",
+                        wanted="one of them",
+                    )

@@ -1,0 +1,52 @@
+"""Text from outside on a terminal: names, cells and labels that cannot move the cursor.
+
+A terminal obeys control characters (ECMA-48: ESC, and the C1 controls from U+0080), and the
+direction controls of Unicode let a line read as another one (Boucher and Anderson 2021, "Trojan
+Source"). Here they become the escapes by which Python and JSON spell them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+_HARMFUL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def harmless(text: str, keep: str = "") -> str:
+    r"""`text` with control characters, direction controls and lone surrogates as escapes such as
+    `\x1b`, but for those in `keep`."""
+    return _HARMFUL.sub(lambda found: _escaped(found.group(), keep), text)
+
+
+def harmless_lines(text: str) -> str:
+    """The same of a text of several lines, which may hold tabs."""
+    return harmless(text, "\n\t")
+
+
+def harmless_json(text: str) -> str:
+    r"""The same of a line of JSON, which means what it did: `\u001b`."""
+    return _HARMFUL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def shell_word(value: object) -> str:
+    r"""`value` as it is typed in a shell; what cannot be typed as `$'\x1b'`, as bash and zsh read
+    it."""
+    text = str(value)
+    if not _HARMFUL.search(text):
+        return shlex.quote(text)
+    try:
+        raw = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte of a file name
+        return shlex.quote(harmless(text))
+    plain = "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in "'\\" else f"\\x{byte:02x}"
+        for byte in raw
+    )
+    return f"$'{plain}'"
+
+
+def _escaped(character: str, keep: str) -> str:
+    return character if character in keep else character.encode("unicode_escape").decode()
