@@ -224,7 +224,7 @@ def test_threads_are_used_and_go_into_the_recipe(
     for name in cli.THREADS:
         monkeypatch.setenv(name, "1")
     seen = []
-    monkeypatch.setattr("maskwright.pretrain.run.pretrain", lambda recipe, out: seen.append(recipe))
+    monkeypatch.setattr("maskwright.closing.pretrain", lambda recipe, out: seen.append(recipe))
     try:
         assert cli.main(["pretrain", "tiny", "--threads", "3", "--out", "x"]) == 0
         assert torch.get_num_threads() == 3
