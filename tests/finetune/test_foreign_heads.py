@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 
-from maskwright.errors import IncompatibleError
+from maskwright.errors import DataError, IncompatibleError
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file
@@ -121,6 +121,78 @@ def test_two_texts_are_measured_as_such(
         folder, data, columns={"text": [names[0]], "label": ["gold"]}, stream=io.StringIO()
     )
     assert half["accuracy"].value < 1.0
+
+
+def numbered(folder: Path, data: Path, number: dict[str, int], named: bool = False) -> Path:
+    """Rows whose labels are what the model answers, by the numbers of a file's own."""
+    words = ["the cat", "a dog", "she ran", "the mat", "a cat sat", "mat", "dog ran", "she sat"]
+    answers = [said["label"] for said in load(folder).predict(words)]
+    assert len(set(answers)) > 1, "the control: else no label is right by chance"
+    lines = [f"{text},{a if named else number[a]}" for text, a in zip(words, answers, strict=True)]
+    data.write_text("\n".join(["text,label", *lines]) + "\n")
+    return data
+
+
+def test_numbers_are_connected_with_classes_by_names_or_a_told_assumption(
+    model: Path, tmp_path: Path
+) -> None:
+    """The file numbers its classes otherwise than the model does."""
+    names = {0: "positive", 1: "negative"}
+    folder = foreign(
+        model, tmp_path / "m", id2label=names, label2id={v: k for k, v in names.items()}
+    )
+    data = tmp_path / "data" / "test.csv"
+    data.parent.mkdir()
+    theirs_are = {"negative": 0, "positive": 1}
+    numbered(folder, data, theirs_are)
+
+    def measured() -> tuple[float, str]:
+        told = io.StringIO()
+        return evaluate_file(folder, data, stream=told)["accuracy"].value, told.getvalue()
+
+    right, said = measured()
+    assert right == 0.0 and "assumed: numbers in 'label'" in said
+    assert "0 = 'positive', 1 = 'negative'" in said
+    (data.parent / "labels.json").write_text(json.dumps(theirs_are))
+    right, said = measured()
+    assert right == 1.0 and "assumed" not in said
+    (data.parent / "labels.json").write_text('["bad", "good"]')
+    with pytest.raises(DataError, match="numbers that nothing connects"):
+        measured()
+    (data.parent / "labels.json").unlink()
+    numbered(folder, data, {}, named=True)
+    right, said = measured()
+    assert right == 1.0 and "assumed" not in said, "names need no numbers"
+    numbered(folder, data, {"negative": 0, "positive": 2})
+    with pytest.raises(DataError, match="numbers that nothing connects"):
+        measured()
+
+
+def test_numbers_in_the_names_of_classes_are_theirs(model: Path, tmp_path: Path) -> None:
+    stars = {n: f"{n + 1} star" + "s" * (n > 0) for n in range(3)}
+    folder = foreign(
+        model, tmp_path / "m", id2label=stars, label2id={v: k for k, v in stars.items()}
+    )
+    data, told = tmp_path / "test.csv", io.StringIO()
+    numbered(folder, data, {name: n + 1 for n, name in stars.items()})
+    assert evaluate_file(folder, data, stream=told)["accuracy"].value == 1.0
+    assert "1 = '1 star'" in told.getvalue()
+    numbered(folder, data, {name: n for n, name in stars.items()})
+    if "0" in data.read_text():
+        with pytest.raises(DataError, match="numbers that nothing connects"):
+            evaluate_file(folder, data, stream=io.StringIO())
+    # Names of the file's own for LABEL_0 and LABEL_1.
+    folder = foreign(model, tmp_path / "plain", num_labels=2)
+    numbered(folder, data, {"LABEL_0": 0, "LABEL_1": 1})
+    right = data.read_text()
+    assert evaluate_file(folder, data, stream=io.StringIO())["accuracy"].value == 1.0
+    data.write_text(right.replace(",0", ",bad").replace(",1", ",good"))
+    with pytest.raises(DataError, match="not in the label set") as refused:
+        evaluate_file(folder, data, stream=io.StringIO())
+    assert "labels.json" in str(refused.value.do)
+    (tmp_path / "labels.json").write_text('{"bad": 0, "good": 1}')
+    assert evaluate_file(folder, data, stream=told)["accuracy"].value == 1.0
+    assert "bad = 'LABEL_0'" in told.getvalue()
 
 
 def test_special_tokens_of_the_model_that_texts_cannot_have_are_told(

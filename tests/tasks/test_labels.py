@@ -507,7 +507,7 @@ def test_an_empty_list_is_a_value() -> None:
 
 def test_lists_of_whole_numbers_have_the_names_beside_them() -> None:
     rows = [{"tokens": ["Kalomi", f"sat{n}"], "ner_tags": [n % 2, 0]} for n in range(30)]
-    table = replace(table_of(*rows), names={"ner_tags": ("O", "B-PER", "B-LOC")})
+    table = replace(table_of(*rows), names={"ner_tags": {0: "O", 1: "B-PER", 2: "B-LOC"}})
     task, examples = understood(table)
     assert task.columns.column("tags").kind == "wholes"
     assert examples.labels is not None and examples.labels.names == ("O", "B-PER", "B-LOC")

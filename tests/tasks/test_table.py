@@ -67,7 +67,7 @@ def test_a_folder_knows_its_parts_and_its_names(tmp_path: Path) -> None:
     assert {part: len(rows) for part, rows in table.parts.items()} == {
         "train": 12, "validation": 2, "test": 2,
     }  # fmt: skip
-    assert table.names == {"label": ("bad", "good")}
+    assert table.names == {"label": {0: "bad", 1: "good"}}
     assert table.columns == ["text", "label"]
 
 
@@ -92,7 +92,7 @@ def test_names_that_a_parquet_file_notes(tmp_path: Path) -> None:
     noted = {"info": {"features": {"label": named, "tags": deeper, "text": {"dtype": "string"}}}}
     write_parquet(tmp_path / "a.parquet", ROWS, {"huggingface": json.dumps(noted)})
     assert load(tmp_path / "a.parquet").names == {
-        "label": ("bad", "good"), "tags": ("bad", "good"),
+        "label": {0: "bad", 1: "good"}, "tags": {0: "bad", 1: "good"},
     }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_rows_that_are_called_as_names_of_classes_are_rows(tmp_path: Path) -> No
     write(tmp_path / "test_labels.json", json.dumps([{"text": "e f", "label": "x"}]))
     assert list(load(tmp_path).parts) == ["train", "test"]
     write(tmp_path / "labels.json", json.dumps(["x", "y"]))
-    assert load(tmp_path).names == {"label": ("x", "y")}
+    assert load(tmp_path).names == {"label": {0: "x", 1: "y"}}
 
 
 def test_columns_of_words_and_tags(tmp_path: Path) -> None:

@@ -145,7 +145,8 @@ def _rows(
         say("note: these are the files that the model learned from, so the figures flatter it")
     made = build(asked_of, task, fold_labels=read.fold_labels, repair_tags=read.repair_tags,
                  no_label=read.no_label, reading=read.reading, classes=model.kind.labels,
-                 values=model.values)  # fmt: skip
+                 values=model.values,
+                 assume=bool(model.kind.settled.get(UNTOLD)))  # fmt: skip
     for line in (*as_read(part, whole.counts[part]), *left_out(made)):
         say(line)
     return made.parts[ALL], model.kind

@@ -287,7 +287,7 @@ def load(folder: Path | str) -> Predictor:
         replace(collation, alone=taken > 0),
         task.get("columns") or {role: (role,) for role in kind.roles},
         task.get("targets", {}),
-        task.get("values") if told else range(len(kind.labels)),
+        task.get("values"),
         task.get("separator"),
         () if made is None else made.notes(),
     )

@@ -7,27 +7,24 @@ the policy `skip`, bad rows are left out, counted and listed, up to a share.
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
-from maskwright.one_file import new_text
-from maskwright.tasks import labels
+from maskwright.tasks import classes as classes_of
+from maskwright.tasks.bad_rows import list_rejected, usable
 from maskwright.tasks.choices import require_from_zero
 from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.examples import Examples
-from maskwright.tasks.infer import KINDS, Task, is_said, whole
+from maskwright.tasks.infer import KINDS, Task, is_said
 from maskwright.tasks.labels import Vocabulary
-from maskwright.tasks.near_labels import fold_onto
-from maskwright.tasks.one_label import spelled
-from maskwright.tasks.one_row import cells, reader
+from maskwright.tasks.one_row import reader
 from maskwright.tasks.repair import repaired
 from maskwright.tasks.rows import DEFAULT_READING, Row
 from maskwright.tasks.table import Table
+from maskwright.tasks.whole_number import whole
 
 
 def build(
@@ -40,6 +37,7 @@ def build(
     reading: Reading = DEFAULT_READING,
     classes: Sequence[str] = (),
     values: Sequence[int] | None = None,
+    assume: bool = False,
 ) -> Examples:
     """Every row as an example; the classes are those of the training rows.
 
@@ -53,6 +51,8 @@ def build(
         classes: the names of the classes in their order, where a model has them already.
         values: the number of each class in the data that the model learned from, where these had
             numbers.
+        assume: whether numbers that nothing connects with `classes` are taken in their order; this
+            is noted.
 
     Raises:
         DataError: a bad row, or with `skip` too many of them; bad classes.
@@ -65,9 +65,9 @@ def build(
         table, changed = repaired(table, task)
     if _has_classes(task):
         if classes:
-            known = _given(classes, values, table, task, fold_labels)
+            known = classes_of.given(classes, values, table, task, fold_labels, assume)
         else:
-            known = _classes(table, task, fold_labels, reading)
+            known = classes_of.learned(table, task, fold_labels, reading)
     if task.kind == "multiple-choice":
         require_from_zero(itertools.chain.from_iterable(table.parts.values()), task.columns)
     read = reader(task, known)
@@ -77,18 +77,18 @@ def build(
     for part, rows in list(table.parts.items()):
         if rows is not table.first and not _is_labelled(table, part, rows, task, known):
             continue
-        made, bad = _usable(rows, lambda row: (row, read(row)), reading)
+        made, bad = usable(rows, lambda row: (row, read(row)), reading)
         parts[part] = [example for _, example in made]
         if "group" in task.columns.roles:
             names = [value_of(row, task.columns["group"]) for row, _ in made]
             groups[part] = ["" if is_empty(name) else str(name) for name in names]
-        _list(bad, table.rejects.get(part))
+        list_rejected(bad, table.rejects.get(part))
         dropped += [(error.where or "", error.what) for _, error in bad]
         if not made:
             _refuse_empty(part, bad)
     return Examples(
         task, parts, known, dropped, table.counts, groups, repaired=changed,
-        unlabelled=unlabelled, folded=_joined(table, task, known),
+        unlabelled=unlabelled, folded=_joined(table, task, known) if fold_labels else 0,
         rejects=next(iter(table.rejects.values()), None),
     )  # fmt: skip
 
@@ -108,17 +108,20 @@ def _joined(table: Table, task: Task, known: Vocabulary | None) -> int:
     if known is None or not known.folded:
         return 0
     rows = (row for part in table.parts.values() for row in part)
-    return sum(str(cell) in known.folded for row in rows for cell in _readable(row, task))
+    return sum(str(cell) in known.folded for row in rows for cell in classes_of.readable(row, task))
 
 
 def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
-    """The rows whose label is not `no_label`, and how many others there are."""
+    """The rows whose label is not `no_label`, in none of its columns, and how many others there
+    are."""
     names = task.columns.roles.get("label", ())
-    if len(names) != 1:
+    if not names:
         raise UsageError("the task has no column of labels", where="--read no_label",
                          found=task.kind, do="leave it out")  # fmt: skip
     parts = {
-        part: [row for row in rows if not is_said(no_label, value_of(row, names[0]))]
+        part: [
+            row for row in rows if not any(is_said(no_label, value_of(row, name)) for name in names)
+        ]
         for part, rows in table.parts.items()
     }
     for part, rows in list(table.parts.items()):
@@ -156,139 +159,5 @@ def _is_labelled(
     return True
 
 
-def _usable(
-    rows: Sequence[Row], read: Callable[[Row], Any], reading: Reading
-) -> tuple[list[Any], list[tuple[Row, DataError]]]:
-    """What `read` makes of the rows, and those it refused, by the policy."""
-    found: list[Any] = []
-    bad: list[tuple[Row, DataError]] = []
-    for row in rows:
-        try:
-            found.append(read(row))
-        except DataError as error:
-            if reading.on_bad == "strict":
-                raise
-            bad.append((row, error))
-    if len(bad) > reading.max_bad_fraction * len(rows):
-        first = bad[0][1]
-        enough = next(n / 100 for n in range(1, 101) if len(bad) <= n / 100 * len(rows))
-        raise DataError(
-            "too many bad rows",
-            where=rows[0].file,
-            found=f"{len(bad):,} of {len(rows):,} rows; the first: {first.what} ({first.where})",
-            wanted=f"at most {reading.max_bad_fraction:.3g} of the rows (max_bad_fraction)",
-            do="correct the rows"
-            + (
-                "" if len(bad) == len(rows) else f", or raise it (--read max_bad_fraction={enough})"
-            ),
-        )
-    return found, bad
-
-
-def _list(bad: Sequence[tuple[Row, DataError]], path: Path | None) -> None:
-    """Add rows to the list of rejects that the reading of the file began."""
-    if path is None or not bad:
-        return
-    begun = path.read_text(encoding="utf-8")
-    with new_text(path) as file:
-        file.write(begun)
-        for row, error in bad:
-            entry = {"file": row.file, row.unit: row.number, "reason": error.what,
-                     "found": error.found, "wanted": error.wanted}  # fmt: skip
-            file.write(json.dumps(entry) + "\n")
-
-
-# ------------------------------------------------------------------------------ classes
 def _has_classes(task: Task) -> bool:
     return task.kind == "tagging" or KINDS[task.kind][1] in ("classes", "several")
-
-
-def _given(
-    classes: Sequence[str], values: Sequence[int] | None, table: Table, task: Task, fold: bool
-) -> Vocabulary:
-    """The classes of a model as they stand in other data: by their names, or as numbers that the
-    data name, or those of the data it learned from.
-
-    Raises:
-        DataError: numbers that nothing connects with the names.
-    """
-    role = "tags" if task.kind == "tagging" else "label"
-    column = task.columns[role]
-    plain = tuple(classes)
-    rows = [row for part in table.parts.values() for row in part]
-    met = {cell: row for row in rows for cell in _readable(row, task)}
-    if task.columns.column(role).kind not in ("whole", "number", "wholes"):
-        folded = fold_onto(plain, map(str, met)) if fold else {}
-        return Vocabulary(plain, plain, column, folded)
-    numbers = {number: row for cell, row in met.items() if (number := whole(cell)) is not None}
-    called = _called(table, task, column, rows)
-    if not called and values is not None:
-        called = dict(zip(values, plain, strict=True))
-    if not called:
-        called = {number: str(number) for number in numbers}
-        if strange := [n for n, name in called.items() if name not in plain]:
-            raise DataError(
-                "numbers that nothing connects with the classes",
-                where=f"{numbers[strange[0]].where}, column {column!r}",
-                found=strange[0],
-                wanted=f"one of {', '.join(map(repr, plain[:8]))}",
-                do="write the names, add a column label_name, or put them in their order into a "
-                "labels.json beside the file",
-            )
-    own = {name: number for number, name in called.items()}
-    return Vocabulary(plain, tuple(own.get(name, name) for name in plain), column)
-
-
-def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> dict[int, str]:
-    """The names of numbers, where something beside or in the data tells them."""
-    names = _names_beside(table, task, column)
-    if names:
-        return dict(enumerate(names))
-    if "label_name" not in task.columns.roles:
-        return {}
-    told = [(whole(value_of(row, column)), value_of(row, task.columns["label_name"]))
-            for row in rows]  # fmt: skip
-    return {number: str(name) for number, name in told if number is not None and name is not None}
-
-
-def _names_beside(table: Table, task: Task, column: str) -> Sequence[str]:
-    names = table.names.get(column, ())
-    return names or (table.names.get("label", ()) if task.kind == "tagging" else ())
-
-
-def _readable(row: Row, task: Task) -> list[Any]:
-    """The labels of a row that are one; what else stands there is refused where it is read."""
-    try:
-        return [cell for cell in cells(row, task) if type(cell) in (int, float, str, bool)]
-    except DataError:
-        return []
-
-
-def _classes(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabulary:
-    """The classes of the training rows; rows without a usable label have no say."""
-    columns = task.columns
-    role = "tags" if task.kind == "tagging" else "label"
-    name = columns[role]
-    if len(columns.roles[role]) > 1:
-        return Vocabulary(columns.roles[role], columns.roles[role], name)
-    numbers = columns.column(role).kind in ("whole", "number", "wholes")
-    names = _names_beside(table, task, name)
-
-    def read(row: Row) -> list[tuple[Any, Row]]:
-        found = list(cells(row, task))
-        for cell in found:
-            spelled(cell, row, name, numbers, words=bool(names))
-        return [(cell, row) for cell in found]
-
-    found, _ = _usable(table.first, read, reading)
-    if not any(found):
-        raise DataError("no row has a label", where=f"{table.first[0].file}, column {name!r}",
-                        found="empty cells only", wanted="labels")  # fmt: skip
-    return labels.learn(
-        [cell for some in found for cell in some],
-        name,
-        names=names,
-        name_column=columns["label_name"] if "label_name" in columns.roles else None,
-        numbers=numbers,
-        fold=fold,
-    )

@@ -15,8 +15,8 @@ from maskwright.errors import DataError
 from maskwright.tasks.cell import joined, missing, text_in, text_of
 from maskwright.tasks.columns import Columns
 from maskwright.tasks.contents import is_empty, value_of
-from maskwright.tasks.infer import whole
 from maskwright.tasks.rows import Row
+from maskwright.tasks.whole_number import whole
 
 LETTERS = string.ascii_uppercase
 SOME = 5  # rows; in fewer a 0 may be missing by chance

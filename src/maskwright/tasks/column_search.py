@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from maskwright.tasks.columns import SHAPES, Columns
 from maskwright.tasks.contents import MANY_ROWS, Column, value_of
+from maskwright.tasks.flags import columns_of_flags
 from maskwright.tasks.rows import Row
 from maskwright.tasks.spellings import MATCHES, NAMES, NEGATIVE, NUMBERED, PAIRS, SEQUENCES, plain
 
@@ -21,6 +22,25 @@ ANSWERING = ("label", "answer", "answerkey", "correct", "correctoption", "correc
              "target")  # fmt: skip
 # Of the names of labels, the first so many mean nothing else.
 SURE = 5
+# Of them, names that one of several flags may have, too, such as those of what a review is about.
+ASPECTS = {
+    "overall",
+    "category",
+    "topic",
+    "similarity",
+    "relatedness",
+    "relevance",
+    "score",
+    "grade",
+    "points",
+    "genre",
+    "language",
+    "lang",
+    "quality",
+    "duplicate",
+    "emotion",
+    "output",
+}
 YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}
 # Short texts may happen to spell numbers.
 TEXTLIKE = ("text", "whole", "number")
@@ -67,8 +87,12 @@ class Search:
         )
 
     def _free(self) -> list[Column]:
-        used = {name for names in self.roles.values() for name in names}
+        """Columns without a role; rows may be grouped by one that has another role, too."""
+        used = {name for role, names in self.roles.items() if role != "group" for name in names}
         return [c for c in self.described.values() if c.name not in used]
+
+    def _is_group(self, column: Column) -> bool:
+        return column.name in self.roles.get("group", ())
 
     def _take(self, role: str, names: Sequence[str], why: str) -> None:
         self.roles[role], self.why[role] = tuple(names), why
@@ -107,14 +131,17 @@ class Search:
 
     def _label(self) -> None:
         if "label" not in self.roles:
-            self._by_name("label", _may_be_label)
+            self._by_name("label", lambda c: _may_be_label(c) and not self._is_group(c))
+            if self._is_one_of_flags():
+                del self.roles["label"]
+                return  # which of the columns are labels is asked
             self._tell_rivals([c.name for c in self._free() if _may_be_label(c)])
         if "label" in self.roles or not self.by_content or self._odd_label():
             return
-        free = self._free()
-        flags = [c.name for c in free if c.distinct <= 2 and self._zeros_and_ones(c)]
+        free = [c for c in self._free() if not self._is_group(c)]
+        flags = columns_of_flags(self.rows, free)
         if len(flags) > 2:
-            self._take("label", flags, "each holds 0 and 1 only: a label of its own")
+            self._take("label", flags, "each holds flags only: a label of its own")
             return
         likely = [c for c in free if c.has_classes]
         if len(likely) == 1:
@@ -123,6 +150,14 @@ class Search:
         fractions = [c for c in free if c.kind == "number" and not c.integral]
         if not likely and len(fractions) == 1:
             self._take("label", [fractions[0].name], "the only column with fractions")
+
+    def _is_one_of_flags(self) -> bool:
+        """Whether the label's column may be one of several flags, each a label of its own."""
+        name = self.roles.get("label", ("",))[0]
+        if plain(name) not in ASPECTS:
+            return False
+        flags = columns_of_flags(self.rows, [self.described[name], *self._free()])
+        return name in flags and len(flags) > 2
 
     def _odd_label(self) -> bool:
         """Whether a column with a label's name holds what is none: no other is one by its looks."""
@@ -148,10 +183,6 @@ class Search:
             if name is not None and self.described[name].kind == "text":
                 self._take("label_name", [name], f"it names the values of {label!r}")
                 return
-
-    def _zeros_and_ones(self, column: Column) -> bool:
-        values = {str(value_of(row, column.name)).strip().lower() for row in self.rows}
-        return column.kind in ("whole", "boolean") and values <= {"0", "1", "true", "false"}
 
     # -------------------------------------------------------------------------- shape by shape
     def _tagging(self) -> None:
@@ -241,12 +272,18 @@ class Search:
             name = self.by_plain["text"]
             if name in {c.name for c in self._free() if c.kind in TEXTLIKE}:
                 self._take("text", [name], "by its name")
-        self._by_name("text", lambda c: c.kind == "text" and not (c.has_classes and c.words < 1.5))
+        self._by_name(
+            "text",
+            lambda c: (
+                c.kind == "text" and not (c.has_classes and c.words < 1.5) and not self._is_group(c)
+            ),
+        )
         if "text" not in self.roles and self.by_content:
             label = self.roles.get("label", ())
             if not label:
                 self._by_name("label", lambda c: c.scalar and not c.is_prose)
             texts = [c for c in self._free() if c.kind == "text" and c.words >= 2]
+            texts = [c for c in texts if not self._is_group(c)] or texts
             texts.sort(key=lambda c: -c.words)
             # A second column of much the same length may belong to the task: that is asked about.
             if texts and all(c.words < ALIKE * texts[0].words for c in texts[1:]):

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from maskwright.tasks.marked_text import are_parts
 from maskwright.tasks.rows import Row
+from maskwright.tasks.whole_number import WHOLE
 
-WHOLE = re.compile(r"\s*[-+]?\d{1,4000}\s*")  # Python converts no more digits
 # A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
 CODE = re.compile(r"\s*[-+]?0\d+\s*")
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
@@ -25,6 +26,24 @@ NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 NO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
 INVISIBLE = re.compile(rf"[\s{NO_WIDTH}]*")
 NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
+# How programs write that there is no value.
+MISSING = {
+    "NA",
+    "N/A",
+    "#N/A",
+    "<NA>",
+    "NaN",
+    "nan",
+    "NaT",
+    "None",
+    "null",
+    "NULL",
+    "Null",
+    "-",
+    "--",
+    "?",
+}
+MISSING_WORDS = {word.casefold() for word in MISSING}
 # With so many numbers among the values, what is none is a mistake in its row and no class.
 MOSTLY = 0.95
 # Texts of more words than this, most of them different, are texts and no names of classes.
@@ -41,12 +60,13 @@ class Column:
     """What a column holds.
 
     Attributes:
-        kind: `text`, `whole` (numbers), `number`, `boolean`, `texts`, `wholes`, `numbers` (lists),
-            `parts` (lists of what is marked in a text), `object`, `mixed`, or `empty`.
+        kind: `text`, `whole` (numbers), `number`, `boolean`, `texts`, `wholes`, `numbers`,
+            `booleans` (lists), `parts` (lists of what is marked in a text), `flags` (mappings of
+            classes to 0 or 1), `object`, `mixed`, or `empty`.
         rows: how many rows have a value; empty: how many have none, or blanks only.
         distinct: how many different values there are.
         words: words per text, on average; of other kinds 0.
-        integral: whether all numbers are whole ones.
+        fractions: how many of its numbers are no whole ones.
         in_cells: whether cells of a csv spell the lists.
     """
 
@@ -56,8 +76,13 @@ class Column:
     empty: int
     distinct: int
     words: float
-    integral: bool = True
+    fractions: int = 0
     in_cells: bool = False
+
+    @property
+    def integral(self) -> bool:
+        """Whether all numbers are whole ones."""
+        return self.fractions == 0
 
     @property
     def scalar(self) -> bool:
@@ -73,7 +98,10 @@ class Column:
     def has_classes(self) -> bool:
         """Few values that come back."""
         few = 2 <= self.distinct <= max(2, min(1000, self.rows // 2))
-        return self.kind in ("text", "whole", "boolean") and few
+        classes = self.kind in ("text", "whole", "boolean") or (
+            self.kind == "number" and self.integral
+        )
+        return classes and few
 
 
 def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Column]:
@@ -113,23 +141,27 @@ def is_empty(value: Any) -> bool:
 # ------------------------------------------------------------------------------ one column
 def _described(name: str, values: Sequence[Any]) -> Column:
     filled = [v for v in values if not is_empty(v) and type(v) is not NoList]
-    kinds: dict[str, int] = {}
-    for value in filled:
-        kind = _kind(value)
-        kinds[kind] = kinds.get(kind, 0) + 1
-    kind = _merged(kinds, len(filled))
-    words = 0.0
-    if kind == "text" and filled:
-        words = sum(len(str(v).split()) for v in filled) / len(filled)
+    kinds = Counter(map(_kind, filled))
+    kind, known = _merged(kinds, len(filled)), filled
+    # Words such as n/a among numbers are no values, however many there are.
+    words = [v for v in filled if type(v) is str and is_missing(v)]
+    if words and kind in ("text", "whole", "number"):
+        others = [v for v in filled if not (type(v) is str and is_missing(v))]
+        if (of_others := _merged(Counter(map(_kind, others)), len(others))) in ("whole", "number"):
+            kind, known = of_others, others
+    numbers = [n for v in known if (n := _finite(v)) is not None] if kind == "number" else []
+    fractions = sum(number != int(number) for number in numbers)
     return Column(
         name=name,
         kind=kind,
         rows=len(filled),
         empty=sum(map(is_empty, values)),
         # True and 1 are equal in Python, and two values in a file.
-        distinct=len({v if type(v) in (str, int, float) else repr(v) for v in filled}),
-        words=words,
-        integral=all(_is_integral(v) for v in filled) if kind == "number" else True,
+        distinct=len({v if type(v) in (str, int, float) else repr(v) for v in known}),
+        words=sum(len(str(v).split()) for v in filled) / len(filled)
+        if kind == "text" and filled
+        else 0.0,
+        fractions=fractions,
     )
 
 
@@ -143,17 +175,24 @@ def _kind(value: Any) -> str:
     if type(value) is str:
         if WHOLE.fullmatch(value):
             return "text" if CODE.fullmatch(value) else "whole"
-        return "number" if NUMBER.fullmatch(value) or NOT_A_NUMBER.fullmatch(value) else "text"
+        return "number" if NUMBER.fullmatch(value) else "text"
     if type(value) is list:
         inner = {_kind(v) if type(v) is not str else "text" for v in value}
-        for kind, others in (("whole", set()), ("number", {"whole"}), ("text", {"whole"})):
+        for kind, others in (
+            ("boolean", set()),
+            ("whole", set()),
+            ("number", {"whole"}),
+            ("text", {"whole"}),
+        ):
             if inner <= {kind, *others}:
                 return kind + "s" if inner else "list"
         return "parts" if are_parts(value) else "mixed"
-    return "object" if type(value) is dict else "mixed"
+    if type(value) is dict:
+        return "flags" if is_named(value) else "object"
+    return "mixed"
 
 
-def _merged(kinds: dict[str, int], rows: int) -> str:
+def _merged(kinds: Counter[str], rows: int) -> str:
     present = set(kinds)
     if kinds.get("parts", 0) >= MOSTLY * (rows - kinds.get("list", 0)) > 0:
         return "parts"
@@ -169,14 +208,31 @@ def _merged(kinds: dict[str, int], rows: int) -> str:
         if numbers >= MOSTLY * rows:
             return "whole" if "number" not in present else "number"
         return "text"
+    if present == {"flags", "object"}:
+        return "flags" if kinds["flags"] >= MOSTLY * rows else "object"
     if present <= {"texts", "wholes", "numbers"}:
         return "numbers" if "texts" not in present else "texts"
     return "mixed"
 
 
-def _is_integral(value: Any) -> bool:
+def is_missing(value: str) -> bool:
+    """Whether a text is what programs write where there is no value, as n/a, ? and nan."""
+    word = value.strip().casefold()
+    return word in MISSING_WORDS or NOT_A_NUMBER.fullmatch(value) is not None
+
+
+def is_named(value: Any) -> bool:
+    """Whether a mapping says 0 or 1 of each class."""
+    return (
+        type(value) is dict
+        and bool(value)
+        and all(type(v) in (bool, int, float) and v in (0, 1) for v in value.values())
+    )
+
+
+def _finite(value: Any) -> float | None:
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        return True
-    return math.isfinite(number) and number == int(number)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

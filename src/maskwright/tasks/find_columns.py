@@ -25,6 +25,7 @@ from maskwright.tasks.columns import (
     option,
 )
 from maskwright.tasks.contents import Column, describe, is_empty
+from maskwright.tasks.flags import columns_of_flags, columns_of_marks
 from maskwright.tasks.left_unread import refuse_half
 from maskwright.tasks.list_cells import list_of, read_lists, refuse_list_of_numpy
 from maskwright.tasks.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
@@ -41,6 +42,23 @@ CALLED_TEXTS = {
 } - CALLED_LISTS  # fmt: skip
 
 
+# What the numbers of rows are called.
+IDS = {
+    "id",
+    "ids",
+    "index",
+    "idx",
+    "rowid",
+    "rownumber",
+    "row",
+    "nr",
+    "no",
+    "number",
+    "uid",
+    "guid",
+    "uuid",
+    "",
+}
 # Roles of what a model is to tell.
 TOLD = ("label", "tags", "answers", "target")
 
@@ -205,6 +223,11 @@ def _check_parts(table: Table, found: Columns) -> None:
                     )
 
 
+def _counts(column: Column) -> bool:
+    """Whether a column has another whole number in every row, as one of ids."""
+    return column.kind == "whole" and column.distinct == column.rows > 1
+
+
 def _missing(
     described: Mapping[str, Column], shape: str, roles: Mapping[str, tuple[str, ...]]
 ) -> str:
@@ -233,7 +256,10 @@ def _nothing_fits(
     listed = ", ".join(
         f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
     )
-    likely = [c.name for c in described.values() if c.has_classes]
+    free = [c for c in described.values() if plain(c.name) not in IDS]
+    flags = columns_of_flags(table.first, free)
+    flags += [name for name in columns_of_marks(table.first, free) if name not in flags]
+    likely = [c.name for c in free if c.has_classes]
     texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
     called = {plain(name) for name in described}
     if called & {"word", "token"} and called & {"tag", "ner", "nertag", "label"}:
@@ -247,8 +273,12 @@ def _nothing_fits(
         do += f"{option('text', other)} for one text of both, or {option('first', one)} "
         do += f"{option('second', other)} for pairs, or {option('source', one)} "
         do += f"{option('target', other)} for texts to be written"
+    elif texts and len(flags) > 1:
+        do = f"where each of {', '.join(flags[:4])}{', …' if len(flags) > 4 else ''} is a label of "
+        do += f"its own: {' '.join(option('label', name) for name in flags)}; where one of them is "
+        do += f"the label: {option('label', flags[0])}"
     elif texts and not likely and len(tried) > 1:
-        others = [name for name in described if name not in texts]
+        others = [c.name for c in free if c.name not in texts and not _counts(c)]
         do = f"if {others[0]!r} is the label: {option('label', others[0])}; else " if others else ""
         do += "add a column with labels; for text without labels use pretraining"
     elif len(likely) > 1:

@@ -13,18 +13,20 @@ given overrules it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from maskwright.errors import DataError, UsageError, near
+from maskwright.tasks import flags
 from maskwright.tasks.columns import SHAPES, Columns
-from maskwright.tasks.contents import WHOLE, Column, is_empty, value_of
+from maskwright.tasks.contents import Column, is_empty, value_of
 from maskwright.tasks.find_columns import find
 from maskwright.tasks.rows import Row
 from maskwright.tasks.spellings import plain
 from maskwright.tasks.table import Table
+from maskwright.tasks.unclear_labels import SCORES, refuse_unclear
+from maskwright.tasks.whole_number import whole
 
 # kind -> (shape, form of the label)
 KINDS: dict[str, tuple[str, str]] = {
@@ -47,11 +49,8 @@ FEW_SCORES = 10
 FEW_OF_PAIRS = 3
 # Numbers 0 … n-1 without gaps are classes when each comes so often on average.
 OFTEN = 5
-SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
-DECIMAL = re.compile(r"\s*[-+]?\d+(,\d+)?\s*")
-THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})*\s*")
-UNIT = r"[%‰°$€£¥₹]"
-MEASURED = re.compile(rf"\s*([-+]?{UNIT}\s*)?[-+]?\d+([.,]\d+)*(\s*{UNIT})?\s*")
+# Kinds of columns whose cells are lists.
+LISTS = ("texts", "wholes", "numbers", "booleans")
 SEPARATORS = ("|", ";", ",")
 # At least this share of the cells has a separator in it.
 SEVERAL = 0.1
@@ -65,13 +64,20 @@ class Task:
         kind: a name in `KINDS`.
         why: one sentence.
         columns: which column is what.
-        separator: what stands between several labels in one cell; None for lists and flags.
+        separator: what stands between several labels in one cell; None for lists and columns.
+        flags: how many flags each cell has, one for each class; 0 where labels are names.
+        named: the classes that mappings of flags name; empty where there are none.
+        marks: columns of one label each in which an empty cell says no; signs: in which -1 does.
     """
 
     kind: str
     why: str
     columns: Columns
     separator: str | None = None
+    flags: int = 0
+    named: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """What was found, for the user: the task with its reason, then the columns."""
@@ -116,8 +122,7 @@ def infer(
             why = "each row has a text and a list of what is marked in it"
         return Task(next(k for k, v in KINDS.items() if v[0] == found.shape), why, found)
     if kind is None:
-        _refuse_commas(table.first, found.roles["label"])
-        _refuse_units(table.first, found.roles["label"])
+        refuse_unclear(table.first, found)
     form, why, separator = label_form(table.first, found)
     if kind is not None:
         wanted = KINDS[kind][1]
@@ -126,6 +131,8 @@ def infer(
             why, separator = f"you said so (otherwise {why})", None
             if wanted == "several":
                 separator = _separator(table.first, found["label"], 0.0) or SEPARATORS[0]
+                if flags.are_codes(table.first, found["label"]):
+                    separator = flags.BY_LETTER
         form = wanted
     shaped = (found.shape, form)
     if shaped not in KINDS.values():
@@ -136,18 +143,39 @@ def infer(
             wanted="one label for each pair",
             do="keep one label, or join the two texts into one column",
         )
-    return Task(next(k for k, v in KINDS.items() if v == shaped), why, found, separator)
+    task = Task(next(k for k, v in KINDS.items() if v == shaped), why, found, separator)
+    return _with_flags(task, table.first) if form == "several" else task
+
+
+def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
+    """The same, where its labels are flags, with how they are to be read."""
+    names, column = task.columns.roles["label"], task.columns.column("label")
+    if len(names) > 1:
+        odd = flags.columns_of_marks(rows, [task.columns.described[name] for name in names])
+        signs = tuple(name for name in odd if task.columns.described[name].kind == "whole")
+        marks = set(odd) - set(signs)
+        empty = {name for name in names if task.columns.described[name].kind == "empty"}
+        return replace(task, signs=signs, marks=tuple(marks | empty) if marks else ())
+    if column.kind == "flags":
+        return replace(task, named=flags.names_in(rows, column.name))
+    if not (size := flags.flags_in(rows, column.name, task.separator)):
+        return task
+    return replace(
+        task, why=f"{column.name!r} holds {size} flags in each row, one for each class", flags=size
+    )
 
 
 def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | None]:
     """(`classes`, `number` or `several`; the reason; what separates several labels in a cell)."""
     names = columns.roles["label"]
     if len(names) > 1:
-        return "several", f"{len(names)} columns hold 0 and 1, one for each label", None
+        return "several", f"{len(names)} columns hold flags, one for each label", None
     column = columns.column("label")
     name = repr(column.name)
-    if column.kind in ("texts", "wholes"):
+    if column.kind in LISTS:
         return "several", f"{name} holds a list of labels in each row", None
+    if column.kind == "flags":
+        return "several", f"{name} says 0 or 1 of each class", None
     if "label_name" in columns.roles:
         said = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
         return "classes", said, None
@@ -163,42 +191,12 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | N
                 "written with a point", None  # fmt: skip
         said = "written with a point" if column.integral else "with fractions"
         return "number", f"{name} holds numbers {said}", None
+    if flags.are_spaced(rows, column.name):
+        return "several", f"{name} holds flags with blanks between", flags.BY_BLANK
     separator = _separator(rows, column.name)
     if separator is not None:
         return "several", f"{name} holds names with {separator!r} between them", separator
     return "classes", f"{name} holds {column.distinct:,} different names", None
-
-
-def _refuse_commas(rows: Sequence[Row], names: Sequence[str]) -> None:
-    """2,75 is a number in many countries, and would be two labels here."""
-    cells = [str(v) for row in rows if not is_empty(v := value_of(row, names[0]))]
-    odd = next((cell for cell in cells if "," in cell), None)
-    thousands = all(THOUSANDS.fullmatch(cell) for cell in cells)
-    if odd is None or not (thousands or all(DECIMAL.fullmatch(cell) for cell in cells)):
-        return
-    raise DataError(
-        "numbers with a comma, or two numbers",
-        where=f"{rows[0].file}, column {names[0]!r}",
-        found=repr(odd),
-        wanted="numbers such as 2.75 and 1366, or a task that is said",
-        do=("take the commas out where they part thousands, or " if thousands else "")
-        + "write them with a point; where they are several labels: --task multi-label",
-    )
-
-
-def _refuse_units(rows: Sequence[Row], names: Sequence[str]) -> None:
-    """45% and €12 are numbers, and more than a few different ones no names of classes."""
-    cells = [str(v) for row in rows if not is_empty(v := value_of(row, names[0]))]
-    odd = next((cell for cell in cells if re.search(UNIT, cell)), None)
-    if odd is None or len(set(cells)) <= FEW or not all(map(MEASURED.fullmatch, cells)):
-        return
-    raise DataError(
-        "numbers with a unit",
-        where=f"{rows[0].file}, column {names[0]!r}",
-        found=repr(odd),
-        wanted="numbers alone, or a task that is said",
-        do="take the unit out of the cells; where they are names: --task classification",
-    )
 
 
 def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[str, str]:
@@ -214,19 +212,6 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[str, str]:
             f"{max(values, key=_order)} without gaps, {column.rows // distinct} rows of each"
         )
     return "number", f"{name} holds {distinct:,} different whole numbers"
-
-
-def whole(value: object) -> int | None:
-    """`value` as a whole number, also where a text or a float spells one; else None."""
-    if isinstance(value, int):  # also true and false
-        return int(value)
-    try:
-        if isinstance(value, str) and WHOLE.fullmatch(value):
-            return int(value)  # a float has not room for all of its digits
-        number = float(value) if isinstance(value, str | float) else float("nan")
-        return int(number) if number == int(number) else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def is_said(said: str, value: object) -> bool:
@@ -284,7 +269,7 @@ def _check_possible(table: Table, found: Columns, kind: str, form: str) -> None:
             do=(f"choose the task {fits}, or " if fits else "choose ")
             + "the column with the numbers (--column label=…)",
         )
-    if KINDS[kind][1] == "classes" and column.kind in ("texts", "wholes"):
+    if KINDS[kind][1] == "classes" and column.kind in (*LISTS, "flags"):
         raise DataError(
             f"{kind} needs one label in each row",
             where=f"{table.first[0].file}, column {column.name!r}",

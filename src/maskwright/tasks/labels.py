@@ -21,6 +21,7 @@ from maskwright.tasks.rows import Row
 
 LISTED = 8
 OUTSIDE = "O"
+EMPTY: Mapping[int, str] = {}
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,14 @@ class Vocabulary:
         values: what stands in the data for each class: whole numbers, or names.
         column: where it stands, for messages.
         folded: other spellings of a class -> the one they were joined with.
+        fixed: whether the classes are those of a model, and rows add none.
     """
 
     names: tuple[str, ...]
     values: tuple[Label, ...]
     column: str
     folded: Mapping[str, str] = field(default_factory=dict)
+    fixed: bool = False
 
     def __len__(self) -> int:
         return len(self.names)
@@ -71,7 +74,7 @@ def learn(
     cells: Iterable[tuple[Any, Row]],
     column: str,
     *,
-    names: Sequence[str] = (),
+    names: Mapping[int, str] = EMPTY,
     name_column: str | None = None,
     numbers: bool = False,
     fold: bool = False,
@@ -81,7 +84,8 @@ def learn(
     Args:
         cells: (label, row it stands in), in any order.
         column: the column of the labels, for messages.
-        names: the names of all classes in their order, where something beside the data tells them.
+        names: the name of each number of a class, in the order of the classes, where something
+            beside the data tells them.
         name_column: a column with the name of each row's class.
         numbers: whether labels are whole numbers; otherwise they are names.
         fold: join labels that differ only by case or blanks with the commonest of them.
@@ -102,8 +106,9 @@ def learn(
     folded = {} if numbers else near_spellings(counts, rows, column, fold)
     values = sorted((label for label in counts if label not in folded), key=_order)
     if names:
-        listed: tuple[Label, ...] = tuple(range(len(names))) if numbers else tuple(names)
-        made = Vocabulary(tuple(names), listed, column, folded)
+        called_so = tuple(names.values())
+        listed: tuple[Label, ...] = tuple(names) if numbers else called_so
+        made = Vocabulary(called_so, listed, column, folded)
         # A label that is not among the names is refused where its row is read.
         met = {made.places[label] for label in values if label in made.places}
         _check_agreement(called, made)
@@ -112,7 +117,7 @@ def learn(
         told = tuple(called[v][0] if v in called else str(v) for v in values)
         made = Vocabulary(told, tuple(values), column, folded)
         met = set(range(len(values)))
-    if len(met) == 1:
+    if len(met) == 1 and all(label in made.places for label in values):
         raise DataError(
             "all labels are the same",
             where=f"{next(iter(rows.values())).file}, column {column!r}",
@@ -180,21 +185,42 @@ def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
     if type(label) is int:
         numbers = [value for value in known.values if type(value) is int]
         low, high = min(numbers), max(numbers)
+        known_as = _listed(known.names)
+        if numbers == list(range(low, high + 1)):
+            said = f"{low} to {high} ({len(known)} classes: {known_as})"
+        else:
+            said = f"one of {_listed(list(map(str, numbers)))} ({len(known)} classes: {known_as})"
         return DataError(
             "the label is out of range",
             where=where,
             found=label,
-            wanted=f"{low} to {high} ({len(known)} classes: {_listed(known.names)})",
-            do=f"correct the row, or add the class to the training rows{_or_none(label)}",
+            wanted=said,
+            do=f"correct the row{_or_more(known)}{_or_none(label)}",
         )
     return DataError(
         "the label is not in the label set",
         where=where,
         found=repr(label),
         wanted=f"one of {_listed([repr(n) for n in known.names])}",
-        do=f"correct the row ({near(str(label), known.names)}), or add the class to the "
-        f"training rows{_or_none(label)}",
+        do=f"correct the row ({near(str(label), known.names)}){_or_more(known)}{_or_none(label)}",
     )
+
+
+def _or_more(known: Vocabulary) -> str:
+    """What else to do about a label that is no class."""
+    if not known.fixed:
+        return ", or add the class to the training rows"
+    return (
+        ", or say in a labels.json beside the file which number the model has for each name, "
+        'such as {"NAME": 0, …}'
+        if _numbered(known)
+        else "; the classes are the model's"
+    )
+
+
+def _numbered(known: Vocabulary) -> bool:
+    """Whether the names of the classes are numbers with a word, as LABEL_0."""
+    return all(any(c.isdigit() for c in name) for name in known.names)
 
 
 def _or_none(label: Label) -> str:

@@ -1,9 +1,9 @@
 """Cells of a csv that spell lists, as JSON or as Python writes them; they are read as the lists:
 
-    ["a", "b"]   ['a', 'b']   {"text": ["a"], "answer_start": [3]}
+    ["a", "b"]   ['a', 'b']   {"text": ["a"], "answer_start": [3]}   [0 0 1]   tensor([0., 1.])
 
-Where nearly all cells of a column spell some, all are to. Lists as numpy prints them, without
-commas, are refused: where one item ends and the next begins is lost.
+Where nearly all cells of a column spell some, all are to. Lists of texts as numpy prints them,
+without commas, are refused: where one item ends and the next begins is lost.
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ from maskwright.tasks.rows import Row
 from maskwright.tasks.table import TABLE_FILE, Table
 
 # A cell of a table may be a list; one that is Python and no JSON has at most so many characters.
-BRACKETED = re.compile(r"\s*(\[.*\]|\{.*\})\s*", re.DOTALL)
+BRACKETED = re.compile(r"\s*(\[.*\]|\{.*\}|\(.*,.*\))\s*", re.DOTALL)
 LONGEST_LITERAL = 100_000
 # Lists as numpy prints them, without commas.
 ITEM = r"""(?:'[^']*'|"[^"]*"|[-+]?\.?\d[-+.\de]*|\.\.\.)"""
 OF_NUMPY = re.compile(rf"\s*\[+\s*{ITEM}(?:\s+{ITEM})+\s*\]+\s*|\s*\{{.*\barray\(\[.*", re.DOTALL)
+# Numbers and true or false, without commas, too, can be told apart.
+NUMBER = r"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|True|False)"
+NUMERIC = re.compile(rf"\s*\[\s*({NUMBER}(?:\s+{NUMBER})*)\s*\]\s*")
+# What numpy and torch write around a list.
+WRAPPED = re.compile(
+    r"\s*(?:np\.|torch\.)?(?:array|tensor)\((\[.*\])(?:,\s*\w+=[\w.']+)*\)\s*", re.DOTALL
+)
 TOUCHING = re.compile(r"""['"]\s*['"]""")
 
 
@@ -55,14 +62,29 @@ def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
 
 
 def list_of(cell: Any) -> list[Any] | dict[str, Any] | None:
-    """The list, or the mapping, that a cell spells as JSON or Python; None where it is none."""
-    if type(cell) is not str or not BRACKETED.fullmatch(cell) or OF_NUMPY.fullmatch(cell):
+    """The list, or the mapping, that a cell spells as JSON or Python, or as numpy prints numbers;
+    None where it is none."""
+    if type(cell) is not str:
+        return None
+    if wrapped := WRAPPED.fullmatch(cell):
+        cell = wrapped[1]
+    if numbers := NUMERIC.fullmatch(cell):
+        return [_number(word) for word in numbers[1].split()]
+    if not BRACKETED.fullmatch(cell) or OF_NUMPY.fullmatch(cell):
         return None
     try:
         found = parse(cell)
     except DataError:
         found = _literal(cell)
+    if type(found) is tuple:
+        found = list(found)
     return found if type(found) in (list, dict) and _is_plain(found) else None
+
+
+def _number(word: str) -> bool | int | float:
+    if word in ("True", "False"):
+        return word == "True"
+    return int(word) if word.lstrip("+-").isdigit() else float(word)
 
 
 def row_with_lists(row: Row, names: Iterable[str]) -> Row:
@@ -82,7 +104,7 @@ def row_with_lists(row: Row, names: Iterable[str]) -> Row:
 def refuse_list_of_numpy(row: Row, name: str) -> None:
     """Refuse ['a' 'b']: where one item ends and the next begins is lost, as is any long middle."""
     cell = row.values.get(name)
-    if type(cell) is str and _in_table(row) and OF_NUMPY.fullmatch(cell):
+    if type(cell) is str and _in_table(row) and OF_NUMPY.fullmatch(cell) and list_of(cell) is None:
         raise DataError(
             "a list without commas, as numpy prints it",
             where=f"{row.where}, column {name!r}",
@@ -98,7 +120,10 @@ def _are_lists(rows: Sequence[Row], name: str) -> bool:
     """Whether nearly all cells are lists that can be read."""
     filled = [row for row in rows if _in_table(row) and not is_empty(row.values.get(name))]
     cells = [row.values[name] for row in filled]
-    bracketed = sum(type(cell) is str and bool(BRACKETED.fullmatch(cell)) for cell in cells)
+    bracketed = sum(
+        type(cell) is str and bool(BRACKETED.fullmatch(cell) or WRAPPED.fullmatch(cell))
+        for cell in cells
+    )
     if not cells or bracketed < MOSTLY * len(cells):
         return False
     if sum(list_of(cell) is not None or bool(OF_NUMPY.fullmatch(cell))

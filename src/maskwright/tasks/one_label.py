@@ -9,8 +9,8 @@ from typing import Any
 
 from maskwright.errors import DataError, shorten
 from maskwright.tasks.contents import CODE, NoList, is_empty
-from maskwright.tasks.infer import whole
 from maskwright.tasks.rows import Row
+from maskwright.tasks.whole_number import whole
 
 Label = int | str
 

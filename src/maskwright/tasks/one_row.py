@@ -12,7 +12,7 @@ from typing import Any
 
 from maskwright.counted import counted
 from maskwright.errors import DataError, near
-from maskwright.tasks import fields, labels
+from maskwright.tasks import fields, flags, labels
 from maskwright.tasks.cell import missing, text_in, text_of
 from maskwright.tasks.choices import keys_of, options_of, question_of, right_of
 from maskwright.tasks.columns import Columns
@@ -28,12 +28,13 @@ from maskwright.tasks.examples import (
     Tagged,
     Target,
 )
-from maskwright.tasks.infer import Task, whole
+from maskwright.tasks.infer import Task
 from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.marked_text import marked
 from maskwright.tasks.one_label import number
 from maskwright.tasks.rows import Row
 from maskwright.tasks.spellings import plain
+from maskwright.tasks.whole_number import whole
 
 TRUE, FALSE = {"1", "1.0", "true"}, {"0", "0.0", "false"}
 NONE = '{"text": [], "answer_start": []}'
@@ -128,13 +129,6 @@ def _others(row: Row, names: Sequence[str] | None) -> tuple[str, ...]:
     if type(value) is not list or not value or not all(type(each) is str for each in value):
         raise missing(row, names[0], "list of references", "a list of texts")
     return tuple(value)
-
-
-def _flag(value: Any, row: Row, name: str) -> bool:
-    said = str(value).strip().lower()
-    if said not in TRUE and said not in FALSE:
-        raise missing(row, name, "label", "0 or 1")
-    return said in TRUE
 
 
 def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabulary) -> Tagged:
@@ -261,12 +255,20 @@ def cells(row: Row, task: Task) -> Iterator[Any]:
     names = task.columns.roles[role]
     for name in names:
         fields.require_field(row, role, name, "[]" if task.kind == "multi-label" else "")
-    if len(names) > 1:  # a column of 0 and 1 for each label
+    if len(names) > 1:  # a column of flags for each label
         for name in names:
-            if _flag(value_of(row, name), row, name):
+            marks, signs = name in task.marks, name in task.signs
+            if flags.in_column(value_of(row, name), row, name, marks=marks, signs=signs):
                 yield name
         return
     value = value_of(row, names[0])
+    if task.named:
+        yield from flags.named(value, row, names[0], task.named)
+        return
+    if task.flags:
+        listed = flags.pieces(value, task.separator)
+        yield from flags.places(listed, row, names[0], task.flags)
+        return
     if task.kind == "tagging" and (text := _marked_text(row, task.columns)) is not None:
         yield from marked(text, value, f"{row.where}, column {names[0]!r}").tags
         return
@@ -276,6 +278,5 @@ def cells(row: Row, task: Task) -> Iterator[Any]:
         return
     if value is None and task.kind == "tagging":
         raise missing(row, names[0], role, "a list of tags")
-    if type(value) is str and task.separator is not None:
-        value = [piece.strip() for piece in value.split(task.separator) if piece.strip()]
+    value = flags.pieces(value, task.separator)
     yield from value if type(value) is list else [] if is_empty(value) else [value]

@@ -2,7 +2,7 @@
 
     train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
     train/pos/1.txt, train/neg/1.txt, test/pos/1.txt, test/neg/1.txt
-    labels.json   the names of the classes: a list, the name of class 0 first
+    labels.json   the names of the classes, also as a mapping (class_names.py)
 
 What has no part is one table, to be divided later; beside files that have one, it is not read, and
 that is said.
@@ -19,6 +19,7 @@ from maskwright.corpus.files import Source
 from maskwright.errors import DataError, UsageError
 from maskwright.strict_json import parse
 from maskwright.tasks import class_folders
+from maskwright.tasks.class_names import Names, is_of_names, read_names
 
 ALL, TRAIN, VALIDATION, TEST = "all", "train", "validation", "test"
 PARTS = (TRAIN, VALIDATION, TEST)
@@ -28,36 +29,26 @@ SPELLINGS = {
     **dict.fromkeys(("test", "tst", "testing"), TEST),
 }
 WORD = re.compile(r"[A-Za-z]+")
-NAMES_FILE = re.compile(r"(.*?)_?labels\.json$")
 
 
-def names_beside(
-    sources: Sequence[Source],
-) -> tuple[list[Source], dict[str, tuple[str, ...]]]:
-    """The files of data, and the class names by column from the `labels.json` among them."""
-    names: dict[str, tuple[str, ...]] = {}
-    files = []
+def names_beside(sources: Sequence[Source]) -> tuple[list[Source], dict[str, Names], list[str]]:
+    """The files of data; the class names by column from files such as `labels.json` among them, and
+    what these files are called.
+
+    Raises:
+        DataError: such a file that holds no names.
+    """
+    names: dict[str, Names] = {}
+    files, read = [], []
     for source in sources:
-        match = NAMES_FILE.match(source.path.name)
-        if match is None or len(sources) == 1:
+        if len(sources) == 1 or not is_of_names(source):
             files.append(source)
-            continue
-        try:
-            text = source.path.read_text("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                "not UTF-8",
-                where=source.shown,
-                found=error.reason,
-                wanted="a list of names, in UTF-8",
-                do="save it anew",
-            ) from error
-        listed = parse(text, source.shown)
-        if type(listed) is list and all(type(name) is str for name in listed):
-            names[f"{match[1]}_label" if match[1] else "label"] = tuple(listed)
-        else:
+        elif (found := read_names(source)) is None:
             files.append(source)  # rows, whatever it is called
-    return files, names
+        elif found:
+            names |= found
+            read.append(source.shown)
+    return files, names, read
 
 
 def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[Source]]:
@@ -135,7 +126,7 @@ def _part_of(source: Source) -> str:
     return parts.pop() if parts else ALL
 
 
-def noted_names(source: Source) -> dict[str, tuple[str, ...]]:
+def noted_names(source: Source) -> dict[str, Names]:
     """Class names that a parquet file of the datasets library notes beside its columns."""
     noted = parquet.metadata(source).get(b"huggingface") if source.kind == "parquet" else None
     if noted is None:
@@ -145,7 +136,7 @@ def noted_names(source: Source) -> dict[str, tuple[str, ...]]:
         # A list of classes, as tags are, has the class one level deeper.
         inner = {name: feature.get("feature") or feature for name, feature in features.items()}
         return {
-            name: tuple(map(str, feature["names"]))
+            name: dict(enumerate(map(str, feature["names"])))
             for name, feature in inner.items()
             if type(feature) is dict and type(feature.get("names")) is list
         }

@@ -17,6 +17,7 @@ import numpy as np
 
 from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
+from maskwright.tasks.contents import MISSING
 from maskwright.tasks.examples import (
     BETWEEN,
     Answered,
@@ -35,9 +36,6 @@ LISTED_CLASSES = 30
 # A class is called rare below so many training rows; classes are uneven beyond this ratio.
 RARE = 10
 UNEVEN = 10.0
-# How programs write that there is no value.
-MISSING = {"NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "null", "NULL", "Null", "-",
-           "--", "?"}  # fmt: skip
 
 
 @dataclass(frozen=True)

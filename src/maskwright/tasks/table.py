@@ -19,9 +19,10 @@ from maskwright.corpus.files import Source, find
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
-from maskwright.errors import DataError, UsageError
+from maskwright.errors import DataError, MaskwrightError, UsageError
 from maskwright.one_file import write_file
 from maskwright.tasks import unnamed_files
+from maskwright.tasks.class_names import LABEL, Names, read_names
 from maskwright.tasks.parts import (
     ALL,
     TEST,
@@ -34,9 +35,13 @@ from maskwright.tasks.parts import (
 from maskwright.tasks.rows import DEFAULT_READING, Row, read_rows
 
 TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
+# Read also where only the file beside it was named.
+NAMES_NEAR = "labels.json"
 ACCEPTED, DECIDED = "accept", ("accept", "reject", "ignore")
+# Names of classes by column, and the file that tells them.
+Beside = tuple[dict[str, Names], str]
 # Files by part; names of classes by column; files that belong to no part; those of another kind.
-Found = tuple[dict[str, list[Source]], dict[str, tuple[str, ...]], list[str], list[str]]
+Found = tuple[dict[str, list[Source]], Beside, list[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,18 @@ class Table:
 
     Attributes:
         parts: `train`, `validation`, `test`, those there are; or `all` alone.
-        names: class names by column, where a file beside the data or in it tells them.
+        names: the name of each number of a class by column, where a file beside the data or in it
+            tells them; of `label` also where the column is called otherwise (`names_of`).
+        names_file: the file that tells `names`; loose: whether the user did not name it, as it
+            lies beside the one file that was named, and it may be of other data.
         counts: what the reading met, by part.
         rejects: the list of rows dropped, by part, where it was asked for.
     """
 
     parts: dict[str, list[Row]]
-    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    names: dict[str, Names] = field(default_factory=dict)
+    names_file: str = ""
+    loose: bool = False
     counts: dict[str, Counts] = field(default_factory=dict)
     rejects: dict[str, Path] = field(default_factory=dict)
 
@@ -59,6 +69,12 @@ class Table:
     def first(self) -> list[Row]:
         """The rows to learn columns and labels from: `train`, or `all`."""
         return self.parts.get(TRAIN, self.parts.get(ALL, []))
+
+    def names_of(self, column: str) -> Names:
+        """The names of the classes in a column of labels, where they are told."""
+        if column in self.names or LABEL in self.columns:
+            return self.names.get(column, {})
+        return self.names.get(LABEL, {})
 
     def without_labels(self, part: str, said: str) -> bool:
         """Leave a test part out that has no labels, as public sets have it, and note so. False of
@@ -112,7 +128,12 @@ def load(
     if given and TRAIN not in given:
         raise UsageError("no training data", found=f"only {', '.join(given)}",
                          wanted="a path for train", do="say train=FILE too")  # fmt: skip
-    sources, names, left, ignored = _of_parts(given) if data is None else _of_data(data, learned)
+    sources, beside, left, ignored = _of_parts(given) if data is None else _of_data(data, learned)
+    names, names_file = beside
+    loose = False
+    if not names_file and (data := _one_file(data)) is not None:
+        names, names_file = _names_near(data)
+        loose = bool(names)
     parts: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
     lists: dict[str, Path] = {}
@@ -131,7 +152,7 @@ def load(
     first = next(iter(counts.values()))
     first.without_part += left
     first.ignored_files += ignored
-    made = Table(parts, names, counts, lists)
+    made = Table(parts, names, names_file, loose, counts, lists)
     _check_columns(made)
     return made
 
@@ -150,12 +171,32 @@ def _refuse_running_text(reading: Reading) -> None:
 def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> Found:
     """What one path or a list of them holds, by the names of the files."""
     found, ignored = find(data, unnamed_files.sources)
-    files, names = names_beside(found)
+    files, names, read = names_beside(found)
     alone = isinstance(data, str | Path) and not Path(data).is_dir()
     sources = {ALL: files} if alone else by_part(files, learned=learned)
     taken = {source.shown for some in sources.values() for source in some}
     left = [source.shown for source in files if source.shown not in taken]
-    return sources, names, left, ignored
+    return sources, (names, ", ".join(read)), left, ignored
+
+
+def _one_file(data: Path | str | Sequence[Path | str] | None) -> Path | None:
+    """The one file that was named, if it was one."""
+    path = Path(data) if isinstance(data, str | Path) else None
+    return None if path is None or path.is_dir() else path
+
+
+def _names_near(file: Path) -> Beside:
+    """The class names in a `labels.json` beside the one file that was named; none where it holds
+    no names, for it may be of something else."""
+    near = file.parent / NAMES_NEAR
+    if file.name == NAMES_NEAR or not near.is_file():
+        return {}, ""
+    try:
+        (source,), _ = find(near)
+        names = read_names(source)
+    except MaskwrightError:
+        return {}, ""
+    return names or {}, source.shown
 
 
 def _of_parts(given: Mapping[str, Path | str]) -> Found:
@@ -163,9 +204,10 @@ def _of_parts(given: Mapping[str, Path | str]) -> Found:
     found = {
         part: names_beside(find(path, unnamed_files.sources)[0]) for part, path in given.items()
     }
-    sources = {part: files for part, (files, _) in found.items()}
-    names = {column: some for _, beside in found.values() for column, some in beside.items()}
-    return sources, names, [], []
+    sources = {part: files for part, (files, _, _) in found.items()}
+    names = {column: some for _, beside, _ in found.values() for column, some in beside.items()}
+    read = [file for _, _, some in found.values() for file in some]
+    return sources, (names, ", ".join(dict.fromkeys(read))), [], []
 
 
 def _accepted(rows: list[Row], counts: Counts) -> list[Row]:
