@@ -36,7 +36,7 @@ from maskwright.memory import free_bytes
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.storage import listed
-from maskwright.tokenizer.folder import NAMES
+from maskwright.tokenizer.folder import NAMES, tokenizer_files
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG = "config.json"
@@ -106,8 +106,9 @@ def load(
     model = matching.fill(form, tensors, found, dtype)
     recorded = manifest.about.get("tokenizer") if manifest is not None else None
     tokenizer = None
-    if (folder / TOKENIZER).exists():
-        regular_file(folder, TOKENIZER)
+    if found_files := tokenizer_files(folder):
+        for name in found_files:
+            regular_file(folder, name)
         # Another tokenizer is told as such, and not as a damaged file.
         tokenizer = Tokenizer.load(folder, as_saved=False)
         require_room(tokenizer, form.config)

@@ -8,32 +8,55 @@ from typing import Any
 from maskwright.errors import TokenizerError
 from maskwright.manifest import require_as_saved
 from maskwright.tokenizer.check import MOST_BYTES, read_json
+from maskwright.tokenizer.classes import class_named, settled
+from maskwright.tokenizer.slow import SLOW_FILES, convert
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-OLD_NAMES = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model")
+CONFIG = "config.json"
 
 
 def read_folder(folder: Path, *, as_saved: bool = True) -> list[dict[str, Any]]:
-    """The parsed files that are there, `tokenizer.json` first.
+    """A checked `tokenizer.json` and the settings beside it.
+
+    The settings are applied to the file as transformers does (`classes.py`). Where there is only
+    the vocabulary of a slow tokenizer, the file is made of that (`slow.py`).
 
     Args:
         as_saved: refuse a file that is not the one that the folder's manifest lists.
 
     Raises:
-        TokenizerError: no `tokenizer.json`, or a file that is too large, not JSON, or not the one
-            that was saved.
+        TokenizerError: nothing that is a tokenizer, a file that is too large, not JSON or not the
+            one that was saved, settings that contradict the file, or a vocabulary that is not
+            converted.
     """
-    found = []
-    for name in NAMES:
-        path = folder / name
-        if path.is_file():
-            data = _read(path)
-            if as_saved:
-                require_as_saved(path, data, beside=NAMES, error=TokenizerError)
-            found.append(read_json(data, str(path)))
-        elif name == NAMES[0]:
-            raise _missing(folder)
-    return found
+
+    def data_of(file: str) -> bytes:
+        data = _read(folder / file)
+        if as_saved and file != CONFIG:
+            require_as_saved(folder / file, data, beside=NAMES, error=TokenizerError)
+        return data
+
+    def json_of(file: str) -> dict[str, Any]:
+        return read_json(data_of(file), str(folder / file))
+
+    tables = [json_of(name) for name in NAMES[1:] if (folder / name).is_file()]
+    settings = json_of(NAMES[1]) if (folder / NAMES[1]).is_file() else {}
+    config = json_of(CONFIG) if (folder / CONFIG).is_file() else {}
+    name = class_named(settings, config)
+    if (folder / NAMES[0]).is_file():
+        return [settled(json_of(NAMES[0]), settings, name), *tables]
+    if not tokenizer_files(folder):
+        raise _missing(folder)
+    plain, roles = convert(folder, name, tables, data_of, json_of)
+    return [plain, *tables, roles]
+
+
+def tokenizer_files(folder: Path) -> list[str]:
+    """The file that makes the folder that of a tokenizer, or the files of a slow one; empty where
+    there is none."""
+    if (folder / NAMES[0]).exists():
+        return [NAMES[0]]
+    return [name for name in SLOW_FILES if (folder / name).exists()]
 
 
 def _read(path: Path) -> bytes:
@@ -51,13 +74,10 @@ def _read(path: Path) -> bytes:
 def _missing(folder: Path) -> TokenizerError:
     if not folder.is_dir():
         return TokenizerError("no such folder", where=folder, wanted="a folder with tokenizer.json")
-    old = [name for name in OLD_NAMES if (folder / name).exists()]
     return TokenizerError(
         "no tokenizer.json in the folder",
         where=folder,
-        found=", ".join(old or sorted(p.name for p in folder.iterdir())[:8]) or "an empty folder",
+        found=", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "an empty folder",
         wanted="tokenizer.json",
-        do="save it once with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
-        if old
-        else "name the folder that the tokenizer was saved in",
+        do="name the folder that the tokenizer was saved in",
     )
