@@ -14,6 +14,7 @@ from maskwright.corpus.document import Document
 from maskwright.corpus.lines import CONTROLS
 from maskwright.corpus.read import Reader, Reading
 from maskwright.errors import MaskwrightError
+from maskwright.tasks.table import load
 
 NAMES = [
     "a.txt",
@@ -112,6 +113,27 @@ def test_any_parquet_bytes_are_documents_or_our_errors(
         path = write(folder, "a.parquet", content)
         try:
             assert all(type(document) is Document for document in Reader(path))
+        except MaskwrightError as error:
+            assert error.exit_code == 65 and error.where
+
+
+@settings(max_examples=150)
+@given(data=st.binary(min_size=1, max_size=9), cut=st.integers(8, 600))
+def test_any_arrow_bytes_are_documents_or_our_errors(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, cut: int
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra `data` is not installed")
+    folder = tmp_path_factory.getbasetemp() / "arrow"
+    folder.mkdir(exist_ok=True)
+    table = pyarrow.table({"text": ["words", "more"], "list": [["a"], []]})
+    stream = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    whole = stream.getvalue().to_pybytes()
+    path = write(folder, "a.arrow", whole[:cut] + data + whole[cut + len(data) :])
+    for read in (lambda: list(Reader(path)), lambda: load(path)):
+        try:
+            read()
         except MaskwrightError as error:
             assert error.exit_code == 65 and error.where
 

@@ -18,7 +18,7 @@ from corpus.files_at_hand import SKIP, documents, lines_of, texts, write
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import STEP
 from maskwright.corpus.read import Reader, Reading, read
-from maskwright.errors import ConfigError, OutputError, UsageError
+from maskwright.errors import ConfigError, DataError, OutputError, UsageError
 
 
 def test_blank_lines_separate_documents(tmp_path: Path) -> None:
@@ -117,6 +117,25 @@ def test_parquet(tmp_path: Path) -> None:
         found = documents(tmp_path / "a.parquet")
         assert [d.text for d in found] == [r for r in rows if r.strip()]
         assert found[2].id == f"{tmp_path / 'a.parquet'}#4"
+
+
+@pytest.mark.parametrize("form", ["new_stream", "new_file"])
+def test_arrow(form: str, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra `data` is not installed")
+    rows = ["one", "two\nlines", " ", *(f"row {i}" for i in range(1000))]
+    table = pyarrow.table({"text": rows, "n": range(len(rows))})
+    path = tmp_path / "a.arrow"
+    make = getattr(pyarrow.ipc, form)
+    with pyarrow.OSFile(str(path), "wb") as file, make(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=300)
+    assert [d.text for d in documents(path)] == [row for row in rows if row.strip()]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])  # a stream may end between two messages
+    with pytest.raises(DataError, match="cut off"):
+        documents(path)
+    path.write_bytes(b"text\n" * 9)
+    with pytest.raises(DataError, match="not an arrow file"):
+        documents(path)
 
 
 def test_compressed_files_read_like_plain_ones(tmp_path: Path) -> None:

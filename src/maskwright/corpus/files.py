@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from maskwright.corpus import growing
+from maskwright.corpus import growing, saved
 from maskwright.errors import DataError, StorageError, UsageError, near, shorten
 
 STEP = 1 << 20
@@ -24,6 +24,7 @@ KINDS = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".csv", ".tsv"), "table"),
     ".parquet": "parquet",
+    **dict.fromkeys((".arrow", ".feather"), "arrow"),
     **dict.fromkeys((".conll", ".conllu", ".bio", ".iob"), "columns"),
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
@@ -33,7 +34,6 @@ MADE_OF = {
     **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub", ".html", ".htm"),
                     "save its text as .txt"),
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".bz2", ".xz"), "unpack it first"),
-    **dict.fromkeys((".arrow", ".feather"), "save it as .parquet"),
     **dict.fromkeys((".pkl", ".pickle"), "save it as .jsonl; a pickle could run any code"),
 }  # fmt: skip
 NEAR_LIMIT = 5000
@@ -113,7 +113,8 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
 def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], list[str]]:
     """The files to read below `folder`, and the names of the others."""
     every = list(_walk(folder))
-    found = [source for path in every if (source := _source(path)) is not None]
+    notes = saved.notes(every)
+    found = [source for path in every if path not in notes and (source := _source(path))]
     if otherwise is not None:
         found = [source for source in found if not _tells_of(folder, source)]
         found = found or list(otherwise(every))
@@ -121,7 +122,7 @@ def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], li
         for path in source.paths:
             _refuse_special(path, _status(path))
     known = {path for source in found for path in source.paths}
-    return found, [shown(path) for path in every if path not in known]
+    return found, [shown(path) for path in every if path not in known | notes]
 
 
 def _tells_of(folder: Path, source: Source) -> bool:

@@ -1,4 +1,4 @@
-"""Parquet to documents: one column, read in batches. Needs pyarrow (the extra `data`)."""
+"""Parquet and arrow to documents: one column, read in batches. Needs pyarrow (the extra `data`)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from maskwright.corpus import arrow
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import STEP, RegularFile, Source
 from maskwright.corpus.ledger import Ledger
@@ -69,13 +70,16 @@ def rows(
 
 
 def metadata(source: Source) -> dict[bytes, bytes]:
-    """What the writer of a parquet file noted beside the columns; empty where nothing is noted or
-    the file cannot be read (which reading its rows will say)."""
+    """What the writer of a file noted beside the columns; empty where nothing is noted or the file
+    cannot be read (which reading its rows will say)."""
     try:
         import pyarrow.parquet
 
+        if source.kind == "arrow":
+            with arrow.Arrow(pyarrow, source.path) as table:
+                return dict(table.schema_arrow.metadata or {})
         return dict(pyarrow.parquet.read_schema(source.path).metadata or {})
-    except (ImportError, OSError, ValueError):  # what pyarrow raises is a ValueError
+    except (ImportError, OSError, ValueError, NotImplementedError):  # as pyarrow has it
         return {}
 
 
@@ -93,15 +97,19 @@ def _not_text(failure: UnicodeDecodeError, file: str, row: int) -> DataError:
 def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]:
     """The file as pyarrow sees it; `row` tells how far the reading has come, for messages."""
     try:
+        if source.kind == "arrow":
+            with arrow.Arrow(pyarrow, source.path) as table:
+                yield table
+            return
         # Small reads instead of whole row groups keep the memory bounded.
         with pyarrow.parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=STEP) as table:
             yield table
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(
-            "the parquet file is damaged",
+            f"the {source.kind} file is damaged",
             where=f"{source.shown}, after row {row()}",
             found=error,
-            wanted="a parquet file that is whole",
+            wanted=f"a whole {source.kind} file",
             do="copy or download it again",
         ) from error
 
@@ -111,12 +119,19 @@ def _library(opened: RegularFile, source: Source) -> Any:
     head, tail = _hash_all(opened)
     if not head:
         return None
-    if head != MAGIC or tail != MAGIC:
+    if source.kind == "arrow":
+        what = arrow.fault(head, tail)
+        wanted = "an Arrow file or stream"
+    else:
+        what = None if (head[:4], tail[-4:]) == (MAGIC, MAGIC) else "the parquet file is cut off"
+        what = "not a parquet file" if head[:4] != MAGIC else what
+        wanted = f"{MAGIC.hex(' ')} at both ends"
+    if what is not None:
         raise DataError(
-            "not a parquet file" if head != MAGIC else "the parquet file is cut off",
+            what,
             where=source.shown,
             found=f"it begins with {head.hex(' ')} and ends with {tail.hex(' ')}",
-            wanted=f"{MAGIC.hex(' ')} at both ends",
+            wanted=wanted,
             do="copy or download it again, or correct the file's ending",
         )
     try:
@@ -124,7 +139,7 @@ def _library(opened: RegularFile, source: Source) -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise UsageError(
-            "parquet files need the library pyarrow",
+            f"{source.kind} files need the library pyarrow",
             where=source.shown,
             do="install the extra: pip install 'maskwright[data]'",
         ) from error
@@ -132,11 +147,11 @@ def _library(opened: RegularFile, source: Source) -> Any:
 
 
 def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
-    """The first and last four bytes; the whole file goes through the hash on the way."""
+    """The first and last eight bytes; the whole file goes through the hash on the way."""
     head = tail = b""
     for chunk in opened.chunks():
-        head = head or chunk[:4]
-        tail = (tail + chunk[-4:])[-4:]
+        head = head or chunk[:8]
+        tail = (tail + chunk[-8:])[-8:]
     return head, tail
 
 

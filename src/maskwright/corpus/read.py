@@ -2,7 +2,7 @@
 
     find files -> open safely -> decompress -> sniff -> (to UTF-8) -> whole checked lines
                                                    -> text | JSON Lines | table      -> Document
-                                                      parquet (its own blocks)       -> Document
+                                               parquet, arrow (their own blocks)     -> Document
 
 Everything streams, so memory does not grow with the file. Whatever is dropped or changed is counted
 in `Reader.counts`; a bad row is an error with file, line, found, wanted and remedy, or is skipped
@@ -109,12 +109,12 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
         )
     with RegularFile(source) as opened:
         counts.files += 1
-        if source.kind == "parquet":
+        if source.kind in ("parquet", "arrow"):
             if source.compression:
                 raise UsageError(
-                    "a parquet file inside a compressed file is not read",
+                    f"a {source.kind} file inside a compressed file is not read",
                     where=source.shown,
-                    wanted="a .parquet file, which is compressed inside",
+                    wanted=f"a {source.suffix} file",
                     do="decompress it first",
                 )
             yield from parquet.documents(opened, source, ledger)

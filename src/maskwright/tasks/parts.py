@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from maskwright.corpus import parquet
+from maskwright.corpus import parquet, saved
 from maskwright.corpus.files import Source
 from maskwright.errors import DataError, UsageError
 from maskwright.strict_json import parse
@@ -127,18 +128,35 @@ def _part_of(source: Source) -> str:
 
 
 def noted_names(source: Source) -> dict[str, Names]:
-    """Class names that a parquet file of the datasets library notes beside its columns."""
-    noted = parquet.metadata(source).get(b"huggingface") if source.kind == "parquet" else None
-    if noted is None:
-        return {}
-    try:
-        features = parse(noted.decode("utf-8"), source.shown)["info"]["features"]
+    """Class names that a file of the datasets library notes beside its columns, or its folder."""
+    found: dict[str, Names] = {}
+    for name, feature in _features(source).items():
         # A list of classes, as tags are, has the class one level deeper.
-        inner = {name: feature.get("feature") or feature for name, feature in features.items()}
-        return {
-            name: dict(enumerate(map(str, feature["names"])))
-            for name, feature in inner.items()
-            if type(feature) is dict and type(feature.get("names")) is list
-        }
-    except (DataError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
-        return {}  # a note that is not theirs: names are a comfort, not a need
+        inner = feature[0] if type(feature) is list and len(feature) == 1 else feature
+        inner = (inner.get("feature") or inner) if type(inner) is dict else {}
+        if type(inner) is dict and type(inner.get("names")) is list:
+            found[name] = dict(enumerate(map(str, inner["names"])))
+    return found
+
+
+def noted_languages(source: Source) -> dict[str, list[str]]:
+    """The languages of columns of translations, in the order of their writer."""
+    found = {name: feature.get("languages") for name, feature in _features(source).items()
+             if type(feature) is dict and feature.get("_type") == "Translation"}  # fmt: skip
+    return {name: list(map(str, some)) for name, some in found.items() if type(some) is list}
+
+
+def _features(source: Source) -> dict[str, Any]:
+    """What the datasets library notes of each column; empty where nothing is noted, as names are a
+    comfort and not a need."""
+    if source.kind not in ("parquet", "arrow"):
+        return {}
+    noted = parquet.metadata(source).get(b"huggingface")
+    try:
+        found = {} if noted is None else parse(noted.decode("utf-8"), source.shown)
+        found = found["info"]["features"] if found else {}
+    except (DataError, UnicodeDecodeError, KeyError, TypeError):
+        found = {}  # a note that is not theirs
+    if not found and source.kind == "arrow":
+        found = saved.info(source.path).get("features")
+    return found if type(found) is dict else {}

@@ -1,5 +1,5 @@
-"""Labelled files to rows: csv, tsv, jsonl, json, parquet, conll, conllu, and texts in the folders
-of their classes, each also .gz or .zst; and a text in two languages, line by line.
+"""Labelled files to rows: csv, tsv, jsonl, json, parquet, arrow, conll, conllu, and texts in the
+folders of their classes, each also .gz or .zst; and a text in two languages, line by line.
 
 Each row keeps its file and line for messages. A file goes through the same door as raw text
 (corpus/read.py): encoding, size limits, strict or skip with a list of rejects. A `.json` file that
@@ -31,6 +31,7 @@ from maskwright.tasks import (
     unnamed_files,
     word_table,
 )
+from maskwright.tasks.parts import noted_languages
 from maskwright.tasks.unnamed_files import Parallel
 
 DEFAULT_READING = Reading()
@@ -97,7 +98,7 @@ def _rows(
 ) -> Iterator[Row]:
     """The rows of a file; of a text that is `alone` in its file, one."""
     file = source.shown
-    if source.kind == "parquet":
+    if source.kind in ("parquet", "arrow"):
         yield from _of_parquet(opened, source, ledger)
         return
     blocks = text_blocks(opened, source, ledger)
@@ -146,8 +147,11 @@ def _of_two(blocks: Iterator[Block], source: Parallel, ledger: Ledger) -> Iterat
 
 
 def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Row]:
-    file = source.shown
+    file, orders = source.shown, noted_languages(source)
     for values, number in parquet.rows(opened, source, ledger):
+        for name, order in orders.items():  # in the file they are in the order of the alphabet
+            if type(both := values.get(name)) is dict and both.keys() == set(order):
+                values[name] = {language: both[language] for language in order}
         try:
             checked = jsonl.checked(values, ledger)
         except DataError as error:

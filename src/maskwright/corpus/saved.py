@@ -1,0 +1,72 @@
+"""Folders that `datasets` saved: which of their files are data.
+
+dataset_dict.json                    the names of the parts, a folder each
+train/state.json                     {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
+train/dataset_info.json              what the columns are
+train/data-00000-of-00001.arrow      the rows
+train/cache-1f2e3d.arrow             what a function of its user once made of them: no data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import DataError
+from maskwright.strict_json import parse
+
+STATE, INFO, PARTS = "state.json", "dataset_info.json", "dataset_dict.json"
+
+
+def notes(paths: Sequence[Path]) -> set[Path]:
+    """Those of the files that are no data, as such a folder has them.
+
+    Raises:
+        DataError: a file or a part is missing, or the rows are a selection from those of the files.
+    """
+    found: set[Path] = set()
+    known = set(paths)
+    for path in paths:
+        if path.name == PARTS and type(parts := _value(path).get("splits")) is list:
+            found.add(path)
+            for name in parts:
+                if not (path.parent / str(name)).is_dir():
+                    raise _missing(path, str(name), "a folder")
+        elif path.name == STATE and type(files := _value(path).get("_data_files")) is list:
+            found |= {path, path.with_name(INFO)}
+            listed = {path.with_name(_name(each)) for each in files}
+            if lost := sorted(listed - known):
+                raise _missing(path, lost[0].name, "a file")
+            found |= {other for other in paths if other.suffix == ".arrow"
+                      and other.parent == path.parent and other not in listed}  # fmt: skip
+            if _value(path).get("_indices_data_files") or _value(path).get("_indices_files"):
+                raise DataError("a saved selection of rows", where=path, found="indices",
+                                wanted="the rows themselves", do="save it once more: "
+                                "load_from_disk(FOLDER).flatten_indices().save_to_disk(OTHER)",
+                                )  # fmt: skip
+    return found
+
+
+def info(file: Path) -> dict[str, Any]:
+    """What the folder of a saved file says of its columns; empty where it says nothing."""
+    path = file.with_name(INFO)
+    return _value(path) if path.is_file() else {}
+
+
+def _value(path: Path) -> dict[str, Any]:
+    """The object in a file; empty of anything else."""
+    try:
+        value = parse(path.read_text(encoding="utf-8"))
+    except (DataError, OSError, UnicodeDecodeError):
+        return {}
+    return value if type(value) is dict else {}
+
+
+def _name(each: Any) -> str:
+    return Path(str(each.get("filename", ""))).name if type(each) is dict else str(each)
+
+
+def _missing(path: Path, name: str, kind: str) -> DataError:
+    return DataError(f"{kind} of a saved data set is missing", where=path, found=f"no {name}",
+                     wanted="all that it names", do="copy or save the data set again")  # fmt: skip
