@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-from maskwright import __version__, memory, storage
+from maskwright import __version__, leftovers, memory, storage
 from maskwright.command_line import Help, Parser
 from maskwright.errors import MaskwrightError, ResourceError, UsageError, near, shorten
 from maskwright.terminal import harmless_lines
@@ -160,7 +160,8 @@ def _run(given: Sequence[str]) -> None:
         top.parse_args([name])  # which ends here
     chosen = verbs[name].read(rest)
     _use_threads(name, chosen)
-    chosen.do(chosen)
+    with leftovers.none_empty(getattr(chosen, "out", None)):
+        chosen.do(chosen)
 
 
 def _use_threads(verb: str, chosen: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -379,6 +380,33 @@ def test_a_fault_of_our_own_is_called_one(
 
     monkeypatch.setattr("maskwright.catalogue.names", named)
     assert cli.main(["list"]) == 70
+
+
+def test_an_empty_folder_of_a_refused_command_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def refused(*names: str) -> Callable[..., None]:
+        def do(model: object, data: object, out: Path, **_: object) -> None:
+            (out / "prepared" / "deep").mkdir(parents=True, exist_ok=True)
+            for name in names:
+                (out / name).touch()
+            raise DataError("no")
+
+        return do
+
+    def left(*names: str) -> bool:
+        monkeypatch.setattr("maskwright.finetune.evaluate.evaluate_file", refused(*names))
+        (tmp_path / "task.json").touch()
+        command = ["evaluate", str(tmp_path), "--data", str(tmp_path), "--out", str(out)]
+        assert cli.main(command) == 65
+        return out.exists()
+
+    assert not left() and not left("run.lock", "prepared/x.lock")
+    assert left("a.txt") and (out / "a.txt").exists()
+    (out / "a.txt").unlink()
+    assert left("run.lock")  # it was there before
 
 
 def test_a_full_disk_behind_standard_output_is_no_fault_of_ours(

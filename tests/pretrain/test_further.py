@@ -255,3 +255,16 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no text to train on" in capsys.readouterr().err
     assert main(["adapt", str(tmp_path / "brat"), "--text", str(bare)]) == 64
     assert "no such model" in capsys.readouterr().err
+
+
+def test_a_refused_adapt_does_not_stop_the_corrected_one(tmp_path: Path) -> None:
+    text, empty, out = text_file(tmp_path), tmp_path / "empty.txt", str(tmp_path / "out")
+    empty.touch()
+    run.pretrain(recipe(text, steps=2), tmp_path / "run", stream=io.StringIO())
+    command = ["adapt", "--out", out, "--minutes", "0.01", "--threads", "1"]
+    command += [f"--set={setting}" for setting in SHORT]
+    assert main([*command, "--text", str(empty), str(tmp_path / "run")]) == 65
+    assert not Path(out).exists()
+    assert main([*command, "--set", "rows.length=999", str(tmp_path / "run"), "--text", str(text)])
+    assert main([*command, str(tmp_path / "run"), "--text", str(text)]) == 0
+    assert run.read(Path(out) / run.RECIPE).training.threads == 1

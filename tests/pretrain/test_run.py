@@ -24,6 +24,7 @@ from maskwright.errors import (
     IncompatibleError,
     MaskwrightError,
     OutputError,
+    ResourceError,
     StoppedError,
     UsageError,
 )
@@ -146,6 +147,65 @@ def test_an_output_folder_is_never_overwritten(made: tuple[Recipe, Path]) -> Non
     with pytest.raises(OutputError, match="maskwright resume"):
         run.pretrain(made[0], made[1], stream=io.StringIO())
     assert essence(made[1]) == before
+
+
+def test_a_refused_command_leaves_nothing_that_stops_the_next(
+    made: tuple[Recipe, Path], tmp_path: Path
+) -> None:
+    text, out = text_file(tmp_path), tmp_path / "new" / "run"
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"good\n\n" * 5 + b"bad \xff\n\n" * 5)
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+
+    def refused(chosen: Recipe) -> MaskwrightError:
+        with pytest.raises(MaskwrightError) as caught:
+            run.pretrain(chosen, out, stream=io.StringIO())
+        return caught.value
+
+    refused(recipe(empty))
+    assert not out.parent.exists()  # also the folder it had to make
+    out.mkdir(parents=True)
+    refused(recipe(bad))
+    assert out.is_dir() and {p.name for p in out.iterdir()} <= {"run.lock"}  # it was there before
+    error = refused(override(recipe(bad), ["corpus.on_bad=skip"]))
+    assert "rejects.jsonl" in str(error.do)
+    assert {p.name for p in out.iterdir()} == {"run.lock", "rejects.jsonl"}  # what is advised works
+    # Prepared text stays for the next command, if that reads the same text.
+    good = recipe(text, steps=2)
+    refused(override(good, ["rows.length=64"]))
+    tokens = out / "data" / "train" / "tokens.bin"
+    before = tokens.stat()
+    refused(override(good, ["rows.length=128"]))
+    assert os.path.samestat(before, tokens.stat())
+    other = text_file(tmp_path / "new", documents=60)
+    last = run.pretrain(recipe(other, steps=2), out, stream=io.StringIO())
+    assert last.parent.parent == out and not os.path.samestat(before, tokens.stat())
+    assert not (out / "refused.toml").exists()
+    # What was trained, or stopped, stays.
+    with pytest.raises(OutputError, match="maskwright resume"):
+        run.pretrain(recipe(empty), out, stream=io.StringIO())
+    assert run.resume(out, stream=io.StringIO()) == last
+    begun = copy(made[1], tmp_path / "begun")
+    shutil.rmtree(begun / "checkpoints")
+    with pytest.raises(OutputError, match="remove it"):
+        run.pretrain(recipe(other), begun, stream=io.StringIO())
+    assert (begun / "recipe.toml").exists() and (begun / "data").exists()
+
+
+def test_memory_that_does_not_suffice_on_a_processor_is_told_with_a_proposal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+        )
+
+    monkeypatch.setattr("maskwright.train.loop.train", full)
+    chosen = recipe(text_file(tmp_path), steps=2)
+    with pytest.raises(ResourceError, match="microbatches=4") as caught:
+        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    assert "9 bytes" in str(caught.value.found) and "are free" in str(caught.value.found)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

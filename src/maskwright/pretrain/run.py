@@ -34,7 +34,7 @@ from maskwright.errors import (
     ResourceError,
     UsageError,
 )
-from maskwright.pretrain import build, crash, journal, taught
+from maskwright.pretrain import build, crash, journal, refused, taught
 from maskwright.pretrain.checkpoints import has_checkpoint
 from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
@@ -46,15 +46,13 @@ from maskwright.report import document
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
-from maskwright.storage import DOOMED, TEMPORARY
 from maskwright.terminal import shell_word
 from maskwright.toml import to_toml
 from maskwright.train import distribute, loop, machine, process_memory
 from maskwright.train.diverged import DivergedError
 from maskwright.train.signals import listening
 
-RECIPE = "recipe.toml"
-LOCK = "run.lock"
+RECIPE, LOCK = refused.RECIPE, refused.LOCK
 Settle = Callable[[Recipe, Prepared], Recipe]
 
 
@@ -79,9 +77,11 @@ def pretrain(
     recipe, out = build.resolved(recipe), Path(out)
     processes = distribute.join()
     processes.share(recipe.training.microbatches)  # refused before anything is read
+    before = refused.Before(out)
     with contextlib.ExitStack() as held:
         if processes.first:
             _claim(recipe, out, held)
+            held.enter_context(before.leaving_nothing())
             if settle is not None:
                 recipe = settle(recipe, prepare(recipe, out, printer(stream)))
                 document.write(out / RECIPE, to_toml(recipe))
@@ -128,8 +128,10 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
     held.enter_context(commit.Lock(out / LOCK))
-    passing = (LOCK, TEMPORARY, DOOMED)
-    if any(not p.name.startswith(passing) for p in out.iterdir()) and not _same_start(recipe, out):
+    again = (out / refused.REFUSED).is_file() and not (out / RECIPE).exists()
+    if again and not _same_start(recipe, out, refused.REFUSED):
+        refused.clear(out)
+    if refused.inside(out) and not again and not _same_start(recipe, out):
         other = ""
         if (out / RECIPE).is_file():
             other = f", or go on with it: maskwright resume {_quoted(out)}"
@@ -141,17 +143,18 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
             do=f"choose another --out{other}",
         )
     document.write(out / RECIPE, to_toml(recipe))
+    (out / refused.REFUSED).unlink(missing_ok=True)
 
 
-def _same_start(recipe: Recipe, out: Path) -> bool:
+def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
     """Whether `out` is a run that has not come to a checkpoint, and its text and tokenizer, if they
-    are made, are those of `recipe`."""
-    if not (out / RECIPE).is_file() or has_checkpoint(out):
+    are made, are those of `recipe`; its own recipe is in the file `name`."""
+    if not (out / name).is_file() or has_checkpoint(out):
         return False
     if not (out / "tokenizer").exists() and not (out / "data").exists():
         return True
     try:
-        begun = read(out / RECIPE)
+        begun = read(out / name)
     except ConfigError:
         return False
     chosen = (lambda r: r.corpus, lambda r: r.tokenizer, taught.needs_sentences)
