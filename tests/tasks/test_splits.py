@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.tasks import splits
 from maskwright.tasks.build import build
+from maskwright.tasks.examples import Examples
 from maskwright.tasks.infer import infer
 from maskwright.tasks.splits import Division
+from maskwright.tasks.survey import survey
 from tasks.tables import refusal, sentence, table_of, understood
 
 TEXTS = [sentence(n) for n in range(600)]
@@ -220,3 +223,119 @@ def test_rows_of_no_group_are_by_themselves() -> None:
             for n in range(8)]  # fmt: skip
     made = build(table := table_of(*rows), infer(table, {"group": "group"}))
     assert made.groups["all"][:3] == ["g0", "", "g2"]
+
+
+# ------------------------------------------------------------------------------ shared texts
+def pairs(count: int, first: int, second: int, names: str = "premise hypothesis") -> list[Any]:
+    """Pairs of which `first` rows have one first text, and `second` one second text."""
+    one, other = names.split()
+    return [
+        {
+            one: f"the premise number {n // first} is here",
+            other: f"a claim {(n * 7 % count) // second} is this",
+            "label": "xyz"[n % 3],
+        }
+        for n in range(count)
+    ]
+
+
+def divided(rows: list[Any], columns: dict[str, str] | None = None) -> Examples:
+    table = table_of(*rows)
+    return splits.complete(build(table, infer(table, columns)), Division(validation=0.1, test=0.1))
+
+
+def shared(examples: Examples, role: str) -> set[str]:
+    """The texts that test has in common with train."""
+    train, test = ({getattr(e, role) for e in examples.parts[p]} for p in ("train", "test"))
+    return train & test
+
+
+@pytest.mark.parametrize("names", ["premise hypothesis", "sentence1 sentence2", "question passage"])
+def test_pairs_that_share_a_text_stay_together(names: str) -> None:
+    made = divided(pairs(300, first=3, second=1, names=names))
+    assert made.together == "first" and not shared(made, "first")
+    assert [len(rows) for rows in made.parts.values()] == [240, 30, 30]
+    assert not [note for note in survey(made).warnings if "share" in note]
+    made = divided(pairs(300, first=1, second=4, names=names))
+    assert made.together == "second" and not shared(made, "second")
+    # Both come back: what most rows share is kept together, and the other is told.
+    made = divided(pairs(300, first=2, second=3, names=names))
+    assert made.together == "first" and not shared(made, "first") and shared(made, "second")
+    assert any(f"group={names.split()[1]}" in note for note in survey(made).warnings)
+
+
+def test_pairs_that_share_nothing_are_divided_as_ever() -> None:
+    made = divided(pairs(300, first=1, second=1))
+    assert made.together == ""
+    rows = made.parts["train"] + made.parts["validation"] + made.parts["test"]
+    assert len(rows) == 300 and not [n for n in survey(made).warnings if "share" in n]
+    # A few premises that many rows share would leave nothing to divide.
+    few = divided(pairs(300, first=60, second=1))
+    assert few.together == "" and shared(few, "first")
+    assert any("group=premise" in note for note in survey(few).warnings)
+    kept = divided(pairs(300, first=30, second=1), {"group": "premise"})
+    assert not shared(kept, "first")
+
+
+def test_aspects_are_no_texts_to_be_shared() -> None:
+    rows = [
+        {
+            "sentence1": f"a long text number {n} here",
+            "sentence2": ["food", "staff"][n % 2],
+            "label": n % 2,
+        }
+        for n in range(100)
+    ]
+    made = divided(rows)
+    assert made.together == "" and not [n for n in survey(made).warnings if "share" in n]
+
+
+@pytest.mark.parametrize("name", ["sentence1", "sentence2"])
+def test_a_column_that_groups_keeps_its_role(name: str) -> None:
+    rows = pairs(90, first=3, second=3, names="sentence1 sentence2")
+    task = infer(table_of(*rows), {"group": name})
+    assert task.kind == "pair-classification"
+    assert task.columns["first"] == "sentence1" and task.columns["second"] == "sentence2"
+    assert task.columns["group"] == name
+    error = refusal(UsageError, lambda: infer(table_of(*rows), {"group": "label"}))
+    assert error.what == "rows cannot be grouped by their label"
+    made = [
+        {"headline": f"the news {n // 3}", "satz": sentence(n), "label": n % 2} for n in range(90)
+    ]
+    assert infer(table_of(*made), {"group": "headline"}).columns["text"] == "satz", "the control"
+
+
+def test_choices_about_one_passage_stay_together() -> None:
+    rows = [
+        {
+            "context": f"the passage {n // 4} is long",
+            "question": f"what is {n} of it",
+            "choices": ["a", "b"],
+            "label": n % 2,
+        }
+        for n in range(200)
+    ]
+    made = divided(rows)
+    assert made.together == "context" and not shared(made, "context")
+
+
+def test_parts_of_files_that_share_a_text_are_told() -> None:
+    rows = pairs(60, first=4, second=1)
+    train = [row for n, row in enumerate(rows) if n % 4]
+    other = pairs(9, first=1, second=1, names="premise hypothesis")[6:]
+    table = table_of(train=train, validation=other, test=rows[::4])
+    made = splits.complete(build(table, infer(table)))
+    (note,) = [note for note in survey(made).warnings if "rows of test share" in note]
+    assert note.startswith("15 rows of test share their 'premise'") and "--column" not in note
+
+
+def test_a_column_of_what_rows_have_in_common_is_told() -> None:
+    def noted(each: int, **columns: str) -> list[str]:
+        rows = [
+            {"text": sentence(n), "label": n % 2, "url": f"http://a.b/{n // each}"}
+            for n in range(100)
+        ]
+        return [n for n in survey(divided(rows, columns)).warnings if "group=url" in n]
+
+    assert len(noted(4)) == 1
+    assert noted(1) == [] and noted(4, group="url") == [], "the controls"

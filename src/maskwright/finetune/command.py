@@ -171,6 +171,9 @@ def _say_what_was_read(examples: Examples, say: Say) -> None:
             f"{part} {counted(len(examples.parts[part]), 'row')}" for part in examples.drawn
         )
         say(f"drawn from the rows for learning: {parts}; always the same ones")
+        if examples.together:
+            name = examples.task.columns[examples.together]
+            say(f"rows that share their {name!r} are in the same part")
     for warning in looked.warnings:
         say(f"note: {warning}")
 

@@ -66,12 +66,14 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A question and its choices; the label is the place of the right one."""
+    """A question and its choices; the label is the place of the right one. The question has what it
+    is about before it, which is `context`, too."""
 
     question: str
     choices: tuple[str, ...]
     label: int
     where: str
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Examples:
         counts: what the reading of the files met, by part.
         groups: by part, what each example must not be torn from; empty where nothing was said.
         drawn: the parts that did not come as files.
+        together: the role of a text by which rows stayed together when these were drawn.
         repaired, unlabelled: how many tags were changed, and rows left out that have no label.
         folded: how many labels were joined with another spelling.
         rejects: where the rows left out are listed, if they are.
@@ -121,10 +124,16 @@ class Examples:
     counts: dict[str, Counts] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
     drawn: tuple[str, ...] = ()
+    together: str = ""
     repaired: int = 0
     unlabelled: int = 0
     folded: int = 0
     rejects: Path | None = None
+
+
+def folded(text: str) -> str:
+    """`text` without regard to case and blanks."""
+    return " ".join(text.split()).casefold()
 
 
 def whole_text(example: Example) -> str:

@@ -84,6 +84,8 @@ def find(
     lists = read_lists(table, _texts(table, wanted))
     described = describe(table.first, lists)
     _check_given(wanted, described)
+    if "group" in wanted and wanted["group"][0] in wanted.get("label", ()):
+        raise _label_as_group(wanted["group"][0])
     tried = [s for s in shapes if set(wanted) <= {*SHAPES[s], *OPTIONAL}]
     if not tried:
         raise UsageError(
@@ -109,6 +111,15 @@ def find(
                 _check_parts(table, found)
                 _refuse_some_lists(table, found)
                 return found
+    if "group" in wanted:
+        others = {role: names for role, names in wanted.items() if role != "group"}
+        searched = [
+            Search(table.first, described, others, c, len(tried) == 1).search(shape)
+            for c in (False, True)
+            for shape in tried
+        ]
+        if any(s and s.roles.get("label") == wanted["group"] for s in searched):
+            raise _label_as_group(wanted["group"][0])
     raise _nothing_fits(table, described, tried, partly)
 
 
@@ -162,6 +173,17 @@ def _with_references(table: Table, found: Columns) -> Columns:
                 return found
     return Columns(found.shape, found.roles | {name: (name,)}, found.why | {name: "by its name"},
                    found.described)  # fmt: skip
+
+
+def _label_as_group(name: str) -> UsageError:
+    """Rows with one label are in all parts, whatever they are grouped by."""
+    return UsageError(
+        "rows cannot be grouped by their label",
+        where=option("group", name),
+        found=f"{name!r}, which is the only label",
+        wanted="a column of what rows have in common, such as an author",
+        do=f"name another column, or leave {option('group', name)} out",
+    )
 
 
 def _refuse_row_as_header(table: Table, found: Columns) -> None:

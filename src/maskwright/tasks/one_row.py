@@ -86,7 +86,9 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
     def choice(row: Row) -> Example:
         options = options_of(row, columns.roles["choices"])
         right = right_of(row, columns["label"], options, keys_of(row, columns.roles["choices"]))
-        return Choice(question_of(row, columns.roles), options, right, row.where)
+        about = columns.roles.get("context", ())
+        context = text_in(row, about) if about else ""
+        return Choice(question_of(row, columns.roles), options, right, row.where, context)
 
     def rewrite(row: Row) -> Example:
         source, target = (text_in(row, columns.roles[role]) for role in ("source", "target"))

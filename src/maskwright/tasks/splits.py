@@ -26,9 +26,11 @@ from maskwright.tasks.examples import (
     Examples,
     Match,
     Pair,
+    folded,
     whole_text,
 )
 from maskwright.tasks.parts import ALL, PARTS, TEST, TRAIN, VALIDATION
+from maskwright.tasks.shared_texts import shared_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,8 @@ DEFAULT = Division()
 def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
     """The same examples with a train and a validation part, and a test part where one is wanted.
 
-    Parts that came as files stay as they are; what is missing is drawn from `all` or `train`.
+    Parts that came as files stay as they are; what is missing is drawn from `all` or `train`. Where
+    no groups are given, rows that share a premise or a passage stay together (shared_texts.py).
 
     Args:
         examples: of one table.
@@ -83,13 +86,16 @@ def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
     texts, classes = [told_apart_by(e) for e in whole], _classes_of(whole)
     groups = dict(examples.groups)
     own = groups.pop(from_, None)
-    drawn = divide(texts, classes, wanted, own)
+    together = shared_text(whole) if own is None and (wanted.validation or wanted.test) else None
+    drawn = divide(texts, classes, wanted, together[1] if together else own)
     parts |= {part: [whole[i] for i in places] for part, places in drawn.items()}
     if own is not None:
         groups |= {part: [own[i] for i in places] for part, places in drawn.items()}
     parts = {part: parts[part] for part in PARTS if part in parts}
     new = tuple(part for part in parts if part in drawn and part != TRAIN)
-    return replace(examples, parts=parts, groups=groups, drawn=new)
+    return replace(
+        examples, parts=parts, groups=groups, drawn=new, together=together[0] if together else ""
+    )
 
 
 def with_few(examples: Examples, count: int, seed: int = 0, *, balanced: bool = False) -> Examples:
@@ -207,11 +213,6 @@ def told_apart_by(example: Example) -> str:
     if isinstance(example, Match):
         return BETWEEN.join((example.anchor, example.positive))
     return whole_text(example)
-
-
-def folded(text: str) -> str:
-    """`text` without regard to case and blanks."""
-    return " ".join(text.split()).casefold()
 
 
 def hash_of(text: str) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 
 from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
+from maskwright.tasks import shared_texts
 from maskwright.tasks.contents import MISSING
 from maskwright.tasks.examples import (
     BETWEEN,
@@ -24,11 +25,12 @@ from maskwright.tasks.examples import (
     Example,
     Examples,
     Tagged,
+    folded,
     label_of,
     whole_text,
 )
 from maskwright.tasks.near_labels import near_misses
-from maskwright.tasks.splits import folded, told_apart_by
+from maskwright.tasks.splits import told_apart_by
 from maskwright.tasks.table import TABLE_FILE
 
 LISTED, LISTED_FILES = 3, 5
@@ -233,6 +235,7 @@ def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
         yield (f"{counted(leak.rows, 'row')} of {leak.part} stand{_s(leak.rows)} in {leak.other}, "
                f"too{also}; "
                f"the first: {here} and {there}")  # fmt: skip
+    yield from shared_texts.told(examples)
     for name, part in found.parts.items():
         if part.contradictions:
             places = " and ".join(part.contradictions[0][:2])
