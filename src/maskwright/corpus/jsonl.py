@@ -7,7 +7,7 @@ the command that turns it into lines, because it could not be read in bounded me
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from maskwright.corpus.document import Document
@@ -59,9 +59,13 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
 
 
 def objects(
-    blocks: Iterator[Block], source: Source, ledger: Ledger
+    blocks: Iterator[Block],
+    source: Source,
+    ledger: Ledger,
+    made_of: Callable[[Any], Any] = lambda value: value,
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """(object, line) of a file of JSON Lines, whole, with the texts in it checked.
+    """(object, line) of a file of JSON Lines, whole, with the texts in it checked; `made_of` makes
+    objects of lines that are others.
 
     Raises:
         DataError: a bad row, when the policy is strict.
@@ -73,11 +77,10 @@ def objects(
                 ledger.counts.blank += 1
                 continue
             try:
-                row = parse(line)
-                if type(row) is not dict:
+                value = parse(line)
+                row = made_of(checked(value, ledger) if "\\" in line else value)
+                if not isinstance(row, dict):
                     raise _no_text(row, ledger.reading.column)
-                if "\\" in line:
-                    row = checked(row, ledger)
             except DataError as error:
                 ledger.reject(completed(error, at(file, number)), file=file, line=number)
                 continue

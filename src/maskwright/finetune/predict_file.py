@@ -180,7 +180,9 @@ def _finite(value: Any) -> Any:
 
 
 def say_bad(bad: int, counts: Counts, say: Say) -> None:
-    """Tell of the rows without an answer."""
+    """Tell of the rows without an answer, and what else was met."""
+    for note in counts.notes:
+        say(f"note: {note}")
     if bad:
         say(f"{counted(bad, 'row')} could not be answered; the prediction there is null")
     if counts.blank:

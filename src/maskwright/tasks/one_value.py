@@ -1,4 +1,5 @@
-"""A `.json` file that is one value: an array of objects, an object with such a list, or SQuAD."""
+"""A `.json` file that is one value: an array of objects, an object with such a list, SQuAD, or
+what a program for annotation exports."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from maskwright.corpus import jsonl
 from maskwright.corpus.ledger import Ledger
 from maskwright.errors import DataError
 from maskwright.strict_json import parse
-from maskwright.tasks import squad_file
+from maskwright.tasks import exports, squad_file
 
 
 def is_one_value(text: str) -> bool:
@@ -19,7 +20,9 @@ def is_one_value(text: str) -> bool:
         value = parse(first)
     except DataError:
         return True
-    return type(value) is not dict or (type(value.get("data")) is list and not rest.strip())
+    if rest.strip():  # a line of each pair of a text and its marks, or of each row
+        return type(value) is not dict and not exports.is_line(value)
+    return type(value) is not dict or type(value.get("data")) is list or exports.is_one(value)
 
 
 def items(text: str, file: str, ledger: Ledger) -> list[dict[str, Any]]:
@@ -29,6 +32,8 @@ def items(text: str, file: str, ledger: Ledger) -> list[dict[str, Any]]:
         DataError: not JSON, or none of these.
     """
     value = jsonl.checked(parse(text, file), ledger)
+    if (exported := exports.rows(value, file, ledger)) is not None:
+        return exported
     found = value.get("data") if type(value) is dict else value
     if type(found) is not list or not all(type(item) is dict for item in found):
         raise DataError(

@@ -26,6 +26,7 @@ from maskwright.errors import DataError, UsageError
 from maskwright.tasks import (
     class_folders,
     conllu_file,
+    exports,
     one_value,
     tag_file,
     unnamed_files,
@@ -119,15 +120,16 @@ def _rows(
     elif source.kind == "columns" or (source.suffix == ".tsv" and tag_file.is_one(begin)):
         found = tag_file.rows(blocks, file, header)
     elif source.kind == "table":
+        _refuse_webanno(begin, file)
         yield from _table(blocks, source, header, ledger)
         return
     elif source.suffix == ".json" and one_value.is_one_value(begin):
         text = "".join(block.text for block in blocks)
         for number, values in enumerate(one_value.items(text, file, ledger), 1):
-            yield Row(values, file, number, "item")
+            yield Row(values, file, getattr(values, "item", 0) or number, "item")
         return
     elif source.kind == "jsonl":
-        found = jsonl.objects(blocks, source, ledger)
+        found = jsonl.objects(blocks, source, ledger, exports.line)
     elif class_folders.is_labelled(begin):
         several = class_folders.has_several(begin)
         found = class_folders.lines(blocks, several, file, ledger)
@@ -159,6 +161,17 @@ def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator
             ledger.reject(jsonl.completed(error, place), file=file, line=number)
             continue
         yield Row(checked, file, number, "row")
+
+
+def _refuse_webanno(begin: str, file: str) -> None:
+    if begin.startswith("#FORMAT=WebAnno"):
+        raise UsageError(
+            "a WebAnno file, which is no table",
+            where=file,
+            found=repr(begin.partition("\n")[0]),
+            wanted="words with their tags, or JSON",
+            do="export the project once more as CoNLL 2003, and name the file .conll",
+        )
 
 
 def _no_labels(begin: str, source: Source) -> UsageError:
@@ -243,6 +256,8 @@ def _table(
     named = ((dict(zip(names, row, strict=True)), number)
              for row, number in itertools.chain([first], rows))  # fmt: skip
     if (columns := word_table.columns_of(names, first[0])) is None:
+        if exports.is_table(names):
+            named = ((exports.of_table(values), number) for values, number in named)
         yield from (Row(values, file, number) for values, number in named)
     else:
         found = word_table.sentences(named, *columns, file, ledger)

@@ -49,7 +49,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("emotion", "emotions", "polarity", "isduplicate", "duplicate", "stars", "star", "rating"),
         *("overall", "category", "categories", "topic", "topics", "target", "similarity"),
         *("relatedness", "relevance", "score", "grade", "points", "genre", "genres", "language"),
-        *("lang", "output", "quality", "y"),
+        *("lang", "output", "quality", "y", "cats", "accept"),
     ),
     "target": ("target", "summary", "highlights", "completion", "response", "output", "tgt"),
 }

@@ -18,7 +18,6 @@ from pathlib import Path
 from maskwright.corpus.files import Source, find
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.reading import Reading
-from maskwright.counted import counted
 from maskwright.errors import DataError, MaskwrightError, UsageError
 from maskwright.one_file import write_file
 from maskwright.tasks import unnamed_files
@@ -33,11 +32,11 @@ from maskwright.tasks.parts import (
     noted_names,
 )
 from maskwright.tasks.rows import DEFAULT_READING, Row, read_rows
+from maskwright.tasks.settle import settle
 
 TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
 # Read also where only the file beside it was named.
 NAMES_NEAR = "labels.json"
-ACCEPTED, DECIDED = "accept", ("accept", "reject", "ignore")
 # Names of classes by column, and the file that tells them.
 Beside = tuple[dict[str, Names], str]
 # Files by part; names of classes by column; files that belong to no part; those of another kind.
@@ -142,13 +141,13 @@ def load(
         counts[part] = Counts()
         if rejects is not None and reading.on_bad == "skip":
             lists[part] = Path(rejects)
-        rows = list(read_rows(files, reading, header, lists.get(part), counts[part]))
-        parts[part] = _accepted(rows, counts[part])
+        parts[part] = list(read_rows(files, reading, header, lists.get(part), counts[part]))
         if part in lists:  # each reading begins the list anew
             listed += lists[part].read_text(encoding="utf-8")
             write_file(lists[part], listed.encode())
         for source in files:
             names |= noted_names(source)
+    settle(parts, counts)
     first = next(iter(counts.values()))
     first.without_part += left
     first.ignored_files += ignored
@@ -168,9 +167,24 @@ def _refuse_running_text(reading: Reading) -> None:
             )
 
 
+def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
+    """Marks in files beside the texts, as brat has them, are not read."""
+    stems = {str(source.path.with_suffix("")) for source in files if source.kind == "text"}
+    if marks := [name for name in ignored if name.endswith(".ann") and name[:-4] in stems]:
+        raise UsageError(
+            "the marks of brat beside its texts",
+            where=marks[0],
+            found=f"{len(marks):,} files ending in .ann",
+            wanted="texts and marks in one file",
+            do='write a line for each text, {"text": …, "entities": [[0, 4, "PER"]]}, with the '
+            "places that stand behind T1, T2 and so on; name the file .jsonl",
+        )
+
+
 def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> Found:
     """What one path or a list of them holds, by the names of the files."""
     found, ignored = find(data, unnamed_files.sources)
+    _refuse_brat(found, ignored)
     files, names, read = names_beside(found)
     alone = isinstance(data, str | Path) and not Path(data).is_dir()
     sources = {ALL: files} if alone else by_part(files, learned=learned)
@@ -208,17 +222,6 @@ def _of_parts(given: Mapping[str, Path | str]) -> Found:
     names = {column: some for _, beside, _ in found.values() for column, some in beside.items()}
     read = [file for _, _, some in found.values() for file in some]
     return sources, (names, ", ".join(dict.fromkeys(read))), [], []
-
-
-def _accepted(rows: list[Row], counts: Counts) -> list[Row]:
-    """Those that an annotator accepted, where Prodigy says so of each."""
-    said = [row.values.get("answer") for row in rows]
-    if not said or not all(type(one) is str and one in DECIDED for one in said):
-        return rows
-    kept = [row for row, one in zip(rows, said, strict=True) if one == ACCEPTED]
-    if left := len(rows) - len(kept):
-        counts.notes.append(f"{counted(left, 'row')} left out whose 'answer' is reject or ignore")
-    return kept
 
 
 def _check_files(part: str, rows: Sequence[Row]) -> None:
