@@ -9,6 +9,10 @@ import pytest
 from hypothesis import strategies
 
 from maskwright.errors import ConfigError, DataError, IncompatibleError
+from maskwright.tasks.build import build
+from maskwright.tasks.survey import survey
+from maskwright.tasks.table import Table
+from maskwright.tasks.tag_spelling import about, as_entities, spelling_of
 from maskwright.tasks.tags import (
     SCHEMES,
     Entity,
@@ -19,6 +23,7 @@ from maskwright.tasks.tags import (
     split_tag,
     write,
 )
+from tasks.tables import table_of, understood
 
 TAGS = ["O", *(f"{p}-{k}" for p in "BIES" for k in ("PER", "LOC"))]
 SENTENCE = [Entity(0, 1, "P"), Entity(2, 4, "P"), Entity(4, 5, "P"), Entity(6, 7, "L")]
@@ -222,3 +227,110 @@ def test_scores_of_other_sentences_are_refused() -> None:
     with pytest.raises(DataError, match="no words"):
         score([], [])
     assert accuracy([["NOUN", "VERB"]], [["NOUN", "ADJ"]]) == 0.5
+
+
+# ------------------------------------------------------------------------------ spellings
+IOB2 = ["O", "B-PER", "I-PER", "B-LOC"]
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        IOB2,
+        ["o", "b-per", "i-per", "b-loc"],
+        ["_", "B-PER", "I-PER", "B-LOC"],
+        ["O", "PER-B", "PER-I", "LOC-B"],
+        ["O", "B_PER", "I_PER", "B_LOC"],
+        ["-", "B:PER", "I:PER", "B:LOC"],
+        ["0", "PER/b", "PER/i", "LOC/b"],
+    ],
+)
+def test_tags_in_other_spellings_are_entities(spelled: list[str]) -> None:
+    spelling = spelling_of(spelled)
+    assert spelling is not None
+    read = [spelling.read(tag).upper() for tag in spelled]
+    assert read == IOB2 and [spelling.write(spelling.read(tag)) for tag in spelled] == spelled
+    assert (about(spelled) is None) == (spelled == IOB2)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["O", "I-PER", "I-LOC"],
+        ["O", "U-PER", "B-PER", "L-PER", "I-PER"],
+        ["B", "I", "O"],
+        ["O", "S-PER", "B-PER", "E-PER"],
+        ["O", "W-PER", "B-PER", "M-PER"],
+        ["B-NP", "I-NP"],
+    ],
+)
+def test_every_scheme_is_known_as_it_is(names: list[str]) -> None:
+    spelling = spelling_of(names)
+    assert spelling is not None and about(names) is None
+    assert [spelling.read(name) for name in names] == names
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["NOUN", "VERB"],
+        ["O", "PER", "LOC"],
+        ["O", "B-PER", "PER"],
+        ["_", "X", "B-PER"],
+        ["per_i", "loc_i", "O"],
+        ["N", "V", "I"],
+        ["NN-B", "VB-C"],
+    ],
+)
+def test_tags_of_no_scheme_are_said_to_have_no_entities(names: list[str]) -> None:
+    assert spelling_of(names) is None
+    said = about(names)
+    assert said is not None and said.startswith("no entities are scored: tags such as")
+
+
+def tagged(*tags: str) -> Table:
+    rows = [{"tokens": [f"w{n}", "x", "y", "z"], "tags": list(tags)} for n in range(20)]
+    return table_of(*rows, {"tokens": ["v"], "tags": ["O"]})
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        ("B-PER", "I-O", "I-O", "B-LOC"),
+        ("B-PER", "B-O", "I-O", "B-LOC"),
+        ("B-PER", "S-O", "O", "B-LOC"),
+    ],
+)
+def test_O_is_no_kind_of_entity(tags: tuple[str, ...]) -> None:
+    task, examples = understood(tagged(*tags))
+    assert examples.labels is not None and examples.labels.names == ("O", "B-LOC", "B-PER")
+    assert examples.parts["all"][0].tags == (2, 0, 0, 1)
+    told = examples.counts["all"].notes
+    assert any("tags 'I-O'" in note or "tags 'S-O'" in note for note in told)
+    # Where the model has such a class, it stays one, and is no entity.
+    classes = ["O", *dict.fromkeys(tags)]
+    kept = build(tagged(*tags), task, classes=classes)
+    assert kept.labels is not None and "O" in kept.labels.names
+    assert as_entities(tags, classes) == ["B-PER", "O", "O", "B-LOC"]
+
+
+def test_O_may_be_one_letter_of_several() -> None:
+    _, examples = understood(tagged("B-P", "B-O", "I-O", "B-L"))
+    assert examples.labels is not None and "B-O" in examples.labels.names
+    assert any("entity of the kind O" in note for note in survey(examples).warnings)
+
+
+def test_repair_writes_what_the_file_has() -> None:
+    _, examples = understood(tagged("PER-I", "O", "LOC-B", "LOC-B"), repair_tags=True)
+    assert examples.labels is not None and examples.repaired == 20
+    assert examples.labels.names == ("O", "LOC-B", "PER-B")
+    with pytest.raises(DataError, match="a span begins with I-") as refused:
+        understood(tagged("PER-I", "O", "PER-B", "LOC-B"))
+    assert "'PER-B'" in str(refused.value.wanted)
+
+
+def test_no_entities_are_promised_for_plain_kinds() -> None:
+    _, examples = understood(tagged("PER", "O", "LOC", "LOC"))
+    assert any("no entities are scored" in note for note in survey(examples).warnings)
+    _, examples = understood(tagged("B-PER", "O", "B-LOC", "I-LOC"))
+    assert not any("entities" in note for note in survey(examples).warnings), "the control"

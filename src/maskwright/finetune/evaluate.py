@@ -39,6 +39,7 @@ from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 from maskwright.tasks.infer import Task, infer
 from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION
 from maskwright.tasks.survey import as_read, left_out
+from maskwright.tasks.tag_spelling import about
 
 NAME, PAGE = "evaluation.json", "report.html"
 # What `pipeline` calls two texts, and what tables of labelled rows call them.
@@ -149,6 +150,8 @@ def _rows(
                  assume=bool(model.kind.settled.get(UNTOLD)))  # fmt: skip
     for line in (*as_read(part, whole.counts[part]), *left_out(made)):
         say(line)
+    if task.kind == "tagging" and (said := about(model.kind.labels)) is not None:
+        say(f"note: {said}")
     return made.parts[ALL], model.kind
 
 

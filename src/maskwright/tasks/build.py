@@ -12,16 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from maskwright.corpus.reading import Reading
+from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks import classes as classes_of
 from maskwright.tasks.bad_rows import list_rejected, usable
 from maskwright.tasks.choices import require_from_zero
+from maskwright.tasks.classes import note
 from maskwright.tasks.contents import is_empty, value_of
 from maskwright.tasks.examples import Examples
 from maskwright.tasks.infer import KINDS, Task, is_said
 from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.one_row import reader
-from maskwright.tasks.repair import repaired
+from maskwright.tasks.repair import repaired, without_empty
 from maskwright.tasks.rows import DEFAULT_READING, Row
 from maskwright.tasks.table import Table
 from maskwright.tasks.whole_number import whole
@@ -61,6 +63,13 @@ def build(
     known, changed, unlabelled = None, 0, 0
     if no_label is not None:
         table, unlabelled = _labelled(table, task, no_label)
+    if task.kind == "tagging":
+        table, outside = without_empty(table, task, classes)
+        for tag, count in sorted(outside.items()):
+            note(
+                table,
+                f"{counted(count, 'tag')} {tag!r} read as outside: no entity is of the kind O",
+            )
     if repair_tags:
         table, changed = repaired(table, task)
     if _has_classes(task):

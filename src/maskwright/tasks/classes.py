@@ -64,7 +64,7 @@ def given(
         # The data name the numbers, and so do the names of the model: LABEL_0.
         theirs = {name: by_number[n] for n, name in called.items() if n in by_number}
         places = {name: number for number, name in by_number.items()}
-        _note(table, f"the model's classes are those of the same number: {_some(theirs)}")
+        note(table, f"the model's classes are those of the same number: {_some(theirs)}")
         return Vocabulary(plain, tuple(places[name] for name in plain), column, theirs, True)
     if not task.flags and task.columns.column(role).kind not in NUMBERS:
         folded = fold_onto(plain, map(str, met)) if fold else {}
@@ -75,13 +75,13 @@ def given(
         called = dict(zip(values, plain, strict=True))
     if not called and by_number:
         called = by_number
-        _note(
+        note(
             table,
             f"numbers in {column!r} are those in the names of the model's classes: {_some(called)}",
         )
     elif not called and assume and all(n in range(len(plain)) for n in numbers):
         called = dict(enumerate(plain))
-        _note(
+        note(
             table,
             f"assumed: numbers in {column!r} count the model's classes in its order, "
             f"{_some(called)}; nothing in the data says so. Where that is wrong, a labels.json "
@@ -151,18 +151,18 @@ def _names_beside(table: Table, task: Task, column: str) -> Mapping[int, str]:
                 wanted=f"{task.flags}, as each row of {column!r} has flags",
                 do="name every class, in the order of the flags",
             )
-    note = f"classes are named by {table.names_file}"
+    said = f"classes are named by {table.names_file}"
     if table.loose and not fits:
-        note = f"{table.names_file} is not used: it names other classes than {column!r} has"
-    _note(table, note)
+        said = f"{table.names_file} is not used: it names other classes than {column!r} has"
+    note(table, said)
     return {} if table.loose and not fits else names
 
 
-def _note(table: Table, note: str) -> None:
+def note(table: Table, said: str) -> None:
     """Have the user told, once."""
     notes = table.counts.setdefault(next(iter(table.parts)), Counts()).notes
-    if note not in notes:
-        notes.append(note)
+    if said not in notes:
+        notes.append(said)
 
 
 def readable(row: Row, task: Task) -> list[Any]:
@@ -188,7 +188,7 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
         places = tuple(range(task.flags))
         called = tuple(names[n] for n in sorted(names)) if names else tuple(map(str, places))
         if not names:
-            _note(
+            note(
                 table,
                 f"the classes of {name!r} are named by their places, 0 to "
                 f"{task.flags - 1}; a labels.json beside the file may name them",

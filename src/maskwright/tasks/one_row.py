@@ -34,6 +34,7 @@ from maskwright.tasks.marked_text import marked
 from maskwright.tasks.one_label import number
 from maskwright.tasks.rows import Row
 from maskwright.tasks.spellings import plain
+from maskwright.tasks.tag_spelling import spelling_of
 from maskwright.tasks.whole_number import whole
 
 TRUE, FALSE = {"1", "1.0", "true"}, {"0", "0.0", "false"}
@@ -154,25 +155,24 @@ def _check_spans(
     tags: list[str], tokens: list[str], row: Row, name: str, known: Vocabulary
 ) -> None:
     """`I-x` follows `B-x` or `I-x`, where the tags are of that scheme."""
-    if not _is_iob(known):
+    spelling = spelling_of(known.names)
+    prefixes = {spelling.read(name)[:2] for name in known.names} if spelling else set()
+    if spelling is None or "B-" not in prefixes or not prefixes <= {"B-", "I-", "O"}:
         return
-    before = labels.OUTSIDE
+    before, before_read = labels.OUTSIDE, labels.OUTSIDE
     for place, tag in enumerate(tags):
-        if tag[:2] == "I-" and before[2:] != tag[2:]:
+        read = spelling.read(tag)
+        if read[:2] == "I-" and before_read[2:] != read[2:]:
             raise DataError(
                 "a span begins with I-",
                 where=f"{row.where}, column {name!r}, token {place + 1}",
                 found=f"{tag!r} of {tokens[place]!r} after {before!r}",
-                wanted=f"{'B' + tag[1:]!r}, as IOB2 writes the first token of a span",
+                wanted=f"{spelling.write('B' + read[1:])!r}, as IOB2 writes the first token of a "
+                "span",
                 do="correct the row, take it out (--read on_bad=skip drops and counts it), or let "
                 "all spans begin with B- (--read repair_tags=true, for files in IOB1, too)",
             )
-        before = tag
-
-
-def _is_iob(known: Vocabulary) -> bool:
-    kinds = {name[:2] for name in known.names if name != labels.OUTSIDE}
-    return "B-" in kinds and kinds <= {"B-", "I-"}
+        before, before_read = tag, read
 
 
 def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
-from maskwright.tasks import shared_texts
+from maskwright.tasks import shared_texts, tag_spelling
 from maskwright.tasks.contents import MISSING
 from maskwright.tasks.examples import (
     BETWEEN,
@@ -276,6 +276,9 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
     """What may be a label that nobody gave."""
     columns = examples.task.columns
     names = columns.roles.get("label", ())
+    if examples.task.kind == "tagging" and examples.labels is not None:
+        said = tag_spelling.about(examples.labels.names)
+        yield from [said] if said else []
     if examples.task.kind == "multi-label" and len(names) == 1:
         empty = columns.described[names[0]].empty
         if empty:

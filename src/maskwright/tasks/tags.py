@@ -4,7 +4,7 @@
     IOB1          I-P    O    I-P  I-P  B-P  O   I-L         B only where two of a kind touch
     IOB2 (BIO)    B-P    O    B-P  I-P  B-P  O   B-L
     IOBES         S-P    O    B-P  E-P  S-P  O   S-L
-    BILOU         U-P    O    B-P  L-P  U-P  O   U-L          the same by other names, as is BMES
+    BILOU         U-P    O    B-P  L-P  U-P  O   U-L        other names, as BMES, BMEWO
 
 One reading serves all schemes, that of CoNLL's `conlleval` with E and S beside B and I: an entity
 begins at B and S, after O, E and S, and wherever the kind changes. For each scheme there is one way
@@ -22,7 +22,7 @@ from typing import Literal
 from maskwright.errors import ConfigError, DataError, IncompatibleError, near
 
 OUTSIDE = "O"
-ALSO = {"L": "E", "U": "S", "M": "I"}
+ALSO = {"L": "E", "U": "S", "M": "I", "W": "S"}
 PREFIXES = "BIES" + "".join(ALSO)
 SCHEMES = ("BIO", "IOB1", "IOB2", "IOBES")
 Scheme = Literal["BIO", "IOB1", "IOB2", "IOBES"]

@@ -32,8 +32,9 @@ from maskwright.tasks.examples import Tagged
 from maskwright.tasks.parts import TRAIN
 from maskwright.tasks.rows import Row
 from maskwright.tasks.tag_file import Sentence
+from maskwright.tasks.tag_spelling import as_entities, spelling_of
 from maskwright.tasks.tag_windows import TagWindows
-from maskwright.tasks.tags import OUTSIDE
+from maskwright.tasks.tags import OUTSIDE, Entity, TagScore
 from maskwright.tasks.words import words_in
 
 TASKS = ("tagging",)
@@ -56,12 +57,16 @@ class Tagging(Kind):
     @property
     def marks_entities(self) -> bool:
         """Whether the tags are those of a scheme, such as B-LOC."""
-        marked = [name for name in self.labels if name != OUTSIDE]
-        kinds = all(
-            len(name) > 2 and name[0] in tags.PREFIXES and name[1] == "-" for name in marked
-        )
-        # One kind without a name: B and I alone.
-        return bool(marked) and (kinds or (set(marked) <= set(tags.PREFIXES) and "B" in marked))
+        return spelling_of(self.labels) is not None
+
+    def _entities(self, tagged: Sequence[str]) -> list[Entity]:
+        """The entities of a sentence, however its tags are spelled."""
+        return tags.entities(as_entities(tagged, self.labels))
+
+    def _scored(self, told: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> TagScore:
+        """Entities told right, and by kind."""
+        mine, golds = ([as_entities(some, self.labels) for some in each] for each in (told, true))
+        return tags.score(mine, golds)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -132,6 +137,9 @@ class Tagging(Kind):
         commonest."""
         if OUTSIDE in self.labels:
             return self
+        spelling = spelling_of(self.labels)
+        if spelling is not None and spelling.outside in self.labels:
+            return self.with_settled({"missing": spelling.outside})
         counts = Counter(tag for row in encoded.rows for tag in row.tags)
         return self.with_settled({"missing": self.labels[_commonest(counts)]})
 
@@ -140,8 +148,8 @@ class Tagging(Kind):
         told: list[list[str]] = list(answers)
         if not self.marks_entities:
             return {"accuracy": tags.accuracy(told, true)}
-        found = tags.score(told, true)
-        return {"entity_f1": found.overall.f1, "accuracy": found.accuracy}
+        found = self._scored(told, true)
+        return {"entity_f1": found.overall.f1, "accuracy": tags.accuracy(told, true)}
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         counts = self._counts(rows, answers)
@@ -159,7 +167,7 @@ class Tagging(Kind):
             right = sum(a == b for a, b in zip(true, mine, strict=True))
             found[number, :2] = len(true), right
             if self.marks_entities:
-                golds, ours = set(tags.entities(true)), set(tags.entities(mine))
+                golds, ours = set(self._entities(true)), set(self._entities(mine))
                 found[number, 2:] = len(golds), len(ours), len(golds & ours)
         return found
 
@@ -192,7 +200,7 @@ class Tagging(Kind):
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         true = [[self.labels[n] for n in row.tags] for row in rows]
         if self.marks_entities:
-            kinds = tags.score(list(answers), true).kinds
+            kinds = self._scored(list(answers), true).kinds
             figures = [  # a share of nothing is none here, as in the tables of other tasks
                 metrics.ClassFigures(name, each.precision if each.told else math.nan,
                                      each.recall if each.gold else math.nan, each.f1, each.gold)
@@ -233,7 +241,7 @@ class Tagging(Kind):
             if self.marks_entities:
                 yield [
                     {"entity_group": e.kind, **_part(sentence, e.first, e.stop, scores)}
-                    for e in tags.entities(told_tags)
+                    for e in self._entities(told_tags)
                 ]
                 continue
             yield [  # a word without a token has no tag that the model knows
