@@ -23,6 +23,7 @@ from maskwright.compare.compare import compare
 from maskwright.compare.entrant import Equal, Pace, finished, run_folder
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.pretrain import run
+from maskwright.recipes.corpus import CharacterRanges
 from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report.comparison import Comparison
 from maskwright.report.wording import duration
@@ -235,6 +236,40 @@ def test_other_mask_rates_are_compared_at_the_usual_one(tmp_path: Path) -> None:
     assert [m.name for m in found.measures if m.compares] == ["masked_loss"]
     values = [c.figures("masked_loss")[0] for c in found.contenders]
     assert all(np.isfinite(values)) and values[0] != values[1]
+
+
+def test_a_masked_and_a_causal_model_of_one_tokenizer_are_asked_one_question(
+    tmp_path: Path,
+) -> None:
+    """As the twins: characters, no unknown token, and each holds out characters of its own."""
+    text = text_file(tmp_path)
+    characters = len(text.read_text(encoding="utf-8")) - 9
+    begun = characters // 2
+    halves = [(begun, begun + 600), (begun + 600, begun + 1200)]
+    tokens = TokenizerChoice(kind="character", vocabulary=80, specials=("[MASK]",))
+    chosen = []
+    for each, held_out in zip(
+        (replace(recipe(text), name="filler"), causal_recipe(text)), halves, strict=True
+    ):
+        ranges = CharacterRanges(train=(0, begun), held_out=held_out, tokenizer=(0, characters))
+        corpus = replace(each.corpus, form="file", characters=ranges)
+        chosen.append(replace(each, corpus=corpus, tokenizer=tokens))
+    said = io.StringIO()
+    found = compare(chosen, tmp_path / "out", budget="tokens=300", seeds=1, stream=said)
+    words = said.getvalue()
+    assert "hidden" in [m.name for m in found.measures if m.compares]
+    assert all(0 <= c.figures("hidden")[0] <= 1 for c in found.contenders)
+    assert f"note: all are asked about characters {begun:,} to" in words
+    assert "hidden tokens named (15 %): reader" in words
+    for name in ("filler", "reader"):
+        assert "this model" in evaluate_folder(run_folder(tmp_path / "out", name, 0)).render()
+    trained_on = replace(
+        chosen[1].corpus, characters=CharacterRanges(train=(begun, begun + 900),
+                                                     held_out=(0, 600), tokenizer=(0, 900))
+    )  # fmt: skip
+    with pytest.raises(IncompatibleError, match="hold out the same text"):
+        compare([chosen[0], replace(chosen[1], corpus=trained_on)], tmp_path / "refused",
+                budget=BUDGET, stream=io.StringIO())  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,26 @@ def test_ngrams_are_whole_words_of_at_most_three() -> None:
     assert whole > 0.9
 
 
+def test_each_position_by_itself_is_chosen_with_its_probability() -> None:
+    """The number in a row is binomial: mean np and variance np(1 - p), where a budget has none."""
+    maskable = np.ones((4_000, 48), dtype=bool)
+    maskable[:, :2] = False
+    many = randomness.key("mask", 1, 0, np.arange(len(maskable)))
+    chosen = corruption.choose_each(maskable, 0.15, many)
+    assert not (chosen & ~maskable).any() and chosen.any(axis=1).all()
+    counts, n = chosen.sum(axis=1), 46
+    assert abs(counts.mean() - n * 0.15) < 4 * counts.std() / np.sqrt(len(counts))
+    assert abs(counts.var() / (n * 0.15 * 0.85) - 1) < 0.1
+    assert np.array_equal(corruption.choose_each(maskable[7:9], 0.15, many[7:9]), chosen[7:9])
+    # The control: a budget takes as many of every row.
+    assert corruption.choose_tokens(maskable, 0.15, many).sum(axis=1).var() == 0
+    short = np.zeros((50, 48), dtype=bool)
+    short[:, 3] = True
+    few = corruption.choose_each(short, 0.15, many[:50])
+    assert few.sum(axis=1).tolist() == [1] * 50, "a row with one place has it chosen"
+    assert not corruption.choose_each(short & False, 0.15, many[:50]).any()
+
+
 def test_draws_with_replacement_fall_together() -> None:
     """k draws among n places hit n (1 - (1 - 1/n)^k) of them: 128 tokens at 15 % give 17.7, not
     19."""

@@ -48,6 +48,7 @@ def test_a_mask_rate_leaves_the_rest_of_the_masking_alone(name: str, setting: st
         ("bert-mini", "final_rate=2", "0 < rate <= 1"),
         ("bert-mini", "mask_rate=0.95", "together at most 1"),
         ("bert-mini", "span_stop=2", "span_stop < 1"),
+        ("spanbert-mini", "masking.independent=true", 'unit = "token"'),
         ("bert-mini", "ngram_longest=0", "1 to 1000"),
         ("spanbert-mini", "masking.rate=2", "0 < rate <= 1"),
         ("spanbert-mini", "masking.with_replacement=true", 'unit = "token"'),

@@ -10,7 +10,7 @@ import numpy as np
 
 from maskwright import config, dotted
 from maskwright.compare.entrant import Entrant
-from maskwright.errors import IncompatibleError, UsageError
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.recipes.recipe import Recipe
 from maskwright.report.comparison import Measure
 
@@ -24,6 +24,8 @@ BITS = Measure("bits_per_byte", "bits per byte")
 # Folded capitals and unknown words cost nothing to predict: such figures are of different texts.
 KEPT_BITS = replace(BITS, title="bits per byte of what its tokenizer keeps", compares=False)
 MASKED = Measure("masked_loss", "masked loss (15 %)")
+# The one question to models that read both ways and models that read one way.
+HIDDEN = Measure("hidden", "hidden tokens named (15 %)", higher_is_better=True)
 PAIRS = Measure("pairs", "minimal pairs", higher_is_better=True)
 
 
@@ -43,6 +45,33 @@ def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
                 wanted="different names without a slash",
                 do="maskwright show RECIPE --set name=OTHER --set … > other.toml",
             )  # fmt: skip
+
+
+def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], str]:
+    """The recipes, asked alike where they read one text by characters and only hold out others of
+    them: on those of the first, if none is trained on them; and a sentence that says so."""
+    first, *others = recipes
+    if first.corpus.characters is None:
+        return list(recipes), ""
+    wanted, changed = first.corpus.characters.held_out, list[str]()
+    alike = [first]
+    for other in others:
+        own = other.corpus.characters
+        if own is None or own.held_out == wanted:
+            alike.append(other)
+            continue
+        try:
+            ranges = replace(own, held_out=wanted)
+        except ConfigError:  # they are trained on
+            return list(recipes), ""
+        alike.append(replace(other, corpus=replace(other.corpus, characters=ranges)))
+        changed.append(
+            f"{other.name} holds out {own.held_out[0]:,} to {own.held_out[1]:,} by itself"
+        )
+    if not changed:
+        return list(recipes), ""
+    asked = f"characters {wanted[0]:,} to {wanted[1]:,}, as {first.name} holds them out"
+    return alike, f"all are asked about {asked}; {'; '.join(changed)}"
 
 
 def refuse_other_text(recipes: Sequence[Recipe]) -> None:
@@ -99,7 +128,11 @@ def measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
     coding = [e for e in entrants if e.codes_text]
     same_bits = len({e.prepared.tokenizer.fingerprint for e in coding}) == 1
     same_bits = same_bits or all(e.keeps_text for e in coding)
-    common = alike or pairs or (all(codes) and same_bits) or (one_tokenizer and all(fills))
+    # A figure for models that read both ways and models that read one way.
+    hidden = one_tokenizer and all(e.reads is not None for e in entrants)
+    hidden = hidden and len({e.reads for e in entrants}) > 1
+    common = alike or pairs or hidden
+    common = common or (all(codes) and same_bits) or (one_tokenizer and all(fills))
     if not common:
         field = "tokenizer" if not one_tokenizer else "objective"
         one, other = next(
@@ -111,12 +144,14 @@ def measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
         raise IncompatibleError(
             "no figure says the same of all these recipes", where=field,
             found=listed or f"{one.recipe.name} and {other.recipe.name} learn from other text",
-            wanted="one tokenizer and one objective, or causal models whose tokenizers keep all of "
-            "the text (byte-bpe that folds no capitals), for bits per byte",
+            wanted="one tokenizer and one objective; masked and causal models of one tokenizer "
+            "that has a mask; or causal models whose tokenizers keep all of the text (byte-bpe "
+            "that folds no capitals), for bits per byte",
             do="score minimal pairs with all of them: --data FOLDER",
         )  # fmt: skip
     usual = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
     shown = [usual if alike else OWN]
     shown += [BITS if same_bits else KEPT_BITS] if any(codes) and not alike else []
     shown += [MASKED] if any(fills) and one_tokenizer and not alike else []
+    shown += [HIDDEN] if hidden else []
     return shown + ([PAIRS] if pairs else [])

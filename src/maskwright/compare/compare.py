@@ -24,7 +24,7 @@ from maskwright import commit, dotted
 from maskwright.compare import comparable
 from maskwright.compare.entrant import Entrant, Equal, Pace, enter, finished, run_folder, train
 from maskwright.data.pack import PackedDocuments
-from maskwright.evaluate import likelihood, minimal_pairs
+from maskwright.evaluate import hidden, likelihood, minimal_pairs
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.objectives import masked
 from maskwright.pretrain import build, checkpoints, journal, run, start
@@ -68,6 +68,9 @@ def compare(
     equal, say, out = Equal.parse(budget), printer(stream), Path(out)
     data = None if data is None else Path(data)
     comparable.refuse_names(recipes, seeds)
+    recipes, asked = comparable.same_characters(recipes)
+    if asked:
+        say(f"note: {asked}")
     comparable.refuse_other_text(recipes)
     recipes = [build.resolved(recipe) for recipe in recipes]
     commit.require_own(out, "prepared", "runs")
@@ -140,6 +143,8 @@ def _collect(
                 made.final["bits_per_byte"] = _bits(e, folder)
             if comparable.MASKED in measures and e.fills:
                 made.final["masked_loss"] = _masked_loss(e, folder, length)
+            if comparable.HIDDEN in measures:
+                made.final["hidden"] = _hidden(e, folder, length)
             if data is not None and paradigms is not None:
                 results.append(_judged(e, folder, data, paradigms, say))
                 made.final["pairs"] = results[-1].mean
@@ -213,6 +218,14 @@ def _masked_loss(entrant: Entrant, folder: Path, length: int) -> float:
     usual = masked.build(loaded.model, masked.Options(), build.vocabulary(tokenizer))
     rows = PackedDocuments(entrant.prepared.held_out, length)
     return likelihood.evaluate(usual, rows).loss
+
+
+def _hidden(entrant: Entrant, folder: Path, length: int) -> float:
+    """Share of hidden tokens that are named, in rows that all entrants have room for."""
+    loaded, tokenizer = open_model(folder)
+    assert entrant.reads is not None and tokenizer.mask is not None
+    rows = PackedDocuments(entrant.prepared.held_out, length)
+    return hidden.top1(loaded.model, rows, entrant.reads, tokenizer.mask)
 
 
 def _judged(

@@ -16,6 +16,7 @@ from typing import TextIO
 from maskwright import commit, config, dotted
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.evaluate import likelihood
+from maskwright.evaluate.hidden import Reads
 from maskwright.pretrain import build, checkpoints, run, taught
 from maskwright.pretrain.lengths import check_length
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
@@ -25,6 +26,7 @@ from maskwright.recipes.recipe import Recipe, frozen_part
 from maskwright.report import document
 from maskwright.report.say import Say
 from maskwright.report.wording import duration
+from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.toml import to_toml
 from maskwright.train import loop
 from maskwright.train.operations import training_operations
@@ -85,6 +87,7 @@ class Entrant:
     codes_text: bool
     keeps_text: bool
     fills: bool
+    reads: Reads | None
     scores_itself: bool
 
     @property
@@ -131,9 +134,17 @@ def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
         how=how,
         codes_text=objective.codes_text,
         keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
+        reads=_reads(how, len(point.stacks), prepared.tokenizer),
         fills=how == "masked" and prepared.tokenizer.mask is not None,
         scores_itself=objective.scorer is objective.product,
     )
+
+
+def _reads(how: str, stacks: int, tokenizer: Tokenizer) -> Reads | None:
+    """Which sides of a hidden token the model sees; None where it cannot be asked for it."""
+    if stacks != 1 or tokenizer.mask is None:
+        return None
+    return {"masked": "both sides", "causal": "one side"}.get(how)  # type: ignore[return-value]
 
 
 @dataclass

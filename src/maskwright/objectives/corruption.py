@@ -9,7 +9,7 @@ process or resumed run it appears in. Four units of choice:
     ngram   runs of n ≤ 3 whole words, p(n) ~ 1/n                Lan et al. 2019, 4.1
 
 Every row gets exactly max(1, round(rate * maskable)) positions; only whole words cannot be cut, so
-`word` comes as near to that number as its last word allows.
+`word` comes as near to that number as its last word allows, and `choose_each` lets chance decide.
 """
 
 from __future__ import annotations
@@ -32,6 +32,17 @@ def choose_tokens(maskable: Array, rate: float, keys: Array) -> Array:
     draws = randomness.ranks(keys, maskable.shape[1])
     draws[~maskable] = np.iinfo(np.uint64).max
     return _smallest(draws, budget(maskable, rate))
+
+
+def choose_each(maskable: Array, rate: float, keys: Array) -> Array:
+    """(B, T) bool: every maskable position by itself with probability `rate`, as a coin decides it;
+    one, where that leaves a row with something maskable without any."""
+    draws = randomness.uniforms(keys, maskable.shape[1])
+    draws[~maskable] = 2.0
+    chosen = draws < rate
+    none = maskable.any(axis=1) & ~chosen.any(axis=1)
+    chosen[none, draws[none].argmin(axis=1)] = True
+    return chosen
 
 
 def draw_tokens(maskable: Array, rate: float, keys: Array) -> Array:

@@ -38,7 +38,8 @@ class Options:
     """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate`
     replaced by a random ordinary token. With a `final_rate`, the rate moves there in a straight
     line over the run. `with_replacement` draws tokens as ELECTRA's own code does: twice means once.
-    Spans are runs of whole words (`span_words`) or of tokens, their lengths geometric or, as
+    `independent` chooses each position by itself with probability `rate`, so that rows have more or
+    fewer. Spans are runs of whole words (`span_words`) or of tokens, their lengths geometric or, as
     GPT-BERT's, uniform."""
 
     rate: float = 0.15
@@ -53,6 +54,7 @@ class Options:
     span_words: bool = True
     ngram_longest: int = 3
     with_replacement: bool = False
+    independent: bool = False
 
     def __post_init__(self) -> None:
         for name, rate in (("rate", self.rate), ("final_rate", self.final_rate)):
@@ -84,12 +86,20 @@ class Options:
                 found=self.ngram_longest,
                 wanted="1 to 1000",
             )
-        if self.with_replacement and self.unit != "token":
+        for name in ("with_replacement", "independent"):
+            if getattr(self, name) and self.unit != "token":
+                raise ConfigError(
+                    "only single tokens are drawn with replacement, or independently",
+                    where=name,
+                    found=f'unit = "{self.unit}"',
+                    wanted='unit = "token"',
+                )
+        if self.with_replacement and self.independent:
             raise ConfigError(
-                "only single tokens are drawn with replacement",
-                where="with_replacement",
-                found=f'unit = "{self.unit}"',
-                wanted='unit = "token"',
+                "tokens are drawn with replacement or independently, not both",
+                where="independent",
+                found="with_replacement = true",
+                wanted="one of them",
             )
 
 
@@ -126,6 +136,7 @@ class Masked(Objective):
         each = np.broadcast_to(np.arange(maskable.shape[1]), maskable.shape)
         if o.unit == "token":
             choose = corruption.draw_tokens if o.with_replacement else corruption.choose_tokens
+            choose = corruption.choose_each if o.independent else choose
             return choose(maskable, rate, keys), each
         if o.unit == "word":
             return corruption.choose_words(maskable, rows.starts_word, rate, keys), each

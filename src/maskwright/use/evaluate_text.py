@@ -173,7 +173,7 @@ def _measure(
     config = loaded.config
     simple = len(config.stacks) == 1 and config.vocabulary_head is not None
     if simple and (recipe is None or not (taught.shift(recipe) or taught.reads_whole(recipe))):
-        objective = _objective(loaded, tokenizer)
+        objective = _objective(loaded, tokenizer, recipe)
         if recipe is not None and recipe.objective.name in ("causal", "masked"):
             return objective, partial(held_out_rows, recipe)
         length = _length(loaded) if recipe is None else recipe.rows.length
@@ -205,7 +205,7 @@ def _other_question(recipe: Recipe, asked: Objective) -> str:
     """That a run was trained, and its own held-out loss measured, by other questions than these."""
     if not isinstance(asked, masked.Masked):
         return ""
-    usual, name = masked.Options(), recipe.objective.name
+    usual, name = asked.options, recipe.objective.name
     if name == "masked":
         own = config.from_plain(masked.Options, recipe.objective.options, "objective.options")
         ended = own.rate if own.final_rate is None else own.final_rate
@@ -217,10 +217,13 @@ def _other_question(recipe: Recipe, asked: Objective) -> str:
     )
 
 
-def _objective(loaded: Pretrained, tokenizer: Tokenizer) -> Objective:
+def _objective(loaded: Pretrained, tokenizer: Tokenizer, recipe: Recipe | None) -> Objective:
+    """The usual one; how many tokens of a row are hidden is decided as in the run."""
     known = build.vocabulary(tokenizer)
     if loaded.config.encoder is not None:
-        return masked.build(loaded.model, masked.Options(), known)
+        own = None if recipe is None else taught.options_of(recipe)
+        by_chance = isinstance(own, masked.Options) and own.independent
+        return masked.build(loaded.model, masked.Options(independent=by_chance), known)
     return causal.build(loaded.model, causal.Options(), known)
 
 
