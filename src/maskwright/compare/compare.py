@@ -24,6 +24,7 @@ from maskwright import commit, dotted
 from maskwright.compare import comparable
 from maskwright.compare.entrant import Entrant, Equal, Pace, enter, finished, run_folder, train
 from maskwright.data.pack import PackedDocuments
+from maskwright.errors import shorten
 from maskwright.evaluate import hidden, likelihood, minimal_pairs
 from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.objectives import masked
@@ -39,6 +40,7 @@ from maskwright.use.ask import open_model
 
 LOCK = "compare.lock"
 UNEQUAL = 0.05  # how far apart the budgets may come out without a word
+LONGEST_VALUE = 100  # characters of a setting in the table of differences
 APART = ("training.seed", "training.budget")
 
 
@@ -283,4 +285,5 @@ def _at(plain: Any, path: str) -> str:
             plain = plain[int(name)]
         else:
             return "–"
-    return "–" if plain is None else str(plain)
+    # A whole stack, where only one of the recipes has one, is no value to read in a table.
+    return "–" if plain is None else shorten(str(plain), LONGEST_VALUE)
