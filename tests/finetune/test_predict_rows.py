@@ -360,6 +360,39 @@ def test_a_column_may_be_said_as_a_text(tuned: Path, tmp_path: Path) -> None:
     assert len(load(tuned).predict({"text": ["a cat", "a dog"], "number": [1, 2]})) == 2
 
 
+def answers(folder: Path, source: Path) -> list[dict[str, Any]]:
+    predict_file(folder, source, stream := io.StringIO())
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_of_a_folder_each_answer_says_its_file(tuned: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts" / "old").mkdir(parents=True)
+    for name, text in (("b.txt", "a cat\na dog\n"), ("a.txt", "a cat\n"), ("old/a.txt", "a dog\n")):
+        (tmp_path / "texts" / name).write_text(text)
+    rows = answers(tuned, tmp_path / "texts")
+    assert [row["file"] for row in rows] == ["a.txt", "b.txt", "b.txt", "old/a.txt"]
+    assert [row["text"] for row in rows] == ["a cat", "a cat", "a dog", "a dog"]
+    (tmp_path / "tables").mkdir()
+    write_csv(tmp_path / "tables" / "one.csv", ["text"], [["a cat"]])
+    write_csv(tmp_path / "tables" / "two.csv", ["text", "file"], [["a dog", "mine"]])
+    one, two = answers(tuned, tmp_path / "tables")
+    assert one["file"] == "one.csv" and (two["file"], two["source_file"]) == ("mine", "two.csv")
+    # The control: of a file the rows have what they had.
+    assert "file" not in answers(tuned, tmp_path / "texts" / "a.txt")[0]
+
+
+def test_what_is_learned_from_is_read_to_be_answered(
+    tuned: Path, tagger: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "test.en").write_text("a cat\na dog\n")
+    assert [row["text"] for row in answers(tuned, tmp_path / "test.en")] == ["a cat", "a dog"]
+    words = "a O\ncat B-cat\n\na O\ndog B-dog\n\n"
+    for name in ("words.txt", "words.conll", "eng.testa"):
+        (tmp_path / name).write_text(words)
+        read = [row["tokens"] for row in answers(tagger, tmp_path / name)]
+        assert read == [["a", "cat"], ["a", "dog"]]
+
+
 class Answered(io.StringIO):
     """Takes answers, and sends the next line into a pipe after each."""
 

@@ -84,7 +84,9 @@ def test_other_files_are_no_pairs(names: tuple[str, ...], tmp_path: Path) -> Non
     for name in names:
         write(tmp_path / name, "a line\n")
     error = refusal(UsageError, lambda: load(tmp_path))
-    assert error.what == "the folder has no file of a known kind"
+    alone = any(name.endswith(".en") for name in names)
+    assert error.what == ("lines of text without their translation" if alone
+                          else "the folder has no file of a known kind")  # fmt: skip
 
 
 def test_texts_without_endings_in_the_folders_of_their_classes(tmp_path: Path) -> None:
@@ -134,3 +136,59 @@ def test_a_readme_is_no_data(tmp_path: Path) -> None:
     write(tmp_path / "README.md", "a table of mine\n")
     write(tmp_path / "data.csv", "text,label\n" + "".join(f"t {n},{n % 2}\n" for n in range(40)))
     assert len(load(tmp_path).parts["all"]) == 40
+
+
+CONLL = "-DOCSTART- -X- -X- O\n\n" + "".join(
+    f"Berun{n} NNP B-NP B-PER\nwent VBD B-VP O\n\n" for n in range(30)
+)
+PLAIN = "".join(f"Berun{n}\tB-PER\nwent\tO\n\n" for n in range(30))
+TREEBANK = "".join(
+    f"# text = Berun{n}\n1\tBerun{n}\t_\tPROPN\t_\t_\t0\troot\t_\t_\n\n" for n in range(30)
+)
+
+
+@pytest.mark.parametrize("text", [CONLL, PLAIN, PLAIN.replace("\t", " "), TREEBANK])
+def test_words_with_tags_in_a_text_file_are_read_as_such(text: str, tmp_path: Path) -> None:
+    for name in ("train.txt", "valid.txt", "test.txt"):
+        write(tmp_path / name, text)
+    table = load(tmp_path)
+    assert list(table.parts) == ["train", "validation", "test"]
+    assert len(table.first) == 30 and table.first[0].values["tokens"][0] == "Berun0"
+    assert infer(table).kind == "tagging"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It was a dark night.\nNobody came.\n\nSo I left.\n" * 9,
+        "dark night\ncold house\n\nvitamin O\n" * 9,  # the control: two words a line
+        "Blood O\nBlood O\n\nBlood O\n" * 9,
+        "",
+    ],
+)
+def test_prose_is_no_file_of_words(text: str, tmp_path: Path) -> None:
+    error = refusal(UsageError, lambda: load(write(tmp_path / "a.txt", text)))
+    assert error.what == "plain text has no labels"
+
+
+def test_the_names_of_conll_2002_and_2003(tmp_path: Path) -> None:
+    for name in ("esp.train", "esp.testa", "esp.testb"):
+        write(tmp_path / name, CONLL)
+    (tmp_path / "esp.testb.gz").write_bytes(gzip.compress(CONLL.encode()))
+    (tmp_path / "esp.testb").unlink()
+    table = load(tmp_path)
+    assert list(table.parts) == ["train", "validation", "test"]
+    assert infer(table).kind == "tagging"
+    assert len(load(tmp_path / "esp.testa").parts["all"]) == 30
+    (tmp_path / "esp.train").write_bytes(CONLL.replace("went", "fué").encode("latin-1"))
+    error = refusal(DataError, lambda: load(tmp_path / "esp.train"))
+    assert "encoding" in str(error.do)
+    write(tmp_path / "ned.train", CONLL)
+    error = refusal(UsageError, lambda: load(tmp_path))
+    assert error.what == "files of several languages"
+    refusal(UsageError, lambda: load(write(tmp_path / "esp.testy", CONLL)))
+
+
+def test_one_language_alone_is_nothing_to_learn_from(tmp_path: Path) -> None:
+    error = refusal(UsageError, lambda: load(write(tmp_path / "train.en", "a film\n")))
+    assert error.what == "lines of text without their translation" and "folder" in str(error.do)

@@ -25,7 +25,7 @@ KINDS = {
     **dict.fromkeys((".csv", ".tsv"), "table"),
     ".parquet": "parquet",
     **dict.fromkeys((".arrow", ".feather"), "arrow"),
-    **dict.fromkeys((".conll", ".conllu", ".bio", ".iob"), "columns"),
+    **dict.fromkeys((".conll", ".conllu", ".bio", ".iob", ".iob2"), "columns"),
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # What people have instead, and what to make of it.
@@ -81,8 +81,8 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
     """The files that `paths` mean, folders searched in sorted order; and the names passed over.
 
     Args:
-        otherwise: for folders of data: what tells of them (`README.md`) is none, and where nothing
-            else has an ending that says a kind, what the files are.
+        otherwise: for data: what a file is whose ending says no kind, and what those of a folder
+            are in which no ending does; what tells of a folder (`README.md`) is none of its data.
 
     Raises:
         UsageError: a path does not exist (with near names), is no regular file or folder, is of an
@@ -99,7 +99,8 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
         status = _status(path)
         if not stat.S_ISDIR(status.st_mode):
             _refuse_special(path, status)
-            sources.append(_named(path))
+            unnamed = _source(path) is None and otherwise is not None
+            sources += (otherwise([path]) if otherwise and unnamed else ()) or [_named(path)]
             continue
         inside, passed = _inside(path, otherwise)
         if not inside:

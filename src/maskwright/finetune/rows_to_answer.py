@@ -6,11 +6,11 @@ line for each; cells of a csv may spell lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus.files import RegularFile, Source, find
+from maskwright.corpus.files import RegularFile, Source, find, shown
 from maskwright.corpus.ledger import Counts, Ledger
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
@@ -20,7 +20,7 @@ from maskwright.finetune.answer_columns import PREDICTION, name_taken
 from maskwright.finetune.given import LISTS
 from maskwright.finetune.predict import Predictor
 from maskwright.finetune.several import Several
-from maskwright.tasks import class_folders, unnamed_files
+from maskwright.tasks import class_folders, conllu_file, tag_file, unnamed_files
 from maskwright.tasks.columns import JOINED
 from maskwright.tasks.contents import stands
 from maskwright.tasks.how_read import WHERE, HowRead
@@ -29,6 +29,8 @@ from maskwright.tasks.parts import names_beside
 from maskwright.tasks.rows import Row, read_rows
 from maskwright.tasks.table import TABLE_FILE
 
+# What the file of a row is called.
+FILE = ("file", "source_file", "predicted_from")
 # So many first rows without what is read, and it is no matter of single rows.
 AT_MOST = 1000
 
@@ -37,7 +39,8 @@ def rows_to_answer(
     source: Path, model: Predictor | Several, read: HowRead, counts: Counts
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """(values of the row, the example) of a table, or of lines of plain text; None is the example
-    of a bad row, where those are passed over. `counts` takes what the reading met."""
+    of a bad row, where those are passed over. Of a folder the values say the file, too. `counts`
+    takes what the reading met."""
     skips = read.reading.on_bad == "skip"
     files = names_beside(find(source, unnamed_files.sources)[0])[0]
     names = [name for role in model.columns.values() for name in role]
@@ -65,7 +68,8 @@ def rows_to_answer(
                 where = f"{file.shown}, line {number}"
                 if not place:
                     _refuse_header(text, names[0], where)
-                yield {names[0]: text}, _tried(skips, model.kind.of_value, text, where)
+                values = _with_file({names[0]: text}, file.shown, source)
+                yield values, _tried(skips, model.kind.of_value, text, where)
         return
     lacking: list[Row] | None = []  # rows without what is read, before the first that has it
     for row in read_rows(files, read.reading, read.header, counts=counts):
@@ -75,26 +79,36 @@ def rows_to_answer(
             if not skips or TABLE_FILE.search(row.file):
                 raise _not_there(row, missing, model)
             if lacking is None:
-                yield dict(row.values), None
+                yield _with_file(row.values, row.file, source), None
                 continue
             lacking.append(row)
             if len(lacking) == AT_MOST:  # no row has it
                 break
             continue
-        yield from ((dict(each.values), None) for each in lacking or ())
+        yield from ((_with_file(each.values, each.file, source), None) for each in lacking or ())
         lacking = None
-        yield dict(row.values), _tried(skips, _example, model, row)
+        yield _with_file(row.values, row.file, source), _tried(skips, _example, model, row)
     if lacking:
         raise _not_there(lacking[0], _missing(lacking[0], model) or "", model)
 
 
+def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, Any]:
+    """The values of a row, and, where `source` is a folder, in which of its files the row stands;
+    under the first name that the row has not."""
+    if not source.is_dir():
+        return dict(values)
+    name = next(name for name in FILE if name not in values)
+    return {**values, name: file.removeprefix(shown(source)).lstrip("/")}
+
+
 def _not_there(row: Row, missing: str, model: Predictor | Several) -> DataError:
     alone = model.kind.alone
+    role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
     other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
     return DataError(
         "a column that the model reads is not there", where=row.where,
         found=", ".join(row.values), wanted=repr(missing),
-        do=f"say which it is: --column ROLE=NAME ({near(missing, row.values)}){other}",
+        do=f"say which it is: --column {role}=NAME ({near(missing, row.values)}){other}",
     )  # fmt: skip
 
 
@@ -104,7 +118,11 @@ def _is_labelled(file: Source, reading: Reading) -> bool:
         return True
     with RegularFile(file) as opened:
         first = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
-    return first is not None and class_folders.is_labelled(first.text)
+    return first is not None and (
+        class_folders.is_labelled(first.text)
+        or conllu_file.is_treebank(first.text)
+        or tag_file.is_words(first.text)
+    )
 
 
 def _missing(row: Row, model: Predictor | Several) -> str | None:

@@ -27,6 +27,14 @@ WORD, NOTHING = 1, "_"
 TOLD = {3: "upos", 4: "xpos", 7: "deprel", 2: "lemma"}
 
 
+def is_treebank(text: str) -> bool:
+    """Whether a text that begins so is of this kind: ten columns apart by tabs, the first of which
+    numbers the words."""
+    lines = [line for line in text.split("\n")[:20] if line.strip() and not line.startswith("#")]
+    columns = [line.split("\t") for line in lines]
+    return bool(columns) and columns[0][0] == "1" and all(len(each) == 10 for each in columns)
+
+
 def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file as rows, each with the line of its first word.
 

@@ -26,8 +26,10 @@ ALL, TRAIN, VALIDATION, TEST = "all", "train", "validation", "test"
 PARTS = (TRAIN, VALIDATION, TEST)
 SPELLINGS = {
     **dict.fromkeys(("train", "training", "trn"), TRAIN),
-    **dict.fromkeys(("validation", "valid", "val", "dev", "development", "eval"), VALIDATION),
-    **dict.fromkeys(("test", "tst", "testing"), TEST),
+    **dict.fromkeys(
+        ("validation", "valid", "val", "dev", "development", "eval", "testa"), VALIDATION
+    ),
+    **dict.fromkeys(("test", "tst", "testing", "testb", "testc"), TEST),
 }
 WORD = re.compile(r"[A-Za-z]+")
 

@@ -130,6 +130,10 @@ def _rows(
         return
     elif source.kind == "jsonl":
         found = jsonl.objects(blocks, source, ledger, exports.line)
+    elif conllu_file.is_treebank(begin):
+        found = conllu_file.rows(blocks, file)
+    elif tag_file.is_words(begin):
+        found = tag_file.rows(blocks, file, header)
     elif class_folders.is_labelled(begin):
         several = class_folders.has_several(begin)
         found = class_folders.lines(blocks, several, file, ledger)
@@ -184,10 +188,18 @@ def _no_labels(begin: str, source: Source) -> UsageError:
             wanted=f"a file ending in {ending[0]}",
             do=f"rename it to {ending[0]}{ending[1]}",
         )
+    if unnamed_files.LANGUAGE.fullmatch(source.path.suffix.removeprefix(".")):
+        return UsageError(
+            "lines of text without their translation",
+            where=source.shown,
+            found=source.path.name,
+            wanted="a folder with two languages, line by line",
+            do="name a folder with pairs such as train.en and train.de, and no third language",
+        )
     return UsageError(
         "plain text has no labels",
         where=source.shown,
-        found=f"a file ending in {source.suffix}",
+        found=f"lines of text in {source.path.name}",
         wanted=".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu",
         do="make a table with a column for the text and one for the label, or a folder "
         "for each class; a file of words, with the tag of each behind it, is named .conll",

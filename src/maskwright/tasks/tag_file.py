@@ -29,6 +29,7 @@ DOCUMENT = "-DOCSTART-"
 COMMENT = re.compile(
     r"#\s*([\w.:]+\s*=|(id|newdoc|newpar|doc(ument)?|sent(ence)?|(begin|end) document)\b)", re.I
 )
+LOOKED_AT = 200  # lines
 LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one kind of entity, which has no name
 TAG = re.compile(r"O|[BIESLUM]-\w.*")
 
@@ -90,6 +91,25 @@ def is_one(text: str) -> bool:
         len(columns) == width and LAST.fullmatch(columns[-1]) and len(columns[0].split()) <= 1
         for columns in words
     )  # fmt: skip
+
+
+def is_words(text: str) -> bool:
+    """Whether a text that begins so is words with tags, and no prose: columns of which the last
+    holds tags of entities or chunks in every line, up to an empty one."""
+    lines = text.split("\n")[:LOOKED_AT]
+    if lines and lines[0].startswith(DOCUMENT):
+        return True
+    if "" not in (line.strip() for line in lines):
+        return False  # no sentence ends
+    words = [_columns(line) for line in lines if line.strip() and not COMMENT.match(line)]
+    width = len(words[0]) if words else 0
+    tags = [columns[-1] for columns in words]
+    return (
+        width > 1
+        and all(len(columns) == width for columns in words)
+        and all(TAG.fullmatch(tag) for tag in tags)
+        and any(tag != "O" for tag in tags)
+    )
 
 
 def rows(

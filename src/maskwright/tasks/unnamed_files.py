@@ -1,6 +1,9 @@
-"""Files whose endings say no kind: two languages line by line, and texts in the folders of classes.
+"""Files whose endings say no kind: two languages line by line, words with tags, and texts in the
+folders of classes.
 
     train.en, train.de          line n of one is line n of the other; the languages are the columns
+    test.en                     a text in one language, to be answered
+    esp.train, esp.testa        words with tags, as CoNLL 2002 and 2003 name them
     20news/sci.med/59284        a text each, where there are such folders side by side
 
 Such files are looked for in folders in which no ending says a kind (corpus/files.py).
@@ -16,7 +19,7 @@ from pathlib import Path
 from maskwright.corpus.files import COMPRESSIONS, Source, shown
 from maskwright.corpus.ledger import Ledger, at
 from maskwright.corpus.lines import Block
-from maskwright.errors import DataError
+from maskwright.errors import DataError, UsageError
 from maskwright.tasks import class_folders
 from maskwright.tasks.parts import says_part
 
@@ -27,6 +30,7 @@ CODES = (
     "n[abdeglnorvy]|o[cjmrs]|p[ailst]|q[u]|r[mnouw]|s[acdegiklmnoqrstuvw]|"
     "t[aeghiklnorstwy]|u[gkrz]|v[eio]|w[ao]|x[h]|y[io]|z[ahu]"
 )
+WORDS = re.compile(r"[a-z]{3}\.(train|testa|testb|testc)")
 LANGUAGE = re.compile(rf"({CODES})([-_][A-Za-z]{{2,4}})?|[a-z]{{3}}_[A-Z][a-z]{{3}}")
 
 
@@ -46,9 +50,26 @@ def sources(paths: Sequence[Path]) -> list[Source]:
     """What `paths` are, none of which are data of a known kind; empty where they are neither."""
     if found := _parallel(paths):
         return list(found)
+    if words := [path for path in paths if WORDS.fullmatch(_plain(path).name)]:
+        return _of_one_language(words)
     texts = [_text(path, _compression(path)) for path in paths if not path.suffix]
-    inside = class_folders.in_folders(texts, says_part)
-    return texts if inside else []
+    if class_folders.in_folders(texts, says_part):
+        return texts
+    return [_text(path, _compression(path)) for path in paths
+            if LANGUAGE.fullmatch(_plain(path).suffix.removeprefix("."))]  # fmt: skip
+
+
+def _of_one_language(paths: Sequence[Path]) -> list[Source]:
+    """Files of words with tags, as CoNLL 2002 and 2003 name them.
+
+    Raises:
+        UsageError: they are of several languages.
+    """
+    if len(languages := {path.name.partition(".")[0] for path in paths}) > 1:
+        raise UsageError("files of several languages", where=paths[0].parent,
+                         found=", ".join(path.name for path in paths), wanted="those of one",
+                         do=f"put each into a folder of its own, as {min(languages)}/")  # fmt: skip
+    return [Source(path, shown(path), ".conll", _compression(path)) for path in paths]
 
 
 def aligned(
@@ -94,8 +115,7 @@ def _parallel(paths: Sequence[Path]) -> list[Parallel]:
     in every pair; a file without another is in none."""
     by_name: dict[Path, dict[str, Source]] = {}
     for path in paths:
-        compression = _compression(path)
-        plain = path.with_suffix("") if compression else path
+        compression, plain = _compression(path), _plain(path)
         language = plain.suffix.removeprefix(".")
         if LANGUAGE.fullmatch(language):
             by_name.setdefault(plain.with_suffix(""), {})[language] = _text(path, compression)
@@ -106,6 +126,11 @@ def _parallel(paths: Sequence[Path]) -> list[Parallel]:
     first, second = languages
     return [Parallel(**vars(texts[first]), other=texts[second], languages=(first, second))
             for texts in pairs]  # fmt: skip
+
+
+def _plain(path: Path) -> Path:
+    """The path without the ending of its compression."""
+    return path.with_suffix("") if _compression(path) else path
 
 
 def _compression(path: Path) -> str | None:
