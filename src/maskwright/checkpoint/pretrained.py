@@ -22,6 +22,7 @@ from torch import Tensor
 
 from maskwright import commit
 from maskwright.checkpoint import files, layout, matching, shapes
+from maskwright.checkpoint.fine_tuned import require_finished
 from maskwright.checkpoint.guarded import model_folder, read_json, regular_file
 from maskwright.checkpoint.layout import About, Layout
 from maskwright.errors import (
@@ -137,6 +138,7 @@ def described(folder: Path | str, architecture: str | None = None) -> Layout:
 
 def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layout]:
     """The config.json in `folder`, and what it means."""
+    require_finished(folder)
     if not (folder / CONFIG).exists():
         there = sorted(path.name for path in folder.iterdir())
         raise CheckpointError("not the folder of a model", where=folder, found=listed(there),
@@ -258,16 +260,20 @@ def save(
     folder: Path | str,
     about: About | None = None,
     *,
+    more: Mapping[str, bytes] | None = None,
     replace: bool = False,
 ) -> commit.Manifest:
     """Write the model folder, completely or not at all.
+
+    Args:
+        more: further files that belong to it, by name.
 
     Raises:
         IncompatibleError: as `save_files`.
         CheckpointError: a weight is not finite.
         OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
     """
-    content = save_files(model, tokenizer, about)
+    content = {**save_files(model, tokenizer, about), **(more or {})}
     facts = {"kind": "model", "tokenizer": None if tokenizer is None else tokenizer.fingerprint}
 
     def write(staging: commit.Staging) -> None:

@@ -18,9 +18,18 @@ from typing import Any, Literal, get_args
 
 from maskwright.adapters.folder import load as attach
 from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.fine_tuned import (
+    ADAPTER,
+    COPY,
+    MODEL,
+    TASK,
+    Told,
+    read_task,
+    require_agreement,
+    require_finished,
+)
 from maskwright.errors import (
     CheckpointError,
-    ConfigError,
     DataError,
     IncompatibleError,
     UsageError,
@@ -28,15 +37,15 @@ from maskwright.errors import (
 )
 from maskwright.finetune import learner, result, sentence_folder
 from maskwright.finetune.examples import Collation
-from maskwright.finetune.frame import HIERARCHICAL, Frame, collation_of, frame_of, room
+from maskwright.finetune.frame import HIERARCHICAL, LONG, Frame, collation_of, frame_of, room
 from maskwright.finetune.given import examples
 from maskwright.finetune.kind import LOGIT, PAIR, UNTOLD, Encoded, Kind, Outputs
 from maskwright.finetune.kind_of import kind_of, kind_of_head
+from maskwright.finetune.settled import require_settled
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
-from maskwright.strict_json import parse
 from maskwright.tasks.cell import joined_or_whole
 from maskwright.tasks.columns import JOINED
 from maskwright.tasks.contents import is_empty
@@ -213,9 +222,12 @@ def answers_of(kind: Kind, encoded: Encoded, outputs: Outputs, top: int | None) 
 
 def home(folder: Path) -> Path:
     """What `finetune` wrote, where `folder` is the model in it: what belongs to that lies beside
-    it."""
-    inside = folder.name == checkpoints.MODEL and (folder.parent / checkpoints.TASK).is_file()
-    return folder.parent if inside else folder
+    it.
+
+    Raises:
+        CheckpointError: it is not finished.
+    """
+    return require_finished(folder) or folder
 
 
 def load(folder: Path | str) -> Predictor:
@@ -223,17 +235,19 @@ def load(folder: Path | str) -> Predictor:
     of sentence-transformers, whose vectors are given as that library makes them.
 
     Raises:
-        UsageError: no such folder.  ConfigError: a `task.json` that says too little.
+        UsageError: no such folder.
+        CheckpointError: a fine-tuning that is not finished, or whose `task.json` is damaged or does
+            not fit the model.
         IncompatibleError: a model without a head, or a tokenizer.
     """
     folder = home(Path(folder))
-    own = folder / checkpoints.MODEL
+    own = folder / MODEL
     path = own if own.is_dir() else checkpoints.model_folder(folder)
     loaded = pretrained.load(path)
     heads = loaded.config.heads
-    told = (folder / checkpoints.TASK).is_file()
-    made = None if told or heads else sentence_folder.read(path)
-    if loaded.tokenizer is None or (len(heads) != 1 and not told and made is None):
+    told = read_task(folder)
+    made = None if told is not None or heads else sentence_folder.read(path)
+    if loaded.tokenizer is None or (len(heads) != 1 and told is None and made is None):
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
@@ -242,10 +256,9 @@ def load(folder: Path | str) -> Predictor:
             do="fine-tune it first: maskwright finetune MODEL --data FILE",
         )
     task: dict[str, Any] = {"length": loaded.config.longest or Kind.longest}
-    if told:
-        written = folder / checkpoints.TASK
-        task |= parse(written.read_text(encoding="utf-8"), written)
-        kind = kind_of(*(_said(task, name, folder) for name in ("kind", "labels", "settled")))
+    if told is not None:
+        kind = _kind_told(told, loaded, folder / TASK)
+        task |= {name: value for name, value in vars(told).items() if value is not None}
     elif made is not None:
         kind = sentence_folder.as_made(made, loaded.tokenizer, loaded.config.width)
         task["length"] = made.length or task["length"]
@@ -270,13 +283,13 @@ def load(folder: Path | str) -> Predictor:
             task["length"] = min(task["length"], kind.longest)
     taken = 0
     if task.get("attached"):
-        if not (folder / result.ADAPTER).is_dir():
+        if not (folder / ADAPTER).is_dir():
             raise CheckpointError("what was learned does not lie beside the model",
-                                  where=folder / result.ADAPTER, found="no such folder",
+                                  where=folder / ADAPTER, found="no such folder",
                                   wanted="the folder adapter that finetune wrote",
                                   do="copy the whole result, and not the model in it alone",
                                   )  # fmt: skip
-        taken = attach(loaded.model, folder / result.ADAPTER,
+        taken = attach(loaded.model, folder / ADAPTER,
                        family=loaded.about.family).settings.positions  # fmt: skip
     collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
     length = room(loaded.config, int(task["length"]), taken)
@@ -293,12 +306,38 @@ def load(folder: Path | str) -> Predictor:
     )
 
 
-def _said(task: Mapping[str, Any], name: str, folder: Path) -> Any:
-    if name not in task:
-        raise ConfigError("the file does not say all that is asked of a model",
-                          where=folder / checkpoints.TASK, found=", ".join(task), wanted=name,
-                          do="restore it from where the model was fine-tuned")  # fmt: skip
-    return task[name]
+def _kind_told(told: Told, loaded: pretrained.Pretrained, path: Path) -> Kind:
+    """The kind that `task.json` says, if it fits the model.
+
+    Raises:
+        CheckpointError: naming what does not.
+    """
+    try:
+        kind = kind_of(told.kind, told.labels, told.settled)
+    except UsageError as error:
+        raise CheckpointError(error.what, where=f"{path}: kind", found=error.found,
+                              wanted=error.wanted, do=COPY) from error  # fmt: skip
+    if told.long not in LONG:
+        raise CheckpointError("no such way with long texts", where=f"{path}: long",
+                              found=repr(told.long), wanted=near(told.long, LONG),
+                              do=COPY)  # fmt: skip
+    require_settled(told, path)
+    head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
+    if (None if head is None else head.kind) != kind.head:
+        raise CheckpointError("another head than the task has", where=f"{path}: kind",
+                              found=told.kind, wanted="a task for "
+                              + ("no head" if head is None else f"its {head.kind} head"), do=COPY,
+                              )  # fmt: skip
+    if (head is not None and head.over is not None) is not (told.long == HIERARCHICAL):
+        raise CheckpointError("not the way with long texts that the model was made for",
+                              where=f"{path}: long", found=told.long, do=COPY)  # fmt: skip
+    if head is not None:
+        require_agreement(told, loaded.about.labels, head.kind, head.labels, path)
+    problem = loaded.about.problem_type
+    if kind.head == "sequence" and problem not in (None, result.PROBLEM_TYPES[kind.problem]):
+        raise CheckpointError("another task than the model was made for", where=f"{path}: kind",
+                              found=told.kind, wanted=problem, do=COPY)  # fmt: skip
+    return kind
 
 
 def portions(rows: Iterable[Any]) -> Iterator[list[Any]]:

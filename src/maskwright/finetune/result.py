@@ -7,6 +7,7 @@ out/
   task.json      what is read of a file, and how, to predict with it
   results.json   every seed's figures, the chosen one's with intervals, the baselines
   report.html    the same to look at, with the figures of each class and the worst mistakes
+  MANIFEST.json  last: without it nothing of the above is answered from
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from maskwright.adapters import folder as folder_of_adapters
 from maskwright.adapters.adapter import Adapter
 from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, Told
 from maskwright.checkpoint.layout import About
 from maskwright.counted import counted
 from maskwright.evaluate import intervals
@@ -31,7 +33,6 @@ from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import Method
 from maskwright.objectives.supervised import Problem
 from maskwright.pretrain import checkpoints
-from maskwright.pretrain.checkpoints import MODEL, TASK
 from maskwright.report import document, tables
 from maskwright.report.say import Say
 from maskwright.report.tables import Table
@@ -39,7 +40,7 @@ from maskwright.tasks import examples as labelled
 from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.parts import VALIDATION
 
-RESULTS, ADAPTER, PAGE = "results.json", "adapter", "report.html"
+RESULTS, PAGE = "results.json", "report.html"
 PROBLEM_TYPES: dict[Problem, str] = {
     "single": "single_label_classification",
     "multi": "multi_label_classification",
@@ -91,10 +92,9 @@ class Result:
         attached = _left_beside(best.adapter)
         chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
         facts = {**self.facts, "chosen": chosen}
-        self._write_model(table, facts, attached)
-        task = json.dumps(self._task(attached), indent=2) + "\n"
-        for folder in (self.out, self.out / MODEL):  # a model that is copied away reads alike
-            document.write(folder / TASK, task)
+        task = self._task(attached).render()
+        self._write_model(table, facts, attached, task)
+        document.write(self.out / TASK, task)
         document.write(self.out / RESULTS, json.dumps(self._plain(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
@@ -139,8 +139,11 @@ class Result:
         found = {VALIDATION: best.one_sided} | found
         return [f"on the {part} part {said}" for part, said in found.items() if said]
 
-    def _write_model(self, table: Table, facts: Mapping[str, Any], attached: bool) -> None:
-        """The model folder; `attached`: of use only with the adapter beside it."""
+    def _write_model(
+        self, table: Table, facts: Mapping[str, Any], attached: bool, task: str
+    ) -> None:
+        """The model folder, with its own copy of the `task`, so that it reads alike where it is
+        copied away; `attached`: of use only with the adapter beside it."""
         learner, kind, best = self.learner, self.learner.kind, self.best
         readme = card(
             kind=kind,
@@ -164,28 +167,29 @@ class Result:
             decoder_start=learner.collation.decoder_start,
             writing=_writing(best.kind) if kind.writes else {},
         )
-        folder = self.out / MODEL
-        pretrained.save(best.tuned.network, learner.frame.tokenizer.padding(), folder, about)
-        for name, text in kind.files(learner.frame, learner.config.width).items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            document.write(folder / name, text)
+        more = {**kind.files(learner.frame, learner.config.width), TASK: task}
+        pretrained.save(best.tuned.network, learner.frame.tokenizer.padding(), self.out / MODEL,
+                        about, more={name: text.encode() for name, text in more.items()},
+                        )  # fmt: skip
 
-    def _task(self, attached: bool) -> dict[str, Any]:
+    def _task(self, attached: bool) -> Told:
         """What is read of a file, and how, to predict."""
         kind, frame, roles = self.learner.kind, self.learner.frame, self.data.task.columns.roles
         read = (*kind.roles, *kind.beside)
-        return {
-            "kind": kind.task,
-            "columns": {role: list(names) for role, names in roles.items() if role in read},
-            "targets": {role: list(names) for role, names in roles.items() if role not in read},
-            "length": frame.length,
-            "long": frame.long,
-            "labels": list(kind.labels),
-            "values": _numbers(self.data.labels),
-            "separator": self.data.task.separator,
-            "settled": dict(self.best.kind.settled),
-            "attached": attached,
-        }
+        values = _numbers(self.data.labels)
+        return Told(
+            format=FORMAT,
+            kind=kind.task,
+            columns={role: tuple(names) for role, names in roles.items() if role in read},
+            targets={role: tuple(names) for role, names in roles.items() if role not in read},
+            length=frame.length,
+            long=frame.long,
+            labels=tuple(kind.labels),
+            values=None if values is None else tuple(values),
+            separator=self.data.task.separator,
+            settled=dict(self.best.kind.settled),
+            attached=attached,
+        )
 
     def _plain(self, table: Table) -> dict[str, Any]:
         """Every seed's figures."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright import commit
+from maskwright.checkpoint.fine_tuned import MODEL, finish, is_finished
 from maskwright.config import fingerprint
 from maskwright.counted import counted
 from maskwright.errors import UsageError
@@ -25,9 +26,8 @@ from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
-from maskwright.finetune.result import ADAPTER, Result, best_of
+from maskwright.finetune.result import ADAPTER, PAGE, RESULTS, Result, best_of
 from maskwright.finetune.tune import Settings, passes_of
-from maskwright.pretrain.checkpoints import MODEL
 from maskwright.pretrain.run import LOCK
 from maskwright.report import document
 from maskwright.report.say import Say, printer
@@ -114,6 +114,7 @@ def finetune(
         Result(out, learner, data, parts, last, method, found, facts, origin or {}).write(say)
         for name, text in (beside or {}).items():
             document.write(out / name, text)
+        finish(out, [RESULTS, PAGE, *(beside or {})])
         kept.finish()
     say(f"model: {out / MODEL}\nnext: maskwright predict {shell_word(out)} FILE")
     return out / MODEL
@@ -144,7 +145,7 @@ def require_unfinished(out: Path) -> None:
         UsageError: the model is there already.
         OutputError: what is there is none of ours.
     """
-    if (out / MODEL).exists() and not (out / FOLDER).is_dir():
+    if is_finished(out):
         raise UsageError("a fine-tuned model is there already", where=out / MODEL,
                          do="choose another --out")  # fmt: skip
     commit.require_own(out, FOLDER, beside=(REJECTS,))

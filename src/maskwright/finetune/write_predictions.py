@@ -17,10 +17,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
 from maskwright.corpus.files import listed
 from maskwright.corpus.ledger import Counts
 from maskwright.errors import MaskwrightError, OutputError, UsageError
-from maskwright.finetune import result
 from maskwright.finetune.answer_columns import PREDICTION, flat_row, name_taken, names_of
 from maskwright.finetune.given import LISTS
 from maskwright.finetune.hashes import hashes
@@ -121,7 +121,7 @@ def _written(
 def _model(folder: Path) -> dict[str, str]:
     """The hashes of what answers, without what else lies in the folder."""
     whole = home(folder)
-    parts = [whole / name for name in (checkpoints.MODEL, result.ADAPTER, checkpoints.TASK)]
+    parts = [whole / name for name in (MODEL, ADAPTER, TASK)]
     if not parts[0].is_dir():
         parts = [checkpoints.model_folder(whole)]
     there = [part for part in parts if part.exists()]

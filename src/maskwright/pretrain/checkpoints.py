@@ -15,7 +15,6 @@ counts.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,14 @@ from torch import Tensor, nn
 
 from maskwright import commit
 from maskwright.checkpoint import files, pretrained
+from maskwright.checkpoint.fine_tuned import MODEL, TASK, read_task, require_finished
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.sentence_modules import transformer_folder
 from maskwright.errors import CheckpointError, IncompatibleError, StorageError
+from maskwright.manifest import require_as_saved
 from maskwright.nn.transformer import Transformer
 from maskwright.recipes.find import is_run
-from maskwright.strict_json import parse
+from maskwright.strict_json import parse_object
 from maskwright.terminal import shell_word
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.average import Average
@@ -41,8 +42,7 @@ STATE = "training/state.json"
 MOMENTS = "training/optimizer.safetensors"
 OTHERS = "training/objective.safetensors"
 MASTERS = "training/masters.safetensors"
-# What fine-tuning leaves in its folder.
-TASK, MODEL = "task.json", "model"
+LARGEST_STATE = 64 << 20
 # How an objective names the network that gets saved.
 OWN = "product."
 
@@ -157,6 +157,7 @@ def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
     any and it has the same; returns their names."""
     if not (checkpoint / OTHERS).exists():
         return []
+    require_as_saved(checkpoint / OTHERS)
     parameters = dict(objective.named_parameters())
     others = files.open_file(checkpoint / OTHERS)
     found = {name: others.read(name) for name in others.entries}
@@ -173,9 +174,15 @@ def read_state(checkpoint: Path) -> tuple[TrainState, int]:
     Raises:
         CheckpointError: not a training state.
     """
-    plain = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
-    steps = int(plain.pop("optimizer_steps", -1))
-    return TrainState.from_json(plain, str(checkpoint / STATE)), steps
+    path = checkpoint / STATE
+    data = path.read_bytes()
+    require_as_saved(path, data)
+    plain = parse_object(data, path, error=CheckpointError, largest=LARGEST_STATE)
+    steps = plain.pop("optimizer_steps", -1)
+    if type(steps) is not int:
+        raise CheckpointError("not a training state", where=path, found=repr(steps),
+                              wanted="the steps of the optimizer")  # fmt: skip
+    return TrainState.from_json(plain, str(path)), steps
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -222,8 +229,8 @@ def has_checkpoint(out: Path) -> bool:
 
 def learned_beside(folder: Path) -> bool:
     """Whether what was learned for a task lies in an adapter, beside the model of `folder`."""
-    told = folder / TASK
-    return told.is_file() and bool(parse(told.read_text(encoding="utf-8"), told).get("attached"))
+    told = read_task(folder)
+    return told is not None and told.attached
 
 
 def model_folder(folder: Path) -> Path:
@@ -231,9 +238,11 @@ def model_folder(folder: Path) -> Path:
     fine-tuned.
 
     Raises:
-        CheckpointError: it is a run, and it has no checkpoint yet, or none that is valid.
+        CheckpointError: it is a run, and it has no checkpoint yet, or none that is valid; or a
+            fine-tuning that is not finished.
         IncompatibleError: it was fine-tuned, and its model alone would be another one.
     """
+    require_finished(folder)
     if (folder / TASK).is_file() and not (folder / pretrained.CONFIG).exists():
         if learned_beside(folder):
             raise IncompatibleError(

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from maskwright import catalogue
+from maskwright.checkpoint.fine_tuned import TASK
 from maskwright.checkpoint import layout
 from maskwright.checkpoint.guarded import read_json
 from maskwright.checkpoint.shapes import num_parameters
@@ -34,7 +35,7 @@ def show(thing: str, settings: list[str]) -> str:
         return _show_run(path)
     if (path / "config.json").is_file():
         return _show_model(path)
-    if (path / checkpoints.TASK).is_file() and not settings:
+    if (path / TASK).is_file() and not settings:
         return _show_model(checkpoints.model_folder(path))
     if (
         thing in catalogue.names("recipes")

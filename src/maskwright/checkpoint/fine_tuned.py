@@ -1,0 +1,212 @@
+"""The folder that a fine-tuning leaves: what it says of itself, and whether it is finished.
+
+out/
+  adapter/  model/   each committed by itself
+  task.json          what is read of a row, and what the answers are called; in model/, too
+  MANIFEST.json      last: the hashes of the files above, and of the manifests of the two folders
+
+Several commits only together mean something: a model without its adapter answers as if it had
+learned nothing. So no part of a folder without the last manifest is answered from. Folders of
+releases that wrote none (`format` 1) are taken for finished where nothing is left of a training
+that was stopped, and are checked as far as they say anything twice.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskwright.config import from_plain, require, to_plain
+from maskwright.errors import CheckpointError, ConfigError, MaskwrightError
+from maskwright.manifest import (
+    FORMAT as MANIFEST_FORMAT,
+)
+from maskwright.manifest import MANIFEST, Manifest, hash_file, read_manifest, require_as_saved
+from maskwright.one_file import write_file
+from maskwright.strict_json import parse_object
+
+TASK, MODEL, ADAPTER, UNFINISHED = "task.json", "model", "adapter", "unfinished"
+FORMAT = 2
+LARGEST = 16 << 20  # bytes of task.json
+LONGEST = 1 << 24  # tokens of an example
+PARTS = (TASK, f"{MODEL}/{MANIFEST}", f"{ADAPTER}/{MANIFEST}")
+COPY = "take a whole copy of the folder, or fine-tune again into another one"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What `task.json` says.
+
+    Attributes:
+        format: 1 where no last manifest was written.
+        kind: the task.
+        columns: what is read of a row, by role.
+        targets: where the training data had what is to be answered, by role.
+        length: the most tokens of an example.
+        long: what becomes of a longer text.
+        labels: the names of the classes in the order of the head's outputs.
+        values: the numbers that stood in the data for the labels; None: these stood there.
+        separator: what stood between several labels of a cell.
+        settled: what was chosen on validation data.
+        attached: whether what was learned lies in the adapter beside the model.
+    """
+
+    format: int = 1
+    kind: str
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    length: int | None = None
+    long: str = "head"
+    labels: tuple[str, ...]
+    values: tuple[int, ...] | None = None
+    separator: str | None = None
+    settled: dict[str, Any]
+    attached: bool = False
+
+    def __post_init__(self) -> None:
+        require("format", self.format, 1, FORMAT)
+        if self.length is not None:
+            require("length", self.length, 1, LONGEST)
+        if len(set(self.labels)) != len(self.labels):
+            raise ConfigError("two labels of one name", where="labels", found=self.labels)
+        if self.values is not None and (
+            len(self.values) != len(self.labels) or len(set(self.values)) != len(self.values)
+        ):
+            raise ConfigError("the numbers of the labels do not fit them", where="values",
+                              found=self.values, wanted=f"{len(self.labels)} different numbers",
+                              )  # fmt: skip
+        for name in ("columns", "targets"):
+            if empty := [role for role, names in getattr(self, name).items() if not names]:
+                raise ConfigError("a role without a column", where=f"{name}.{empty[0]}")
+
+    def render(self) -> str:
+        """The text of the file."""
+        return json.dumps(to_plain(self), indent=2) + "\n"
+
+
+def read_task(folder: Path) -> Told | None:
+    """What the `task.json` in `folder` says; None where there is none.
+
+    Raises:
+        CheckpointError: not JSON, a field that is missing, unknown or of another type, or not the
+            file that was saved.
+    """
+    path = folder / TASK
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    require_as_saved(path, data)
+    plain = parse_object(data, path, error=CheckpointError, largest=LARGEST)
+    try:
+        return from_plain(Told, plain)
+    except MaskwrightError as error:
+        raise CheckpointError(error.what, where=f"{path}: {error.where}", found=error.found,
+                              wanted=error.wanted, do=COPY) from error  # fmt: skip
+
+
+def result_around(folder: Path) -> Path | None:
+    """The folder of a fine-tuning that `folder` is, or whose `model` it is; None: it is neither."""
+    if _is_result(folder):
+        return folder
+    full = Path(folder).resolve()
+    return folder.parent if full.name == MODEL and _is_result(full.parent) else None
+
+
+def require_finished(folder: Path) -> Path | None:
+    """The folder of a fine-tuning around `folder`, as `result_around`, if it is finished.
+
+    Raises:
+        CheckpointError: a stopped fine-tuning, with the way on; or its parts do not belong
+            together.
+    """
+    home = result_around(folder)
+    if home is None:
+        return None
+    if (home / MANIFEST).is_file():
+        made = read_manifest(home)
+        for name in (name for name in PARTS if name in made.files):
+            _require(home, name, made)
+        return home
+    begun = (home / UNFINISHED).is_dir()
+    told = [read_task(each) for each in (home, home / MODEL)]
+    if begun or any(one is not None and one.format > 1 for one in told):
+        raise CheckpointError(
+            "this fine-tuning is not finished", where=home,
+            found=f"no {MANIFEST}, which is written last",
+            wanted="a folder that maskwright finetune has finished",
+            do="give the same finetune command again: with --out "
+            f"{shlex.quote(str(home))} it goes on where it stopped" if begun else COPY,
+        )  # fmt: skip
+    if None not in told and told[0] != told[1]:
+        raise CheckpointError(f"two {TASK} of one model say different things", where=home / TASK,
+                              found=_first_difference(told[0], told[1]),
+                              wanted=f"the same as {home / MODEL / TASK}", do=COPY)  # fmt: skip
+    return home
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a fine-tuning has ended in `folder`."""
+    model = (folder / MODEL).exists() and not (folder / UNFINISHED).is_dir()
+    return model or (folder / MANIFEST).is_file()
+
+
+def finish(folder: Path, names: list[str]) -> None:
+    """Write the last manifest, over the files `names` of the folder."""
+    there = [name for name in (*names, *PARTS) if (folder / name).is_file()]
+    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": hash_file(folder / name)}
+             for name in sorted(set(there))}  # fmt: skip
+    write_file(
+        folder / MANIFEST, Manifest(MANIFEST_FORMAT, {"kind": "fine-tuning"}, files).render()
+    )
+
+
+def require_agreement(
+    told: Told, labels: tuple[str, ...], kind: str, outputs: int, where: Path
+) -> None:
+    """Refuse a task whose classes are not those that the model's config.json names.
+
+    Args:
+        labels: of the config's `id2label`; empty where it names none.
+        kind: of the model's head, for messages.
+        outputs: how many scores the head gives.
+
+    Raises:
+        CheckpointError: naming both.
+    """
+    if labels and told.labels and labels != told.labels:
+        raise CheckpointError("the labels are not those of the model", where=f"{where}: labels",
+                              found=list(told.labels), wanted=f"{list(labels)}, as id2label in "
+                              "config.json", do=COPY)  # fmt: skip
+    if told.labels and len(told.labels) != outputs:
+        raise CheckpointError("another number of labels than the model gives scores",
+                              where=f"{where}: labels", found=len(told.labels),
+                              wanted=f"{outputs}, for its {kind} head", do=COPY)  # fmt: skip
+
+
+def _is_result(folder: Path) -> bool:
+    if (folder / "config.json").exists():
+        return False
+    return (
+        (folder / TASK).is_file()
+        or (folder / UNFINISHED).is_dir()
+        or (folder / MODEL / TASK).is_file()
+    )
+
+
+def _require(home: Path, name: str, made: Manifest) -> None:
+    path = home / name
+    if not path.is_file():
+        raise CheckpointError(f"not complete: {name} is missing", where=path, do=COPY)
+    if hash_file(path) != made.files[name]["sha256"]:
+        raise CheckpointError("a part that does not belong to this fine-tuning", where=path,
+                              wanted=f"sha256 {made.files[name]['sha256']}", do=COPY)  # fmt: skip
+
+
+def _first_difference(one: Told | None, other: Told | None) -> str:
+    first, second = (dict[str, Any](to_plain(each)) for each in (one, other))
+    names: Mapping[str, Any] = {n: v for n, v in first.items() if v != second[n]}
+    return ", ".join(f"{n}: {v!r}, not {second[n]!r}" for n, v in names.items())[:200]
