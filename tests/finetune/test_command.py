@@ -17,11 +17,11 @@ import pytest
 import torch
 
 import maskwright
+from finetune.old_results import as_before
 from maskwright import catalogue
 from maskwright.cli import main
 from maskwright.corpus.reading import Reading
 from maskwright.errors import (
-    ConfigError,
     DataError,
     IncompatibleError,
     MaskwrightError,
@@ -522,8 +522,9 @@ def test_the_folder_of_the_model_answers_as_the_one_around_it(model: Path, tmp_p
     assert checkpoints.model_folder(tmp_path / "lora") == tmp_path / "lora" / "model"
     with pytest.raises(IncompatibleError, match="beside this model"):
         checkpoints.model_folder(tmp_path / "prefix")
-    (tmp_path / "lora" / "task.json").write_text('{"kind": "classification"}')
-    with pytest.raises(ConfigError, match="labels"):
+    told = as_before(tmp_path / "lora") / "task.json"
+    told.write_text('{"kind": "classification"}')
+    with pytest.raises(CheckpointError, match="labels"):
         load(tmp_path / "lora")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from finetune.test_command import table, tuned  # noqa: F401 - a fixture
 from maskwright import cli
-from maskwright.errors import DataError, UsageError
+from maskwright.errors import CheckpointError, DataError, UsageError
 from maskwright.finetune import predict, predict_file
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.evaluate import evaluate_file
@@ -123,6 +123,9 @@ def test_a_model_that_is_copied_away(
     assert (there.frame.length, there.frame.long) == (here.frame.length, here.frame.long)
     assert there.columns == here.columns
     (copy / "task.json").unlink()
+    with pytest.raises(CheckpointError, match="not complete"):
+        load(copy)
+    (copy / "MANIFEST.json").unlink()  # as of others
     assert cli.main(["evaluate", str(copy), "--data", str(data)]) == 0
     assert "accuracy" in capsys.readouterr().out
     assert cli.main(["evaluate", str(copy), "--data", str(data), "--how", "masked"]) == 64

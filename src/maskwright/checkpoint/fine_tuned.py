@@ -97,6 +97,10 @@ def read_task(folder: Path) -> Told | None:
     """
     path = folder / TASK
     if not path.is_file():
+        if (folder / MANIFEST).is_file() and TASK in read_manifest(folder).files:
+            raise CheckpointError(f"not complete: {TASK} is missing", where=path,
+                                  wanted="what the answers are called, and how they are asked for",
+                                  do=COPY)  # fmt: skip
         return None
     data = path.read_bytes()
     require_as_saved(path, data)
@@ -130,6 +134,7 @@ def require_finished(folder: Path) -> Path | None:
         made = read_manifest(home)
         for name in (name for name in PARTS if name in made.files):
             _require(home, name, made)
+        read_task(home / MODEL)  # which is read where that is copied away
         return home
     begun = (home / UNFINISHED).is_dir()
     told = [read_task(each) for each in (home, home / MODEL)]

@@ -5,6 +5,7 @@ out/
   adapter/       what was trained, where a method trains little, as `peft` reads it if it can;
                  folded into the model above where it can be, else read beside it
   task.json      what is read of a file, and how, to predict with it
+  predict.py     how the model is asked, to be read and carried along
   results.json   every seed's figures, the chosen one's with intervals, the baselines
   report.html    the same to look at, with the figures of each class and the worst mistakes
   MANIFEST.json  last: without it nothing of the above is answered from
@@ -26,7 +27,7 @@ from maskwright.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, Told
 from maskwright.checkpoint.layout import About
 from maskwright.counted import counted
 from maskwright.evaluate import intervals
-from maskwright.finetune import page
+from maskwright.finetune import page, script
 from maskwright.finetune.card import card
 from maskwright.finetune.kind import Encoded, Kind
 from maskwright.finetune.learner import Learner, Seed
@@ -95,6 +96,11 @@ class Result:
         task = self._task(attached).render()
         self._write_model(table, facts, attached, task)
         document.write(self.out / TASK, task)
+        plain = self.learner.family is not None and not attached
+        frame = self.learner.frame
+        document.write(self.out / script.NAME, script.script(
+            self.best.kind, model=MODEL, length=frame.length, long=frame.long, plain=plain
+        ))  # fmt: skip
         document.write(self.out / RESULTS, json.dumps(self._plain(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 

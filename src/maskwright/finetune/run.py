@@ -19,6 +19,7 @@ from maskwright.checkpoint.fine_tuned import MODEL, finish, is_finished
 from maskwright.config import fingerprint
 from maskwright.counted import counted
 from maskwright.errors import UsageError
+from maskwright.finetune import script
 from maskwright.finetune.frame import Long
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kept import FOLDER, REJECTS, Kept
@@ -104,6 +105,7 @@ def finetune(
             "Maskwright alone")  # fmt: skip
     with commit.Lock(out / LOCK):
         require_unfinished(out)  # another process may have ended it meanwhile
+        commit.sweep(out)
         kept.require_same()
         learn = partial(learner.learn, parts, method, last=last, say=say, watch=watching(stream),
                         kept=kept)  # fmt: skip
@@ -114,7 +116,7 @@ def finetune(
         Result(out, learner, data, parts, last, method, found, facts, origin or {}).write(say)
         for name, text in (beside or {}).items():
             document.write(out / name, text)
-        finish(out, [RESULTS, PAGE, *(beside or {})])
+        finish(out, [RESULTS, PAGE, script.NAME, *(beside or {})])
         kept.finish()
     say(f"model: {out / MODEL}\nnext: maskwright predict {shell_word(out)} FILE")
     return out / MODEL

@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 
 from maskwright import catalogue
-from maskwright.checkpoint.fine_tuned import TASK
 from maskwright.checkpoint import layout
+from maskwright.checkpoint.fine_tuned import TASK, require_finished
 from maskwright.checkpoint.guarded import read_json
 from maskwright.checkpoint.shapes import num_parameters
 from maskwright.commit import numbered
@@ -31,6 +31,7 @@ def show(thing: str, settings: list[str]) -> str:
         UsageError: it is none of these.  ConfigError: settings that `pretrain` would refuse.
     """
     path = Path(thing)
+    require_finished(path)
     if (path / run.RECIPE).is_file() and not settings:
         return _show_run(path)
     if (path / "config.json").is_file():

@@ -1,0 +1,256 @@
+"""What a fine-tuning leaves: whole or refused, whatever was killed, changed or swapped."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults.mutations import attack
+
+from finetune.old_results import as_before
+from finetune.test_command import table
+from maskwright.checkpoint import fine_tuned, pretrained
+from maskwright.cli import main
+from maskwright.errors import CheckpointError, MaskwrightError
+from maskwright.finetune import predict
+from maskwright.finetune.command import finetune_file
+from maskwright.finetune.predict import load
+from maskwright.finetune.several import load_several
+from maskwright.manifest import MANIFEST, read_manifest
+from maskwright.pretrain import checkpoints, further
+from maskwright.storage import FileSystem
+from maskwright.understand.states import Subject
+from maskwright.use.ask import open_model
+from maskwright.use.show import show
+
+TEXTS = ["a cat", "the big dog", "a dog and a cat"]
+METHODS = ("full", "prefix", "lora")
+BRIEFLY: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 16, "rate": 2e-2}
+
+
+@pytest.fixture(scope="module")
+def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Finished results by method; beside each, in `stops`, its folder as it was before each of the
+    renames that made it."""
+    base = tmp_path_factory.mktemp("results")
+    data = table(base / "data.csv", "classification", 60)
+    with pytest.MonkeyPatch.context() as patch:
+        for method in METHODS:
+            out, stops = base / method, base / f"{method}-stops"
+            rename = FileSystem.rename
+
+            def noted(files: FileSystem, source: Path, target: Path, out: Path = out,
+                      stops: Path = stops, rename: Any = rename) -> None:  # fmt: skip
+                if out in target.parents and not target.name.startswith((".", "seed-")):
+                    shutil.copytree(out, stops / f"{len(list(stops.glob('*'))):02}")
+                rename(files, source, target)
+
+            stops.mkdir()
+            patch.setattr(FileSystem, "rename", noted)
+            finetune_file(model, data, out, method=method, stream=io.StringIO(), **BRIEFLY)
+            patch.setattr(FileSystem, "rename", rename)
+    return {method: base / method for method in METHODS}
+
+
+def stops(out: Path) -> Iterator[Path]:
+    """Copies of the folder as a kill would have left it, in order."""
+    yield from sorted(out.with_name(f"{out.name}-stops").iterdir())
+
+
+OPENERS: dict[str, Callable[[Path], object]] = {
+    "predict": load,
+    "predict model/": lambda out: load(out / "model"),
+    "--also": lambda out: load_several([out, out]),
+    "finetune, evaluate": checkpoints.model_folder,
+    "finetune model/": lambda out: pretrained.load(out / "model"),
+    "probe, attention": Subject.of,
+    "generate, fill-mask": open_model,
+    "adapt": further.recipe_of,
+    "show": lambda out: show(str(out), []),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_was_killed_between_its_commits_is_refused(
+    results: dict[str, Path], method: str
+) -> None:
+    out = results[method]
+    seen = list(stops(out))
+    assert len(seen) >= 7 and sum((each / "model").is_dir() for each in seen) >= 5
+    for stopped in seen:
+        assert (stopped / "unfinished").is_dir() and not (stopped / MANIFEST).exists()
+        for name, opened in OPENERS.items():
+            if "model/" in name and not (stopped / "model").is_dir():
+                continue
+            with pytest.raises(MaskwrightError) as refusal:
+                opened(stopped)
+            assert "not finished" in refusal.value.what, name
+            assert f"--out {stopped}" in str(refusal.value.do), name
+
+
+def test_the_same_command_ends_what_was_killed(
+    results: dict[str, Path], model: Path, tmp_path: Path
+) -> None:
+    out = results["prefix"]
+    for number in (2, -1):
+        again = shutil.copytree(list(stops(out))[number], tmp_path / str(number))
+        finetune_file(model, out.parent / "data.csv", again, method="prefix", stream=io.StringIO(),
+                      **BRIEFLY)  # fmt: skip
+        assert load(again).predict(TEXTS) == load(out).predict(TEXTS)
+        assert sorted(os.listdir(again)) == sorted(os.listdir(out))
+
+
+def test_without_the_last_manifest_the_adapter_would_be_missing(
+    results: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: what is refused would have answered, and otherwise."""
+    monkeypatch.setattr(predict, "require_finished", lambda folder: None)
+    monkeypatch.setattr(checkpoints, "require_finished", lambda folder: None)
+    monkeypatch.setattr(pretrained, "require_finished", lambda folder: None)
+    whole = load(results["prefix"]).predict(TEXTS)
+    answered = []
+    for stopped in stops(results["prefix"]):
+        (stopped / "model" / "task.json").unlink(missing_ok=True)  # which came later
+        (stopped / "model" / MANIFEST).unlink(missing_ok=True)
+        try:
+            answered.append(load(stopped).predict(TEXTS) == whole)
+        except MaskwrightError:
+            continue
+    assert False in answered
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_result_of_an_earlier_release_is_read(
+    results: dict[str, Path], method: str, tmp_path: Path
+) -> None:
+    out = as_before(shutil.copytree(results[method], tmp_path / "out"))
+    assert load(out).predict(TEXTS) == load(results[method]).predict(TEXTS)
+    assert load(out / "model").predict(TEXTS) == load(results[method]).predict(TEXTS)
+    (out / "unfinished").mkdir()
+    with pytest.raises(CheckpointError, match="not finished"):
+        load(out)
+
+
+CHANGES: dict[str, tuple[str, Any, str]] = {
+    "labels swapped": ("labels", ["woof", "meow"], "not those of the model"),
+    "a label more": ("labels", ["meow", "woof", "moo"], "not those of the model"),
+    "another task": ("kind", "regression", "another task"),
+    "another head": ("kind", "tagging", "another head"),
+    "no task": ("kind", "cats", "not learned"),
+    "no text": ("labels", "meow", "not a list"),
+    "length": ("length", -3, "out of range"),
+    "way with long texts": ("long", "middle", "no such way"),
+    "pieces": ("long", "hierarchical", "not the way"),
+    "unknown": ("lables", [], "unknown setting"),
+    "settled": ("settled", {"treshold": 0.5}, "not something that is settled"),
+    "settled otherwise": ("settled", {"threshold": "high"}, "not a fitting value"),
+    "columns": ("columns", {"text": "text"}, "not a list"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_task_says_is_checked_without_a_hash(
+    results: dict[str, Path], change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In folders of earlier releases, where no hash guards it."""
+    name, value, refused = CHANGES[change]
+    out = as_before(shutil.copytree(results["full"], tmp_path / "out"))
+    for path in (out / "task.json", out / "model" / "task.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    with pytest.raises(CheckpointError, match=refused) as refusal:
+        load(out)
+    assert "task.json" in str(refusal.value.where)
+    data = str(results["full"].parent / "data.csv")
+    assert main(["predict", str(out), data]) == refusal.value.exit_code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_two_tasks_of_one_model_say_the_same(results: dict[str, Path], tmp_path: Path) -> None:
+    out = as_before(shutil.copytree(results["full"], tmp_path / "out"))
+    path = out / "task.json"
+    path.write_text(path.read_text().replace('"length": ', '"length": 1'))
+    with pytest.raises(CheckpointError, match="different things"):
+        load(out)
+
+
+@pytest.mark.parametrize("name", ["task.json", "model/task.json", "model/config.json",
+                                  "adapter/adapter.json", MANIFEST])  # fmt: skip
+def test_every_file_that_decides_answers_is_in_a_manifest(
+    results: dict[str, Path], name: str, tmp_path: Path
+) -> None:
+    out = shutil.copytree(results["prefix"], tmp_path / "out")
+    home = out / name.rpartition("/")[0]
+    assert name == MANIFEST or name.rpartition("/")[2] in read_manifest(home).files
+    (out / name).write_bytes((out / name).read_bytes() + b" ")
+    with pytest.raises(CheckpointError, match=r"not the one|damaged|does not belong"):
+        load(out)
+    (out / name).unlink()
+    with pytest.raises(
+        CheckpointError, match=r"not complete|not finished|no such|cannot be read|not the folder"
+    ):
+        load(out)
+
+
+def test_parts_of_two_results_are_not_put_together(
+    results: dict[str, Path], tmp_path: Path
+) -> None:
+    out = shutil.copytree(results["full"], tmp_path / "out")
+    shutil.rmtree(out / "model")
+    shutil.copytree(results["lora"] / "model", out / "model")
+    with pytest.raises(CheckpointError, match="does not belong"):
+        load(out)
+
+
+def _mutated(out: Path, count: int) -> str:
+    found = attack(out, lambda: load(out).predict(TEXTS), count)
+    assert not found.faults, found.faults[:5]
+    assert found.refused > found.tried / 3
+    return str(found)
+
+
+@pytest.mark.parametrize("method", ["full", "prefix"])
+def test_mutations_of_a_result(results: dict[str, Path], method: str, tmp_path: Path) -> None:
+    _mutated(shutil.copytree(results[method], tmp_path / "out"), 5)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("method", METHODS)
+def test_many_mutations_of_a_result(results: dict[str, Path], method: str, tmp_path: Path) -> None:
+    print(method, _mutated(shutil.copytree(results[method], tmp_path / "out"), 100))
+
+
+def test_the_driver_sees_an_answer_that_changed(results: dict[str, Path], tmp_path: Path) -> None:
+    """Negative control: read without a check, some change of the task is another answer."""
+    out = results["full"]
+    copied = tmp_path / "task.json"
+    shutil.copy(out / "task.json", copied)
+    found = attack(tmp_path, lambda: json.loads(copied.read_bytes())["labels"], 60)
+    assert any("another value" in each for each in found.faults)
+    assert any("Error" in each for each in found.faults)
+
+
+def test_the_script_in_the_folder_gives_the_same_answers(
+    results: dict[str, Path], tmp_path: Path
+) -> None:
+    """Moved elsewhere; with maskwright where what was learned lies beside the model."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    for method in ("prefix", "full"):
+        if method == "full":
+            pytest.importorskip("transformers")
+        out = shutil.copytree(results[method], tmp_path / method)
+        assert fine_tuned.PARTS and "predict.py" in read_manifest(out).files
+        done = subprocess.run([sys.executable, out / "predict.py", *TEXTS], env=environment,
+                              capture_output=True, text=True, check=True, cwd=tmp_path)  # fmt: skip
+        told = [json.loads(line) for line in done.stdout.splitlines()]
+        for ours, theirs in zip(load(out).predict(TEXTS), told, strict=True):
+            assert ours["label"] == theirs["label"]
+            assert theirs["score"] == pytest.approx(ours["score"], abs=2e-6)
+        assert ("import maskwright" in (out / "predict.py").read_text()) == (method == "prefix")
