@@ -307,6 +307,23 @@ def test_a_scale_by_the_root_of_the_rank_is_read(tmp_path: Path) -> None:
         ({"alpha_pattern": {"0.attn.c_attn": 7}}, IncompatibleError, "in common"),
         ({"alpha_pattern": {r"\d+\.attn\.(c_attn|x)": "y"}}, CheckpointError, "not a number"),
         ({"alpha_pattern": {"(": 7}}, CheckpointError, "not a pattern"),
+        ({"alpha_pattern": {"(a+)+$": 7}}, CheckpointError, "not a pattern"),
+        ({"rank_pattern": {"(.*)*x": 7}}, CheckpointError, "not a pattern"),
+        ({"alpha_pattern": [1]}, CheckpointError, "not a table"),
+        ({"r": -1}, CheckpointError, "rank is not that"),
+        ({"r": 10**9}, CheckpointError, "rank is not that"),
+        ({"r": 10**400}, CheckpointError, "out of range"),
+        ({"r": "3"}, CheckpointError, "not a number"),
+        ({"rank_pattern": {"h.1.attn.c_attn": 4}}, CheckpointError, "rank is not that"),
+        ({"lora_alpha": 0}, CheckpointError, "out of range"),
+        ({"lora_alpha": -6}, CheckpointError, "out of range"),
+        ({"lora_dropout": 1.5}, CheckpointError, "out of range"),
+        ({"use_rslora": "false"}, CheckpointError, "not true or false"),
+        ({"target_modules": ["c_proj"]}, CheckpointError, "no targets"),
+        ({"target_modules": {"c_attn": 1}}, CheckpointError, "not a list"),
+        ({"exclude_modules": ["h.1.attn.c_attn"]}, CheckpointError, "no targets"),
+        ({"modules_to_save": 5}, CheckpointError, "not a list"),
+        ({"lora_scale_by_layer": [1, 2]}, IncompatibleError, "not known here"),
         ({"init_lora_weights": "pissa_niter_16"}, IncompatibleError, "weights of its base"),
         ({"init_lora_weights": "olora"}, IncompatibleError, "weights of its base"),
         ({"init_lora_weights": "lora_ga"}, IncompatibleError, "weights of its base"),
@@ -319,6 +336,21 @@ def test_what_is_not_built_here_is_refused(
     with pytest.raises(kind, match=message):
         peft_form.load(network, foreign(tmp_path / "a", fused(), **change))
     assert "adapters" not in dict(network.named_children())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target_modules": "all-linear"}, {"target_modules": r".*\.(c_attn|c_fc)"},
+        {"target_modules": "(a+)+$"}, {"rank_pattern": {"attn.c_attn": 3}, "r": 8},
+        {"alpha_pattern": {r"h\.[0-9]+\.attn\.c_attn": 6}, "lora_alpha": 1}, {"lora_dropout": None},
+        {"peft_version": "0.21.2", "qalora_group_size": 16, "a_new_setting": None, "r": None},
+    ],
+)  # fmt: skip
+def test_what_says_the_same_is_read(change: dict[str, Any], tmp_path: Path) -> None:
+    """The controls: a text for the targets is not even asked, since the matrices say them."""
+    adapter = peft_form.load(model("gpt2"), foreign(tmp_path / "a", fused(), **change))
+    assert adapter.settings == LoRA(rank=3, alpha=6.0, targets=("key", "query", "value"))
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:

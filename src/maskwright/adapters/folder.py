@@ -105,7 +105,10 @@ def load(
                                 wanted=fingerprint(_shape(model)),
                                 do=f"load it beside {config.get('base')}")  # fmt: skip
     settings = _settings(config.get("settings"))
-    heads = [head for head in config.get("heads", ()) if isinstance(head, str)]
+    heads = config.get("heads", [])
+    if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
+        raise CheckpointError("not a list of heads", where=f"{folder / CONFIG}: heads",
+                              found=repr(heads)[:80])  # fmt: skip
     # Every value is replaced by one that is read.
     generator = torch.Generator().manual_seed(0)
     adapter = settings.attach(model, generator, name=name, heads=heads)

@@ -25,7 +25,7 @@ from maskwright.adapters import peft_ia3, peft_lora
 from maskwright.adapters.adapter import Adapter, Settings
 from maskwright.adapters.ia3 import IA3
 from maskwright.adapters.lora import LoRA
-from maskwright.adapters.peft_names import CONFIG, WEIGHTS
+from maskwright.adapters.peft_names import CONFIG, WEIGHTS, names_in
 from maskwright.adapters.places import head_of
 from maskwright.checkpoint import files, guarded, layout
 from maskwright.checkpoint.layout import Layout
@@ -177,7 +177,7 @@ def load(
     if kind == "LORA":
         found = peft_lora.read(form, config, foreign)
     elif kind == "IA3":
-        found = peft_ia3.read(form, foreign)
+        found = peft_ia3.read(form, config, foreign)
     else:
         raise IncompatibleError("a kind of adapter that is not read here", where=folder / CONFIG,
                                 found=kind, wanted="LORA or IA3")  # fmt: skip
@@ -206,7 +206,7 @@ def _left_as_they_were(
 ) -> dict[str, Tensor]:
     """The base's own values of what lies in `heads` and was not trained with the rest: of a head of
     several layers `peft` by itself trains and saves the last alone."""
-    listed = set(config.get("modules_to_save") or ())
+    listed = set(names_in(config, "modules_to_save"))
     return {
         part: model.get_parameter(part).detach().clone()
         for rule in form.carriers()

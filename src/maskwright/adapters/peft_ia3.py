@@ -14,7 +14,14 @@ from torch import Tensor
 
 from maskwright.adapters.adapter import Adapter
 from maskwright.adapters.ia3 import IA3, Scale
-from maskwright.adapters.peft_names import WEIGHTS, endings, modules_of, published, require_some
+from maskwright.adapters.peft_names import (
+    WEIGHTS,
+    endings,
+    modules_of,
+    published,
+    require_some,
+    require_targeted,
+)
 from maskwright.checkpoint.layout import Layout
 from maskwright.errors import CheckpointError, IncompatibleError
 
@@ -56,7 +63,9 @@ def config_of(form: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def read(form: Layout, foreign: Mapping[str, Tensor]) -> tuple[IA3, dict[str, Tensor], set[str]]:
+def read(
+    form: Layout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
+) -> tuple[IA3, dict[str, Tensor], set[str]]:
     """Settings, values by the names of `Adapter.state`, and the names that were read.
 
     Raises:
@@ -88,6 +97,7 @@ def read(form: Layout, foreign: Mapping[str, Tensor]) -> tuple[IA3, dict[str, Te
             outputs.append(our)
             values[f"{our}.factors"] = piece
     require_some([*outputs, *inputs])
+    require_targeted(config, [name.removesuffix(".ia3_l") for name in seen])
     known = published(form)
     settings = IA3(outputs=tuple(endings(outputs, known)), inputs=tuple(endings(inputs, known)))
     return settings, values, seen

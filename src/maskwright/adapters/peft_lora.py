@@ -8,7 +8,6 @@ one A for all parts, each of which has its rows of B.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +22,9 @@ from maskwright.adapters.peft_names import (
     modules_of,
     published,
     require_some,
+    require_targeted,
 )
+from maskwright.checkpoint import name_pattern
 from maskwright.checkpoint.layout import Layout
 from maskwright.errors import CheckpointError, IncompatibleError
 
@@ -35,6 +36,17 @@ VARIANTS = (
     "layer_replication", "target_parameters", "trainable_token_indices", "arrow_config",
     "kasa_config", "monteclora_config", "velora_config",
 )  # fmt: skip
+# Keys that are read here, or that say nothing of what the saved matrices mean. Which modules are
+# meant (`target_modules` and the like) is read off the matrices.
+KNOWN = {
+    "task_type", "peft_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision",
+    "inference_mode", "r", "target_modules", "exclude_modules", "lora_alpha", "lora_dropout",
+    "fan_in_fan_out", "bias", "use_rslora", "modules_to_save", "init_lora_weights",
+    "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "megatron_config",
+    "megatron_core", "loftq_config", "eva_config", "corda_config", "lora_ga_config",
+    "qalora_group_size", "ensure_weight_tying", "runtime_config",
+}  # fmt: skip
+MOST_PATTERNS = 4096
 
 
 def tensors_of(form: Layout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -93,7 +105,12 @@ def read(
         CheckpointError: tensors that fit no module, or not each other; no number where one is due.
         IncompatibleError: a setting that is not built here.
     """
+    _require_known(config)
     _plain(config, {"bias": "none"})
+    for key in ("use_rslora", "fan_in_fan_out"):
+        if not isinstance(config.get(key, False), bool | None):
+            raise CheckpointError("not true or false", where=f"{CONFIG}: {key}",
+                                  found=repr(config[key])[:80])  # fmt: skip
     for key in VARIANTS:
         if config.get(key):
             raise IncompatibleError("a variant of LoRA that is not built here",
@@ -122,18 +139,27 @@ def read(
                                   where=f"{WEIGHTS}: {theirs}",
                                   found=f"{tuple(a.shape)} and {tuple(b.shape)}",
                                   wanted="(rank, in) and (out, rank)")  # fmt: skip
-        alpha = _alpha(config, theirs)
+        _require_rank(config, theirs, len(a))
+        alpha = _of_module(config, "alpha_pattern", "lora_alpha", theirs)
         for i, pair in _parted(a, b, len(parts)).items():
             chosen.append(parts[i])
             values |= {f"{parts[i]}.{side}": t for side, t in zip("AB", pair, strict=True)}
             scales.add((len(pair[0]), alpha * len(pair[0]) / _divisor(config, len(a))))
     require_some(chosen)
+    require_targeted(
+        config, [name.removesuffix(".lora_A.weight") for name in seen if "_A." in name]
+    )
     if len(scales) != 1:
         raise IncompatibleError("the adapter's modules have no rank and scale in common",
                                 where=CONFIG, found=sorted(scales),
                                 wanted="one of each")  # fmt: skip
     ((rank, alpha),) = scales
-    rate = _number(config.get("lora_dropout", 0.0), "lora_dropout")
+    rate = _number(config.get("lora_dropout") or 0.0, "lora_dropout")
+    if not 0.0 < alpha < math.inf or not 0.0 <= rate < 1.0:
+        raise CheckpointError("a number out of range", where=CONFIG,
+                              found=f"lora_alpha {config.get('lora_alpha')}, dropout {rate:g}",
+                              wanted="an alpha above 0, and a dropout from 0 to less than 1",
+                              do="take an intact copy of the folder")  # fmt: skip
     targets = tuple(endings(chosen, published(form)))
     return LoRA(rank=rank, alpha=alpha, dropout=rate, targets=targets), values, seen
 
@@ -156,24 +182,58 @@ def _divisor(config: Mapping[str, Any], rank: int) -> float:
     return math.sqrt(rank) if config.get("use_rslora") else rank
 
 
-def _alpha(config: Mapping[str, Any], module: str) -> float:
-    """The alpha of one module: the first pattern's that is all of its name or its end, else the
+def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str) -> float:
+    """A number of one module: the first pattern's that is all of its name or its end, else the
     usual one."""
-    patterns = config.get("alpha_pattern") or {}
-    if not isinstance(patterns, dict):
-        raise CheckpointError("not a table", where=f"{CONFIG}: alpha_pattern", found=repr(patterns))
-    try:  # as `peft` reads them
-        fitting = [v for key, v in patterns.items() if re.match(rf"(.*\.)?({key})$", module)]
-    except re.error as error:
-        raise CheckpointError("not a pattern of module names", where=f"{CONFIG}: alpha_pattern",
-                              found=error) from error  # fmt: skip
-    return _number(fitting[0] if fitting else config.get("lora_alpha"), "lora_alpha")
+    table = config.get(patterns) or {}
+    if not isinstance(table, dict) or len(table) > MOST_PATTERNS:
+        raise CheckpointError("not a table of patterns", where=f"{CONFIG}: {patterns}",
+                              found=repr(table)[:80])  # fmt: skip
+    for pattern, value in table.items():
+        try:
+            fits = name_pattern.fits(pattern, module)
+        except name_pattern.PatternError as error:
+            raise CheckpointError(
+                "not a pattern of module names that is read here",
+                where=f"{CONFIG}: {patterns}", found=f"{pattern[:80]!r}: {error}",
+                wanted="names, or their ends, with '.*', digits and groups of alternatives",
+                do="write the modules out, each with its number",
+            ) from error  # fmt: skip
+        if fits:
+            return _number(value, f"{patterns}: {pattern}")
+    return _number(config.get(usual), usual)
+
+
+def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
+    """Refuse a rank in the config that is not that of the matrices; without one, theirs counts."""
+    if config.get("r") is None and not config.get("rank_pattern"):
+        return
+    found = _of_module(config, "rank_pattern", "r", module)
+    if found != rank:
+        raise CheckpointError("the rank is not that of the matrices", where=f"{CONFIG}: r",
+                              found=f"{found:g}", wanted=f"{rank}, as {module} has it",
+                              do="take an intact copy of the folder")  # fmt: skip
+
+
+def _require_known(config: Mapping[str, Any]) -> None:
+    """Refuse what might change the meaning: a setting that nobody here knows."""
+    for key in sorted(config.keys() - KNOWN - set(VARIANTS)):
+        if config[key] not in (None, False, "", [], {}):
+            raise IncompatibleError("a setting of the adapter that is not known here",
+                                    where=f"{CONFIG}: {key[:64]}", found=repr(config[key])[:80],
+                                    wanted="not set")  # fmt: skip
 
 
 def _number(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise CheckpointError("not a number", where=f"{CONFIG}: {key}", found=repr(value))
-    return float(value)
+        raise CheckpointError(
+            "not a number", where=f"{CONFIG}: {key}"[:200], found=repr(value)[:80]
+        )
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise CheckpointError("a number out of range", where=f"{CONFIG}: {key}"[:200],
+                              found=repr(value)[:80]) from error  # fmt: skip
 
 
 def _plain(config: Mapping[str, Any], wanted: Mapping[str, object]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from maskwright.adapters.places import ends_in
 from maskwright.checkpoint.layout import Layout
@@ -57,6 +58,37 @@ def endings(chosen: Collection[str], known: Iterable[str]) -> list[str]:
                 found.append(ending)
                 break
     return sorted(found)
+
+
+def names_in(config: Mapping[str, Any], key: str) -> list[str]:
+    """The names that `key` lists; none where it is not set.
+
+    Raises:
+        CheckpointError: something else than a list of names.
+    """
+    value = config.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise CheckpointError("not a list of names", where=f"{CONFIG}: {key}",
+                              found=repr(value)[:80])  # fmt: skip
+    return value
+
+
+def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> None:
+    """Refuse matrices beside modules that a list of targets leaves out: others would not use them.
+    A text in place of the list ("all-linear", a pattern) is not asked; the matrices say it.
+
+    Raises:
+        CheckpointError: naming some.
+    """
+    for key, wanted in (("target_modules", True), ("exclude_modules", False)):
+        if not config.get(key) or isinstance(config[key], str):
+            continue
+        names = set(names_in(config, key))
+        found = {m for m in modules if any(m == n or m.endswith(f".{n}") for n in names)}
+        if odd := sorted(set(modules) - found if wanted else found):
+            raise CheckpointError("matrices beside modules that are no targets", where=f"{CONFIG}: "
+                                  f"{key}", found=odd[:5], wanted="the modules of the matrices",
+                                  do="take an intact copy of the folder")  # fmt: skip
 
 
 def require_some(modules: Collection[str]) -> None:
