@@ -18,9 +18,15 @@ from maskwright.recipes.recipe import Recipe
 QUICKSTART = "quickstart.json"  # lies in the quickstart's run
 
 
-def pretrain(recipe: Recipe, out: Path | str, *, stream: TextIO | None = None) -> Path:
+def pretrain(
+    recipe: Recipe,
+    out: Path | str,
+    *,
+    origin: Path | None = None,
+    stream: TextIO | None = None,
+) -> Path:
     """As `run.pretrain`; then, of a run that began with a model, what that was worth."""
-    last = run.pretrain(recipe, out, stream=stream)
+    last = run.pretrain(recipe, out, origin=origin, stream=stream)
     further.close(Path(out), stream=stream)
     return last
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +18,23 @@ from maskwright.cli import main
 from maskwright.corpus.document import Document
 from maskwright.corpus.read import Reader
 from maskwright.data.tokenize import build_store
-from maskwright.errors import ConfigError, DataError, IncompatibleError, OutputError, StoppedError
+from maskwright.errors import (
+    ConfigError,
+    DataError,
+    IncompatibleError,
+    MaskwrightError,
+    OutputError,
+    StoppedError,
+    UsageError,
+)
 from maskwright.lock import Lock
 from maskwright.manifest import hash_file
-from maskwright.pretrain import checkpoints, journal, run
+from maskwright.pretrain import build, checkpoints, journal, run
+from maskwright.pretrain import prepare as prepare_module
 from maskwright.pretrain.prepare import keeps_text, prepare
 from maskwright.pretrain.text import Text, _hash, resolve
 from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.find import find
+from maskwright.recipes.find import find, read
 from maskwright.recipes.override import override, with_text
 from maskwright.recipes.recipe import Recipe
 from maskwright.report.say import quiet
@@ -32,7 +43,7 @@ from maskwright.tokenizer.train import TokenizerChoice
 from maskwright.tokenizer.train import train as train_tokenizer
 from maskwright.toml import to_toml
 from maskwright.use.evaluate_text import evaluate_folder
-from tinyrun import SENTENCE, recipe, text_file
+from tinyrun import SENTENCE, essence, recipe, text_file
 
 
 def told(chosen: Recipe, folder: Path) -> list[str]:
@@ -277,6 +288,137 @@ def test_a_text_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
     path.write_text("Before all.\n\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(IncompatibleError, match="changed while the run was prepared"):
         prepare(chosen, folder, quiet)
+
+
+def _files(folder: Path) -> Path:
+    """A folder of three files of text."""
+    (texts := folder / "texts").mkdir()
+    whole = text_file(folder).read_text(encoding="utf-8").split("\n\n")
+    for number, name in enumerate(("a.txt", "b.txt", "c.txt")):
+        (texts / name).write_text("\n\n".join(whole[number::3]), encoding="utf-8")
+    return texts
+
+
+def _change(texts: Path, how: str) -> None:
+    path = texts / "b.txt"
+    if how == "changed":
+        path.write_text(path.read_text(encoding="utf-8").replace("cat", "dog"), encoding="utf-8")
+    elif how == "grown":
+        with path.open("a", encoding="utf-8") as file:
+            file.write("\n\nOne more.")
+    elif how == "added":
+        (texts / "d.txt").write_text("The cat sat on one more mat.", encoding="utf-8")
+    elif how == "removed":
+        path.unlink()
+    else:  # the control: written again, and the same
+        path.write_bytes(path.read_bytes())
+        os.utime(path, (1, 1))
+
+
+HOWS = ["changed", "grown", "added", "removed", "touched"]
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("when", ["dividing", "tokenizer", "train"])
+def test_a_text_that_changes_between_two_passes_is_refused(
+    when: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one sitting: after the pass that divides it, the tokenizer's, or that of the training
+    part."""
+    texts, chosen = _files(tmp_path), recipe(tmp_path / "texts")
+    if when == "dividing":
+        trained = _then(prepare_module.train_tokenizer, texts, how, first=True)
+        monkeypatch.setattr(prepare_module, "train_tokenizer", trained)
+    elif when == "tokenizer":
+        monkeypatch.setattr(Tokenizer, "save", _then(Tokenizer.save, texts, how))
+    else:
+        built = _then(prepare_module.build_store, texts, how)
+        monkeypatch.setattr(prepare_module, "build_store", built)
+    if how == "touched":
+        prepare(chosen, tmp_path / "run", quiet)
+        return
+    lost = (when, how) == ("dividing", "removed")  # before the file's turn came
+    with pytest.raises(
+        MaskwrightError, match="no such file" if lost else "changed while the run was prepared"
+    ) as refusal:
+        prepare(chosen, tmp_path / "run", quiet)
+    assert ("d.txt" if how == "added" else "b.txt") in str(refusal.value.where)
+    assert refusal.value.do
+
+
+def _then(act: Any, texts: Path, how: str, *, first: bool = False) -> Any:
+    """`act`, and a change of the text after it, or before it; once."""
+    changes = [how]
+
+    def both(*given: Any, **named: Any) -> Any:
+        if first and changes:
+            documents = iter(given[0])
+            given = (itertools.chain([next(documents)], documents), *given[1:])  # it has begun
+            _change(texts, changes.pop())
+        made = act(*given, **named)
+        if changes:
+            _change(texts, changes.pop())
+        return made
+
+    return both
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_text_that_changes_between_two_sittings_is_refused(how: str, tmp_path: Path) -> None:
+    """The tokenizer was made, the process killed, and the stores are made of another text."""
+    texts, chosen, folder = _files(tmp_path), recipe(tmp_path / "texts"), tmp_path / "run"
+    prepare(chosen, folder, quiet)
+    for part in ("train", "held-out"):
+        shutil.rmtree(folder / "data" / part)
+        (folder / "data" / f"{part}-origin.json").unlink()
+    _change(texts, how)
+    if how == "touched":
+        prepare(chosen, folder, quiet)
+        return
+    with pytest.raises(IncompatibleError, match="changed while the run was prepared"):
+        prepare(chosen, folder, quiet)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_run_that_is_begun_again_notices_another_text(how: str, tmp_path: Path) -> None:
+    """Before the first checkpoint; a file that was added counts, too."""
+    texts, out = _files(tmp_path), tmp_path / "run"
+    prepare(recipe(texts, steps=2), out, quiet)
+    (out / "recipe.toml").write_text(to_toml(build.resolved(recipe(texts, steps=2))))
+    _change(texts, how)
+    if how == "touched":
+        run.pretrain(recipe(texts, steps=1), out, stream=io.StringIO())
+        return
+    with pytest.raises(OutputError, match="holds something already"):
+        run.pretrain(recipe(texts, steps=1), out, stream=io.StringIO())
+
+
+def test_a_run_folder_alone_is_resumed_and_repeated(tmp_path: Path) -> None:
+    """Elsewhere, without its text; the tokens it holds are those of the text."""
+    texts, said = _files(tmp_path), io.StringIO()
+    run.pretrain(recipe(texts, steps=4), tmp_path / "whole", stream=io.StringIO())
+    shutil.copytree(tmp_path / "whole", moved := tmp_path / "elsewhere" / "moved")
+    for gone in (*sorted((moved / "checkpoints").iterdir())[-1:], tmp_path / "texts"):
+        shutil.rmtree(gone)
+    run.resume(moved, stream=said)
+    assert "a.txt is not there" in said.getvalue() and "goes on with its tokens" in said.getvalue()
+    said = io.StringIO()
+    again = tmp_path / "again"
+    run.pretrain(read(moved / "recipe.toml"), again, origin=moved, stream=said)
+    assert "this run takes the tokens" in said.getvalue()
+    assert essence(again) == essence(tmp_path / "whole")
+    with pytest.raises(UsageError, match="no such file"):  # the control: no run to take them from
+        run.pretrain(read(moved / "recipe.toml"), tmp_path / "other", stream=io.StringIO())
+
+
+def test_a_run_is_repeated_on_the_text_that_is_there(tmp_path: Path) -> None:
+    texts = _files(tmp_path)
+    run.pretrain(recipe(texts, steps=1), tmp_path / "run", stream=io.StringIO())
+    for how, told in (("touched", False), ("changed", True)):
+        _change(texts, how)
+        said = io.StringIO()
+        run.pretrain(recipe(texts, steps=1), tmp_path / how, origin=tmp_path / "run", stream=said)
+        assert ("reads it as it is now" in said.getvalue()) is told
 
 
 def test_a_folder_in_which_nothing_is_trained_is_begun_again(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ that was stopped, and are checked as far as they say anything twice.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from maskwright.manifest import (
 from maskwright.manifest import MANIFEST, Manifest, hash_file, read_manifest, require_as_saved
 from maskwright.one_file import write_file
 from maskwright.strict_json import parse_object
+from maskwright.terminal import shell_word
 
 TASK, MODEL, ADAPTER, UNFINISHED = "task.json", "model", "adapter", "unfinished"
 FORMAT = 2
@@ -144,7 +144,7 @@ def require_finished(folder: Path) -> Path | None:
             found=f"no {MANIFEST}, which is written last",
             wanted="a folder that maskwright finetune has finished",
             do="give the same finetune command again: with --out "
-            f"{shlex.quote(str(home))} it goes on where it stopped" if begun else COPY,
+            f"{shell_word(home)} it goes on where it stopped" if begun else COPY,
         )  # fmt: skip
     if None not in told and told[0] != told[1]:
         raise CheckpointError(f"two {TASK} of one model say different things", where=home / TASK,

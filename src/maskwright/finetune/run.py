@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright import commit
-from maskwright.checkpoint.fine_tuned import MODEL, finish, is_finished
+from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, finish, is_finished
 from maskwright.config import fingerprint
 from maskwright.counted import counted
 from maskwright.errors import UsageError
@@ -27,7 +27,7 @@ from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
-from maskwright.finetune.result import ADAPTER, PAGE, RESULTS, Result, best_of
+from maskwright.finetune.result import PAGE, RESULTS, Result, best_of
 from maskwright.finetune.tune import Settings, passes_of
 from maskwright.pretrain.run import LOCK
 from maskwright.report import document

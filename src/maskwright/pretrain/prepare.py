@@ -11,8 +11,11 @@ store, in which each has its natural share.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,20 +28,21 @@ from maskwright import config
 from maskwright.counted import counted
 from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
-from maskwright.errors import DataError, IncompatibleError
-from maskwright.manifest import hash_file
+from maskwright.errors import ConfigError, DataError
+from maskwright.pretrain.as_read import changed_meanwhile, differences
 from maskwright.pretrain.taught import needs_sentences
-from maskwright.pretrain.text import Text, require_other_files, texts_of
+from maskwright.pretrain.text import Text, require_other_files, resolve, texts_of
 from maskwright.recipes.corpus import Corpus
 from maskwright.recipes.recipe import Recipe, TokenizerFolder
 from maskwright.report import document
 from maskwright.report.say import Say
+from maskwright.storage import DISK, TEMPORARY, in_our_words, listed, remove_folder
 from maskwright.strict_json import parse
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train as train_tokenizer
 from maskwright.tokenizer.unknown import OTHER_MODEL, REMEDY
 
-TRAIN, HELD_OUT = "train", "held-out"
+TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
 KEPT_AT = 32  # documents, for whether a tokenizer keeps text as it is
 
 
@@ -74,16 +78,25 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         ConfigError: a path with an unset variable, or a file that would be read twice.
         IncompatibleError: the text has changed since a part of it was read.
     """
-    if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
-        require_other_files(recipe.corpus)
-    texts = texts_of(recipe.corpus, folder)
+    names = _parts(recipe.corpus)
+    texts: Sequence[Text | None] = [None] * len(names)
+    if is_prepared(recipe.corpus, folder):
+        for line in _told_of_text(recipe.corpus, folder):
+            say(line)
+    else:
+        if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
+            require_other_files(recipe.corpus)
+        texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():
-        _tokenizer(recipe, texts, say).save(tokenizer_folder)
+        there = [text for text in texts if text is not None]
+        made_now = _tokenizer(recipe, there, say)
+        _keep_read(folder, there)
+        made_now.save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
     store_of = partial(_store, recipe, folder, tokenizer, say)
-    names = [TRAIN] if len(texts) == 1 else [f"{TRAIN}-{n}" for n in range(len(texts))]
     train = tuple(store_of(name, [t]) for name, t in zip(names, texts, strict=True))
+    _require_tokenizers_text(folder, names, recipe.corpus)
     files_for_it = recipe.corpus.held_out_text  # the same for all texts
     held_out = store_of(HELD_OUT, texts[:1] if files_for_it else texts)
     if files_for_it:
@@ -98,7 +111,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     made = Prepared(tokenizer, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
-            **(texts[0] if len(texts) == 1 else Text(recipe.corpus, folder)).provenance(),
+            **_where_from(recipe.corpus, folder),
             **mixture,
             "read": {part: _origin(folder, part) for part in (*names, HELD_OUT)},
             "train": made.train_fingerprint,
@@ -120,10 +133,16 @@ def _number(path: Path) -> int:
 
 
 def _store(
-    recipe: Recipe, folder: Path, tokenizer: Tokenizer, say: Say, part: str, texts: Sequence[Text]
+    recipe: Recipe,
+    folder: Path,
+    tokenizer: Tokenizer,
+    say: Say,
+    part: str,
+    asked: Sequence[Text | None],
 ) -> TokenStore:
-    """The store of a part of `texts`, made if it is not there."""
+    """The store of a part of the texts `asked`, made if it is not there; then they are needed."""
     path, held_out = folder / "data" / part, part == HELD_OUT
+    texts = [text for text in asked if text is not None]
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
         documents = itertools.chain.from_iterable(
@@ -147,7 +166,7 @@ def _store(
     if store.num_documents == 0:
         raise DataError(
             f"no document is left for the part {part!r}",
-            where=", ".join(text.where for text in texts),
+            where=", ".join(text.where for text in texts) or path,
             found="0 documents",
             wanted="a text of which something can be held out",
             do="give more text, or name held-out files in corpus.held_out_text",
@@ -198,13 +217,121 @@ def _origin(folder: Path, part: str) -> dict[str, Any]:
     return _read(path) if path.is_file() else {}
 
 
-def text_changed(folder: Path) -> bool:
-    """Whether a file that a store in `folder` was made of is no longer what it was."""
-    for record in (folder / "data").glob("*-origin.json"):
-        for name, digest in _read(record).get("files", {}).items():
-            if not Path(name).is_file() or hash_file(Path(name)) != digest:
-                return True
-    return False
+def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list[str]:
+    """What of the text is no longer what the tokens in `folder` were made of, a few words each: a
+    file that is gone, was added, or has changed.
+
+    Args:
+        quickly: hash only a little.
+    """
+    read: dict[str, str] = {}
+    for record in sorted((folder / "data").glob("*-origin.json")):
+        read |= _files(_read(record), record)
+    paths = []
+    for name in (*corpus.text, *corpus.held_out_text):
+        with contextlib.suppress(ConfigError):  # an unset variable: its files are told as gone
+            paths.append(resolve(name))
+    return differences(corpus, paths, read, quickly=quickly)
+
+
+def text_is_there(corpus: Corpus) -> bool:
+    """Whether every file and folder that the recipe names is there."""
+    try:
+        return all(resolve(n).exists() for n in (*corpus.text, *corpus.held_out_text))
+    except ConfigError:
+        return False
+
+
+def is_prepared(corpus: Corpus, folder: Path) -> bool:
+    """Whether tokenizer and tokens are all there, so that the text itself is not needed."""
+    stores = (folder / "data" / name / MANIFEST for name in (*_parts(corpus), HELD_OUT))
+    return (folder / "tokenizer").is_dir() and all(each.is_file() for each in stores)
+
+
+def take_tokens(source: Path, folder: Path) -> None:
+    """Give the run folder `folder` the tokenizer and the tokens of the run `source`, whole or not
+    at all.
+
+    Raises:
+        OutputError, StorageError, StoppedError: they cannot be written.
+    """
+    with in_our_words(folder):
+        for part in ("data", "tokenizer"):  # it counts as prepared with the last of them
+            staged = folder / f"{TEMPORARY}{part}"
+            if staged.exists():
+                remove_folder(staged)
+            shutil.copytree(source / part, staged)
+            for place, _, files in os.walk(staged, topdown=False):
+                for name in files:
+                    DISK.fsync_path(Path(place) / name)
+                DISK.fsync_folder(Path(place))
+            DISK.rename(staged, folder / part)
+            DISK.fsync_folder(folder)
+
+
+def _parts(corpus: Corpus) -> list[str]:
+    """The names of the stores that are trained on."""
+    return [f"{TRAIN}-{n}" for n in range(len(corpus.text))] if len(corpus.weights) > 1 else [TRAIN]
+
+
+def _told_of_text(corpus: Corpus, folder: Path) -> list[str]:
+    """A line on what of the text is not what the tokens were made of, where something is not."""
+    if not (told := text_changed(corpus, folder, quickly=True)):
+        return []
+    return [f"note: the text is not what this run's tokens were made of ({listed(told)}); the run "
+            "goes on with its tokens"]  # fmt: skip
+
+
+def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
+    """Where the text came from; by the names in the recipe where these lead nowhere now."""
+    try:
+        return Text(corpus, folder).provenance()
+    except ConfigError:
+        return {"source": "files", "files": [*corpus.text, *corpus.held_out_text]}
+
+
+def _keep_read(folder: Path, texts: Sequence[Text]) -> None:
+    """Write down which files the tokenizer's texts are, before it is there."""
+    if files := {name: digest for text in texts for name, digest in text.hashes().items()}:
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        document.write(
+            _origin_file(folder, TOKENIZER), json.dumps({"files": files}, indent=2) + "\n"
+        )
+
+
+def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
+    """The files of a record with their hashes.
+
+    Raises:
+        DataError: it lists none.
+    """
+    found = record.get("files", {})
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise DataError("not a record of where the text comes from", where=f"{path}: files",
+                        found=repr(found)[:80], do="remove the file, if the text is what it was",
+                        )  # fmt: skip
+    return found
+
+
+def _files_of(folder: Path, part: str) -> dict[str, str]:
+    return _files(_origin(folder, part), _origin_file(folder, part))
+
+
+def _require_tokenizers_text(folder: Path, parts: Sequence[str], corpus: Corpus) -> None:
+    """Refuse tokens of another text than the tokenizer was trained on.
+
+    Raises:
+        IncompatibleError: a file has changed, gone or been added meanwhile.
+    """
+    learned = _files_of(folder, TOKENIZER)
+    cut: dict[str, str] = {}
+    for part in parts:
+        cut |= _files_of(folder, part)
+    if not learned or not cut:
+        return
+    every = {**learned, **cut} if corpus.limit_bytes is None else learned.keys() & cut.keys()
+    if changed := [name for name in every if learned.get(name) != cut.get(name)]:
+        raise changed_meanwhile(changed, f"remove {folder} and start again")
 
 
 def _require_same_text(folder: Path, parts: Sequence[str]) -> None:
@@ -215,16 +342,11 @@ def _require_same_text(folder: Path, parts: Sequence[str]) -> None:
     """
     before: dict[str, str] = {}
     for part in parts:
-        before |= _origin(folder, part).get("files", {})
-    after = _origin(folder, HELD_OUT).get("files", {})
+        before |= _files_of(folder, part)
+    after = _files_of(folder, HELD_OUT)
     if before and after and before != after:
         changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        raise IncompatibleError(
-            "the text has changed while the run was prepared",
-            where=", ".join(changed[:5]),
-            wanted="the text that the training part was made of",
-            do=f"remove {folder} and start again",
-        )
+        raise changed_meanwhile(changed, f"remove {folder} and start again")
 
 
 def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
@@ -234,8 +356,8 @@ def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
         DataError: naming both.
     """
     learned = {digest: name for part in parts
-               for name, digest in _origin(folder, part).get("files", {}).items()}  # fmt: skip
-    for name, digest in _origin(folder, HELD_OUT).get("files", {}).items():
+               for name, digest in _files_of(folder, part).items()}  # fmt: skip
+    for name, digest in _files_of(folder, HELD_OUT).items():
         if digest in learned:
             raise DataError(
                 "a held-out file is trained on, too",

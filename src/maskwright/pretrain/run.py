@@ -34,7 +34,7 @@ from maskwright.errors import (
     ResourceError,
     UsageError,
 )
-from maskwright.pretrain import build, crash, journal, refused, taught
+from maskwright.pretrain import build, crash, journal, refused, repeat
 from maskwright.pretrain.checkpoints import has_checkpoint
 from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
@@ -61,11 +61,17 @@ class Stopped(SystemExit):
 
 
 def pretrain(
-    recipe: Recipe, out: Path | str, *, stream: TextIO | None = None, settle: Settle | None = None
+    recipe: Recipe,
+    out: Path | str,
+    *,
+    origin: Path | None = None,
+    stream: TextIO | None = None,
+    settle: Settle | None = None,
 ) -> Path:
     """Train `recipe` in the new folder `out`; returns the last checkpoint's folder.
 
     Args:
+        origin: the run that the recipe comes from. Where its text is gone, its tokens are taken.
         settle: may change the recipe once its text is prepared and before anything is trained (the
             quickstart sizes its budget this way); what it returns is what is saved and run.
 
@@ -74,7 +80,7 @@ def pretrain(
             written.
         MaskwrightError: whatever the recipe's text, sizes or machine make impossible.
     """
-    recipe, out = build.resolved(recipe), Path(out)
+    recipe, out = build.resolved(repeat.with_its_tokenizer(recipe, origin)), Path(out)
     processes = distribute.join()
     processes.share(recipe.training.microbatches)  # refused before anything is read
     before = refused.Before(out)
@@ -82,6 +88,7 @@ def pretrain(
         if processes.first:
             _claim(recipe, out, held)
             held.enter_context(before.leaving_nothing())
+            repeat.take(recipe, origin, out, printer(stream))
             if settle is not None:
                 recipe = settle(recipe, prepare(recipe, out, printer(stream)))
                 document.write(out / RECIPE, to_toml(recipe))
@@ -157,8 +164,7 @@ def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
         begun = read(out / name)
     except ConfigError:
         return False
-    chosen = (lambda r: r.corpus, lambda r: r.tokenizer, taught.needs_sentences)
-    return all(each(begun) == each(recipe) for each in chosen) and not text_changed(out)
+    return repeat.same_tokens(begun, recipe) and not text_changed(recipe.corpus, out)
 
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:

@@ -21,6 +21,7 @@ from maskwright.corpus.files import find
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.read import Reader
 from maskwright.errors import ConfigError, DataError
+from maskwright.pretrain.as_read import Passes
 from maskwright.recipes.corpus import Corpus
 
 FEW = 256  # documents, of which the share is counted in text and not left to the hashes
@@ -54,6 +55,7 @@ class Text:
         self._embedded: list[Document] | None = None
         self._reader: Reader | None = None
         self._divided = ""
+        self._passes: dict[str, Passes] = {}
 
     def for_tokenizer(self) -> Iterator[Document]:
         """What the tokenizer may learn from: everything that is not held out."""
@@ -80,6 +82,18 @@ class Text:
             return embedded.provenance(limit_bytes=self.corpus.limit_bytes)
         return {"source": "files", "files": [str(p) for p in [*self.paths, *self.held_out_paths]]}
 
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of each file of what is not held out in files of its own, also where the last
+        pass took only some of it; with a limit, of what was read to its end.
+
+        Raises:
+            IncompatibleError: a file has changed since it was met.
+        """
+        passes = self._passes.get("")
+        if passes is None:
+            return {}
+        return passes.hashes if self.corpus.limit_bytes is not None else passes.complete()
+
     @property
     def counts(self) -> Counts | None:
         """What the last reading of files met."""
@@ -105,7 +119,13 @@ class Text:
             return iter(self._embedded)
         rejects = self._folder / f"{self._prefix}{prefix}rejects.jsonl"
         self._reader = Reader(paths, self.corpus, rejects=rejects, limit_bytes=limit)
-        return iter(self._reader)
+        return self._noted(self._reader, self._passes.setdefault(prefix, Passes()))
+
+    @staticmethod
+    def _noted(reader: Reader, passes: Passes) -> Iterator[Document]:
+        passes.begin(reader.sources)
+        yield from reader
+        passes.end(reader.counts.hashes)
 
     def _share(self, *, held_out: bool) -> Iterator[Document]:
         chosen, share = self._chosen, self.corpus.held_out

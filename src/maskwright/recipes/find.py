@@ -35,6 +35,14 @@ def find(name: str) -> Recipe:
     return recipe
 
 
+def run_of(name: str) -> Path | None:
+    """The folder of the run whose recipe `find(name)` gives; None where it is that of none."""
+    path = Path(name)
+    if is_run(path):
+        return path
+    return path.parent if path.name == "recipe.toml" and path.is_file() else None
+
+
 def is_run(folder: Path) -> bool:
     """Whether `folder` is that of a run: it holds the recipe of one."""
     return (folder / "recipe.toml").is_file()

@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.recipes.find import find
+    from maskwright.recipes.find import find, run_of
     from maskwright.recipes.override import override, with_text
 
     recipe = find(a.recipe)
@@ -27,4 +27,4 @@ def do(a: argparse.Namespace) -> None:
     from maskwright import closing
 
     out = a.out or next_run(recipe.name)
-    print(harmless_lines(f"model: {closing.pretrain(recipe, out)}"))
+    print(harmless_lines(f"model: {closing.pretrain(recipe, out, origin=run_of(a.recipe))}"))

@@ -1,0 +1,64 @@
+"""A run folder alone can be repeated: it holds all tokens, and the tokenizer that made them.
+
+the text is there, as it was      it is read again
+it is there, and another          it is read as it is now, and that is said
+it is not there                   the tokens of the run are taken, and that is said
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from maskwright.pretrain.prepare import is_prepared, take_tokens, text_changed, text_is_there
+from maskwright.pretrain.taught import needs_sentences
+from maskwright.recipes.find import read
+from maskwright.recipes.recipe import Recipe, TokenizerFolder
+
+RECIPE = "recipe.toml"
+
+
+def same_tokens(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes make the same tokens of one text."""
+
+    def tokenizer(recipe: Recipe) -> object:
+        chosen = recipe.tokenizer
+        known = isinstance(chosen, TokenizerFolder) and chosen.fingerprint is not None
+        return chosen.fingerprint if known else chosen  # type: ignore[union-attr]
+
+    each = (lambda r: r.corpus, tokenizer, needs_sentences)
+    return all(choice(one) == choice(other) for choice in each)
+
+
+def with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
+    """`recipe` with the tokenizer that the run `origin` keeps, where the folder it names is
+    gone."""
+    named = recipe.tokenizer
+    if origin is None or not isinstance(named, TokenizerFolder) or Path(named.path).is_dir():
+        return recipe
+    kept = origin / "tokenizer"
+    return replace(recipe, tokenizer=replace(named, path=str(kept))) if kept.is_dir() else recipe
+
+
+def take(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]) -> None:
+    """Put the tokens of the run `origin` into the run `out`, where the text they were made of is
+    gone; where it is another now, that is said.
+
+    Raises:
+        OutputError, StorageError, StoppedError: they cannot be written.
+    """
+    corpus = recipe.corpus
+    if origin is None or is_prepared(corpus, out) or not is_prepared(corpus, origin):
+        return
+    if not same_tokens(read(origin / RECIPE), recipe):
+        return
+    if not (changed := text_changed(corpus, origin)):
+        return
+    told = changed[0] + ", …" * (len(changed) > 1)
+    if text_is_there(corpus):
+        say(f"note: the text is not what {origin} learned from ({told}); this run reads it as it "
+            "is now")  # fmt: skip
+        return
+    say(f"note: {told}; this run takes the tokens that {origin} made of it")
+    take_tokens(origin, out)
