@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
 from maskwright.corpus.read import Reader, Reading
-from maskwright.errors import DataError, UsageError
+from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.strict_json import MAX_DEPTH
 
 GOOD = '{"text": "good"}'
@@ -196,7 +196,7 @@ def test_F70_short_and_long_rows(tmp_path: Path, row: str, what: str) -> None:
     error = refusal(DataError, path)
     assert error.what == what
     assert error.where == f"{path}, line 6"  # after a field of three lines and a blank one
-    assert error.found.startswith(f"{row.count(',') + 1} fields") and "2 fields" in error.wanted
+    assert error.found.startswith(f"{row.count(',') + 1} field") and "2 fields" in error.wanted
     reader = Reader(path, SKIP)
     assert [d.id for d in reader] == [f"{path}:2", f"{path}:7"]
     assert reader.counts.rejected_by == {what: 1} and reader.counts.blank == 1
@@ -419,3 +419,149 @@ def test_a_json_file_of_rows_has_its_faults_told_as_such(tmp_path: Path) -> None
 def test_an_empty_path_is_not_the_current_folder() -> None:
     with pytest.raises(UsageError, match="empty path"):
         Reader("")
+
+
+# ------------------------------------------------------------------------------ lone quotes
+def _table(columns: str, separator: str = ",") -> list[str]:
+    """The lines of a table with these columns of so many rows, the text in "t"."""
+    cells = {"t": "the house {n} by the lake", "l": "{label}", "i": "{n}", "s": "and a village {n}"}
+    made = [separator.join({"t": "text", "l": "label", "i": "id", "s": "more"}[c] for c in columns)]
+    for n in range(30):
+        row = separator.join(cells[c] for c in columns)
+        made.append(row.format(n=n, label=("good", "bad")[n % 2]))
+    return made
+
+
+@pytest.mark.parametrize("columns", ["tl", "lt", "itl", "ilt", "it", "ti", "ts"])
+@pytest.mark.parametrize("pair", [(1, 4), (5, 15), (5, 6), (26, 30)])
+def test_a_quoted_field_with_what_look_like_rows_is_asked_about(
+    columns: str, pair: tuple[int, int], tmp_path: Path
+) -> None:
+    if columns in ("it", "ti", "ts") and pair == (5, 6):
+        pytest.skip("two lines of numbers and texts may be one text")
+    for separator, ending in ((",", "csv"), ("\t", "tsv")):
+        lines = _table(columns, separator)
+        place = columns.index("t")
+        for number, (before, behind) in zip(pair, (('"', ""), ("", '"')), strict=True):
+            fields = lines[number].split(separator)
+            fields[place] = before + fields[place] + behind
+            lines[number] = separator.join(fields)
+        path = write(tmp_path, f"a.{ending}", "\n".join(lines) + "\n")
+        error = refusal(DataError, path)
+        assert error.where == f"{path}, line {pair[0] + 1}"
+        assert "quoting=False" in str(error.do) and "quoting=True" in str(error.do)
+        assert len(texts(path, quoting=False)) == 30, "what is advised works"
+        assert len(texts(path, quoting=True)) == 30 - (pair[1] - pair[0])
+        reader = Reader(path, SKIP)
+        assert len(list(reader)) == 30 - (pair[1] - pair[0]) - 1
+        assert reader.counts.rejected == pair[1] - pair[0] + 1, "lines are counted, not rows"
+
+
+def test_several_pairs_of_lone_quotes(tmp_path: Path) -> None:
+    lines = _table("tl")
+    for number in (3, 4, 9, 17, 20):
+        lines[number] = '"' + lines[number]
+    for number in (7, 12):
+        lines[number] = lines[number].replace(",", '",')
+    path = write(tmp_path, "a.csv", "\n".join(lines) + "\n")
+    error = refusal(DataError, path)
+    assert "quote" in error.what and "quoting=False" in str(error.do)
+    assert len(texts(path, quoting=False)) == 30
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "one line\nand one more",
+        "I liked it, really.\nThe end, not so much.\n\nBut go, and see it.",
+        "good, bad\nand ugly",
+        "a letter:\nDear Ann,\nall is well,\nyours, Bob",
+        "a list\n1, one\n2, two",
+        "\n".join(f"line {n}, and so on" for n in range(9)),
+    ],
+)
+@pytest.mark.parametrize("columns", ["tl", "lt", "itl", "ilt", "t"])
+def test_texts_of_several_lines_are_texts(cell: str, columns: str, tmp_path: Path) -> None:
+    """The control of those above."""
+    lines = _table(columns)
+    for number in (2, 11, 30):
+        fields = lines[number].split(",")
+        fields[columns.index("t")] = f'"{cell}"'
+        lines[number] = ",".join(fields)
+    reader = Reader(write(tmp_path, "a.csv", "\n".join(lines) + "\n"))
+    found = [document.text for document in reader]
+    assert len(found) == 30 and found[1] == found[10] == found[29] == cell
+    (note,) = reader.counts.warnings
+    assert note.startswith("3 rows of several lines each") and "lines 3 to" in note
+
+
+# ------------------------------------------------------------------------------ backslashes
+ESCAPED = {
+    '"she said \\"no\\", then left",bad': 'she said "no", then left',
+    "the house\\, by the lake,bad": "the house, by the lake",
+    '"two\\nlines \\"so\\"",bad': 'two\nlines "so"',
+    "two\\\nlines,bad": "two\nlines",
+    '"C:\\\\new\\\\\\"x\\"",bad': 'C:\\new\\"x"',
+    '"ends with \\"",bad': 'ends with "',
+}
+
+
+@pytest.mark.parametrize("row", ESCAPED)
+def test_backslashes_before_quotes_and_separators_are_read_if_it_is_said(
+    row: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, "a.csv", "text,label\n" + f"{row}\n" * 3 + "plain,good\n")
+    error = refusal(DataError, path)
+    assert "escapechar='\\\\'" in str(error.do), "as Python and a shell both take it"
+    for said in ("\\", "\\\\", "backslash"):
+        assert texts(path, escapechar=said) == [ESCAPED[row]] * 3 + ["plain"]
+    # The controls: a backslash that stands for itself, and quotes that are doubled.
+    good = write(tmp_path, "b.csv", 'text,label\n"C:\\dir, ""x""",bad\n\\alpha,good\n')
+    assert texts(good) == ['C:\\dir, "x"', "\\alpha"]
+    assert texts(good, escapechar="^")[0] == 'C:\\dir, "x"', "doubled quotes stay quotes"
+
+
+@pytest.mark.parametrize("said", ["", "ab", '"', "\n", ","])
+def test_what_is_no_escape_character(said: str) -> None:
+    with pytest.raises(ConfigError, match="not an escape character"):
+        Reading(escapechar=said, separator=",")
+
+
+# ------------------------------------------------------------------------------ CR alone
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.txt", "a.csv.gz"])
+def test_lines_that_end_in_cr_alone(name: str, tmp_path: Path) -> None:
+    rows = {"csv": ["text,label", *(f"house {n},x" for n in range(9))],
+            "tsv": ["text\tlabel", *(f"house {n}\tx" for n in range(9))],
+            "jsonl": [json.dumps({"text": f"house {n}"}) for n in range(9)],
+            "txt": [f"house {n}\r" for n in range(9)]}  # fmt: skip
+    lines = rows[name.split(".")[1]]
+    content = ("\r".join(lines) + "\r").encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    reader = Reader(path)
+    wanted = [f"house {n}" for n in range(9)]
+    assert [document.text for document in reader] == wanted
+    assert reader.counts.warnings == [f"lines end in CR alone (line_ends): {path}"]
+    # Where both are there it is asked about, or in plain text told.
+    mixed = tmp_path / f"mixed-{name.removesuffix('.gz')}"
+    mixed.write_bytes(content.replace(b"\r", b"\n", 4))
+    if name == "a.txt":
+        reader = Reader(mixed)
+        assert len(list(reader)) < 9 and "line_ends='any'" in reader.counts.warnings[0]
+    else:
+        error = refusal(DataError, mixed)
+        assert "line_ends='any'" in str(error.do)
+    assert texts(mixed, line_ends="any") == wanted, "what is advised works"
+    # The control: lines that end in CRLF, and CR within a quoted field.
+    crlf = write(tmp_path, f"crlf-{name.removesuffix('.gz')}", content.replace(b"\r", b"\r\n"))
+    reader = Reader(crlf)
+    assert len(list(reader)) == 9 and reader.counts.warnings == []
+    assert texts(write(tmp_path, "q.csv", 'text\n"a\rb"\n')) == ["a\rb"]
+
+
+def test_cr_at_the_border_of_what_is_looked_at(tmp_path: Path) -> None:
+    text = "a" * (1 << 16) + "\r\nb\r\n"
+    for cut in (0, 1, 2):
+        path = write(tmp_path, f"{cut}.txt", text[cut:])
+        reader = Reader(path, Reading(form="line"))
+        assert [d.text[-1] for d in reader] == ["a", "b"] and reader.counts.warnings == []

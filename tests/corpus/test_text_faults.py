@@ -357,7 +357,8 @@ def test_F66_a_long_run_of_one_character_is_read_in_linear_time(
             content = word + "x"
         path = write(tmp_path, name, content)
         start = time.process_time()
-        assert documents(path)[-1].text == word + "x"
+        ends = character == "\r" and name == "a.txt"  # of lines, in a file without LF
+        assert documents(path)[-1].text == ("x" if ends else word + "x")
         return time.process_time() - start
 
     spent(1000)

@@ -460,3 +460,48 @@ def test_progress_is_told_while_rows_are_answered(
     monkeypatch.setattr(predict_rows, "SHOW_SECONDS", 0.0)
     predict_file(tuned, source, io.StringIO(), say=said.append)
     assert said[1].startswith("4 rows answered, ")
+
+
+def test_places_that_are_answered_count_the_text_as_given(tagger: Path, tmp_path: Path) -> None:
+    texts = ["\x1b\x1b a\x1b cat", "a\r\n\r\ncat", "\U0001f600 a cat", "\x7fcat", "a cat"]
+    rows = tmp_path / "in.jsonl"
+    rows.write_text("".join(json.dumps({"tokens": text}) + "\n" for text in texts))
+    table = write_csv(tmp_path / "in.csv", ["tokens"], [[text] for text in texts])
+    lines = tmp_path / "in.txt"
+    given = [text for text in texts if "\n" not in text]
+    lines.write_bytes("\r\n".join(given).encode())
+    for source, wanted in ((rows, texts), (table, texts), (lines, given)):
+        out = io.StringIO()
+        assert predict_file(tagger, source, out) == len(wanted)
+        for text, line in zip(wanted, out.getvalue().splitlines(), strict=True):
+            told = json.loads(line)
+            assert told["tokens"] == text, "a row comes back as it was given"
+            for entity in told["prediction"]:
+                assert text[entity["start"] : entity["end"]] == entity["word"]
+        # What is found does not depend on what is left out.
+        found = [[e["word"] for e in json.loads(line)["prediction"]]
+                 for line in out.getvalue().splitlines()]  # fmt: skip
+        assert all(each == found[-1] for each in found)
+
+
+def test_fewer_rows_than_lines_are_told(tuned: Path, tmp_path: Path) -> None:
+    lines = [f"a cat {n}" for n in range(20)]
+    lines[3], lines[9] = f'"{lines[3]}', f'{lines[9]}"'
+    for name, blank in (("a.csv", ""), ("b.csv", "\n\n")):
+        source = tmp_path / name
+        source.write_text("\n".join(["text", *lines]) + f"\n{blank}")
+        said: list[str] = []
+        assert predict_file(tuned, source, io.StringIO(), say=said.append) == 14
+        (note,) = (each for each in said if "several lines" in each)
+        assert "lines 5 to 11" in note and "--read quoting=false" in note
+        assert bool(blank) == any("blank lines passed over" in each for each in said)
+        read = how_read(["quoting=false"])
+        assert predict_file(tuned, source, io.StringIO(), read=read) == 20, "what is advised works"
+    source = write_csv(tmp_path / "c.csv", ["text", "label"], [["a cat", "x"], ["a dog", "y"]] * 9)
+    source.write_text(source.read_text().replace("a cat", '"a cat', 1).replace("dog", 'dog"', 1))
+    with pytest.raises(DataError, match="look like other rows"):
+        predict_file(tuned, source, io.StringIO())
+    said = []
+    assert predict_file(tuned, write_csv(tmp_path / "d.csv", ["text"], [["a"], ["b"]]),
+                        io.StringIO(), say=said.append) == 2  # fmt: skip
+    assert said == [], "the control"

@@ -99,3 +99,19 @@ def test_a_class_whose_name_ends_like_a_part(tmp_path: Path) -> None:
     assert "training" in str(error.where) and "rename it" in str(error.do)
     (root / "training").rename(root / "the training")
     assert len({row.values["label"] for row in load(root).first}) == 3
+
+
+def test_a_text_that_is_bad_may_be_left_out(tmp_path: Path) -> None:
+    for name in ("pos", "neg"):
+        for n in range(3):
+            write(tmp_path / name / f"{n}.txt", f"a {name} film of {n}")
+    write(tmp_path / "pos" / "bad.txt", '{"text": "a"}')
+    (tmp_path / "neg" / "bad.txt").write_bytes(b"\xff\xfea\0b")
+    error = refusal(DataError, lambda: load(tmp_path))
+    assert error.do
+    (tmp_path / "neg" / "bad.txt").write_bytes(b"a b\xffc\n")
+    skip = Reading(on_bad="skip", max_bad_fraction=1.0)
+    made = load(tmp_path, reading=skip, rejects=tmp_path / "out" / "rejects.jsonl")
+    (counts,) = made.counts.values()
+    assert counts.rejected == 2
+    assert (tmp_path / "out" / "rejects.jsonl").read_text().count("bad.txt") == 2

@@ -516,3 +516,44 @@ def test_lists_of_whole_numbers_have_the_names_beside_them() -> None:
     rows = [{"text": f"text {n} of words", "labels": [n % 12, 11]} for n in range(48)]
     _, examples = understood(table_of(*rows))
     assert examples.labels is not None and examples.labels.names == tuple(map(str, range(12)))
+
+
+# ------------------------------------------------------------------------------ places as given
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("before", ["\x1b\x07\x7f ", "a\r\nb\r\n", "\U0001f600 ", "e\u0301 "])
+def test_answers_stand_at_their_places_in_the_text_as_given(
+    before: str, nested: bool, tmp_path: Path
+) -> None:
+    rows = []
+    for n in range(12):
+        context = f"{before}report {n} of Ann Lee"
+        start = context.index("Ann")
+        rows.append({"id": str(n), "question": f"who is in {n}?", "context": context,
+                     "answers": {"text": ["Ann Lee"], "answer_start": [start]}})  # fmt: skip
+    # A part of them counts what is left of the text when it is read, and no other place fits.
+    read = before.replace("\r\n", "\n").translate(dict.fromkeys((0x1B, 0x07, 0x7F)))
+    rows[3]["answers"]["answer_start"][0] -= len(before) - len(read)
+    path = tmp_path / "a.json"
+    if nested:
+        articles = [{"title": "t", "paragraphs": [{"context": row["context"], "qas": [
+            {"id": row["id"], "question": row["question"], "answers": [
+                {"text": "Ann Lee", "answer_start": row["answers"]["answer_start"][0]}]}]}]}
+            for row in rows]  # fmt: skip
+        path.write_text(json.dumps({"data": articles}))
+    else:
+        path.write_text(json.dumps(rows))
+    for row in prepare(path).parts["train"]:
+        ((text, start),) = row.answers
+        assert text == row.context[start : start + 7] == "Ann Lee" and row.context[:1] == before[:1]
+
+
+def test_an_answer_in_another_counting_is_told_so() -> None:
+    for before, start, cause in (
+        ("\U0001f600 Ada", 3, "UTF-16"),
+        ("é Ada", 3, "bytes"),
+        ("  Ada", 0, "without the blanks"),
+        ("x Ada", 3, "from 1"),
+    ):
+        error = refusal(DataError, lambda b=before, s=start: understood(
+            table_of(*asked(f"{b} came", "Ada", s))))  # fmt: skip
+        assert cause in str(error.do) and "stands there once" in str(error.do)

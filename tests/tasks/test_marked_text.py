@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
 from maskwright.tasks.marked_text import are_parts, marked
+from maskwright.tasks.prepare import prepare
 from maskwright.tasks.survey import survey
 from maskwright.tasks.words import words_in
-from tasks.tables import loaded, refusal, table_of, understood, write, write_rows
+from tasks.tables import loaded, refusal, table_of, understood, write, write_parquet, write_rows
 
 TEXT = "Ann Lee, of New York."
 
@@ -114,3 +119,110 @@ def test_words_of_many_scripts() -> None:
                          ("👩‍⚕️ ok👍🏽!!", ["👩‍⚕️", "ok", "👍🏽", "!", "!"]),
                          ("🇩🇪🇫🇷", ["🇩🇪", "🇫🇷"])):  # fmt: skip
         assert [text[begin:end] for begin, end in words_in(text)] == wanted
+
+
+# ------------------------------------------------------------------------------ places as given
+def entity_rows(before: str, count: Any = len, own: str | None = "text") -> list[dict[str, Any]]:
+    """Rows whose places are those of `count`, with each part's text if it is to have it."""
+    made = []
+    for n in range(12):
+        name, town = ("Ann", "Berun", "Cyd")[n % 3], ("Rome", "Lund")[n % 2]
+        text = f"{before}report {n} of {name} on {town} in the early spring"
+        parts = []
+        for part, kind in ((name, "PER"), (town, "LOC")):
+            begin = text.index(part)
+            span = {"start": count(text[:begin]), "end": count(text[:begin] + part), "label": kind}
+            parts.append({**span, **({own: part} if own else {})})
+        made.append({"text": text, "entities": parts})
+    return made
+
+
+def told(rows: list[dict[str, Any]]) -> list[set[tuple[str, str]]]:
+    task, made = understood(table_of(*rows))
+    assert task.kind == "tagging" and made.labels is not None
+    return [{(word, made.labels.names[tag]) for word, tag in zip(row.tokens, row.tags, strict=True)
+             if tag} for row in made.parts["all"]]  # fmt: skip
+
+
+RIGHT = told(entity_rows("", own=None))
+
+
+@pytest.mark.parametrize(
+    "before", ["\x1b\x1b ", "\x7f \x01\x0e", "a\x00b ", "\v\f ", "\r\n\r\n", "\U0001f600 ",
+               "\ufeff", "\u200b\u200b ", "e\u0301 ", "   ", "\x85\x9c "]
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["a.jsonl", "raw.jsonl", "a.json", "a.csv", "a.parquet"])
+def test_places_count_the_text_as_given(before: str, name: str, tmp_path: Path) -> None:
+    rows = entity_rows(before, own=None)
+    path = tmp_path / name
+    if name == "a.csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\r\n").writerows(
+                [["text", "entities"], *([r["text"], json.dumps(r["entities"])] for r in rows)]
+            )
+    elif name == "a.parquet":
+        write_parquet(path, rows)
+    elif name == "raw.jsonl":  # control characters without escapes
+        raw = (json.dumps(row, ensure_ascii=False) for row in rows)
+        write(path, "\n".join(line.replace("\\u001b", "\x1b") for line in raw))
+    else:
+        write(path, json.dumps(rows) if name == "a.json" else "\n".join(map(json.dumps, rows)))
+    made = prepare(path, reading=Reading(on_nul="strip"))
+    assert made.labels is not None
+    found = [{(word, made.labels.names[tag]) for word, tag in zip(row.tokens, row.tags, strict=True)
+              if tag} for row in made.parts["train"]]  # fmt: skip
+    assert found and all(each in RIGHT for each in found)
+    assert all(row.widened == 0 for row in made.parts["train"])
+
+
+@pytest.mark.parametrize("own", ["text", "word", "surface_form", "mention", "value"])
+@pytest.mark.parametrize(
+    ("before", "count", "cause"),
+    [
+        ("\U0001f600 ", lambda text: len(text.encode("utf-16-le")) // 2, "UTF-16"),
+        ("é ", lambda text: len(text.encode()), "bytes"),
+        ("a\r\n", lambda text: len(text.replace("\r\n", "\n")), "LF for CRLF"),
+        ("a\nb\n", lambda text: len(text.replace("\n", "\r\n")), "CRLF for LF"),
+        ("  ", lambda text: len(text.lstrip()), "without the blanks"),
+        ("\x1b ", lambda text: len(text.replace("\x1b", "")), "without control characters"),
+        ("e\u0301 ", lambda text: len(unicodedata.normalize("NFC", text)), "NFC"),
+        ("\u0958 ", lambda text: len(unicodedata.normalize("NFD", text)), "Unicode form"),
+        ("", lambda text: len(text) + 1, "from 1"),
+        ("", lambda text: len(text) + 2, "stands at"),
+    ],
+)
+def test_a_part_that_brings_its_text_must_have_it_there(
+    before: str, count: Any, cause: str, own: str
+) -> None:
+    rows = entity_rows(before, count, own)
+    error = refusal(DataError, lambda: understood(table_of(*rows)))
+    assert "another text" in error.what or "not in the text" in error.what
+    assert cause in str(error.do) and "on_bad=skip" in str(error.do)
+    assert told(entity_rows(before, own=own)) == RIGHT, "the control"
+
+
+def test_a_parts_own_text_may_be_written_otherwise() -> None:
+    text = "Zoë  Lee met Bob"
+    for own in ("zoe lee", "Zoë Lee ", "zoe ##lee", "ZOË  LEE"):
+        found = marked(text, [{"start": 0, "end": 8, "label": "PER", "word": own}], "")
+        assert found.tags[:2] == ("B-PER", "I-PER")
+    # Another name of the thing, as Rasa has it, and the text under the name of a kind.
+    for part in ({"value": "the chief", "entity": "PER"}, {"entity": "Zoë  Lee", "type": "PER"}):
+        assert marked(text, [{"start": 0, "end": 8, **part}], "").tags[0] == "B-PER"
+    part = {"start": 9, "end": 11, "label": "PER", "text": "met"}
+    error = refusal(DataError, lambda: marked(text, [part], "a.jsonl, line 1"))
+    assert "last character" in str(error.do)
+
+
+def test_places_in_another_counting_are_noticed_without_the_parts_texts() -> None:
+    for before, count in (("\U0001f600 ", lambda text: len(text.encode("utf-16-le")) // 2),
+                          ("éé ", lambda text: len(text.encode())),
+                          ("a\r\n", lambda text: len(text.replace("\r\n", "\n")))):  # fmt: skip
+        rows = entity_rows(before, count, None)
+        error = refusal(DataError, lambda rows=rows: understood(table_of(*rows)))
+        assert "seem to be counted in" in error.what and "12 rows" in str(error.found)
+        assert told(entity_rows(before, own=None)) == RIGHT, "the control"
+    # The control: parts of words stay what they are, which is counted.
+    some = [{"text": f"Annas Büch {n}", "entities": [[0, 3, "PER"], [6, 8, "X"]]}
+            for n in range(9)]  # fmt: skip
+    assert understood(table_of(*some))[1].parts["all"][0].widened == 2

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
+from maskwright.tasks.prepare import prepare
 from maskwright.tasks.table import Table, load
 from tasks.tables import refusal, sentence, write, write_parquet, write_rows
 
@@ -313,3 +316,179 @@ def test_rows_that_an_annotator_rejected_are_left_out(tmp_path: Path) -> None:
     assert "20 rows left out whose 'answer' is reject or ignore" in table.counts["all"].warnings
     rows[0]["answer"] = "yes"  # a column of another kind
     assert len(load(write_rows(tmp_path / "b.jsonl", rows)).first) == 30
+
+
+# ------------------------------------------------------------------------------ formats × bad rows
+QUESTION = {"id": "{n}", "question": "who?", "answers": [{"text": "Ann", "answer_start": 0}]}
+SQUAD = json.dumps({"context": "Ann {n}", "qas": [QUESTION]})
+# What a file begins with, a good row (with {n} in it), what stands between two, what it ends with;
+# then bad rows.
+FORMATS: dict[str, tuple[str, str, str, str, list[str]]] = {
+    "a.csv": ("text,label\n", "a{n},x", "\n", "\n", ["a", "a,b,c", '"a" b,x', '"a']),
+    "a.tsv": ("text\tlabel\n", "a{n}\tx", "\n", "\n", ["a", "a\tb\tc", '"a\tx\nb"\tx']),
+    "a.jsonl": ("", '{"text": "a{n}", "label": "x"}', "\n", "\n",
+                ["{", "[]", "3", '{"text": NaN}', '{"text": "\\ud800"}', '{"a": 1, "a": 2}']),
+    "a.json": ("[", '{"text": "a{n}", "label": "x"}', ", ", "]",
+               ["[]", "3", "null", '"a"', '{"text": "\\ud800"}', '{"text": "\\u0000"}']),
+    "lines.json": ('{"data": [', '{"text": "a{n}", "label": "x"}', ",\n", "]}", ["3", "[1]"]),
+    "squad.json": ('{"data": [{"title": "t", "paragraphs": [', SQUAD, ", ", "]}]}", [
+        "3", "{}", '{"context": "a"}', '{"context": "a", "qas": 3}', '{"context": "a", "qas": [3]}',
+        '{"context": 3, "qas": []}', '{"qas": []}', '{"context": "a", "qas": [{"id": "x"}]}',
+        '{"context": "a", "qas": [{"id": "x", "question": 3, "answers": []}]}',
+        '{"context": "a", "qas": [{"id": "x", "question": "q", "answers": 3}]}',
+        '{"context": "a", "qas": [{"id": "x", "question": "q", "answers": [3]}]}',
+        SQUAD.replace("{n}", "1"), SQUAD.replace('"answer_start": 0', '"answer_start": "0"'),
+        SQUAD.replace('"answers"', '"is_impossible": true, "answers"'),
+    ]),
+    "articles.json": ('{"data": [', '{"paragraphs": [' + SQUAD + "]}", ", ", "]}",
+                      ["3", "{}", '{"paragraphs": 3}', '{"paragraphs": [3]}']),
+    "a.conll": ("", "a{n} O\nb B-X", "\n\n", "\n", ["a", "a O\nb", " O\nb O", "a O\n\t O",
+                                                   "a O\nb O x", "a O\rb O"]),
+    "a.bio": ("", "a{n}\tO\nb\tB-X", "\n\n", "\n", ["a\tO\nb", "\tO\nb\tO"]),
+    "a.conllu": ("# text = a\n", "1\ta{n}\t_\tX\t_\t_\t0\troot\t_\t_", "\n\n", "\n\n",
+                 ["1\ta", "1\t \t_\tX\t_\t_\t0\troot\t_\t_", "a"]),
+    "words.csv": ("sentence,word,tag\n", "{n},a,O", "\n", "\n", ["7, ,O", "7,a", "7,a,O,O"]),
+    "a.txt": ("", "__label__x a{n}", "\n", "\n", ["a", "a __label__x"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"), [(name, bad) for name, each in FORMATS.items() for bad in each[-1]]
+)
+def test_F77_a_bad_row_stops_or_is_left_out_in_every_format(
+    name: str, bad: str, tmp_path: Path
+) -> None:
+    begin, good, between, end, _ = FORMATS[name]
+    path = tmp_path / name
+    count = 9 if bad != '"a' else 8
+    rows = [good.replace("{n}", str(n)) for n in range(9)]
+    rows.insert(5 if bad != '"a' else 8, bad)  # an open quote takes all that follows
+    write(path, begin + between.join(rows) + end)
+    error = refusal(DataError, lambda: load(path))
+    assert str(error.where).startswith(str(path)) and error.found and error.wanted
+    assert "on_bad" in str(error.do)
+    rejects = tmp_path / "rejects.jsonl"
+    made = load(path, reading=SKIP, rejects=rejects)
+    assert len(made.parts["all"]) == count, [row.values for row in made.parts["all"]]
+    (listed,) = map(json.loads, rejects.read_text().splitlines())
+    assert listed["file"] == str(path) and listed["line"] and listed["reason"] == error.what
+    assert made.counts["all"].rejected >= 1
+    # The control: nothing is left out of good rows.
+    del rows[5 if bad != '"a' else 8]
+    write(path, begin + between.join(rows) + end)
+    made = load(path, reading=SKIP, rejects=rejects)
+    assert len(made.parts["all"]) == 9 and made.counts["all"].rejected == 0
+
+
+def test_few_bad_rows_of_one_long_line_are_few(tmp_path: Path) -> None:
+    """The share of bad rows is one of the rows, however many of them stand on a line."""
+    rows = [json.dumps(row) for row in ROWS * 50]
+    path = write(tmp_path / "a.json", f"[{', '.join([*rows[:7], '3', *rows[7:]])}]")
+    assert len(load(path, reading=Reading(on_bad="skip")).parts["all"]) == 300
+    error = refusal(
+        DataError,
+        lambda: load(
+            write(path, f"[{', '.join([*rows[:7], *'3456789'])}]"), reading=Reading(on_bad="skip")
+        ),
+    )
+    assert error.what == "too many bad rows" and "7 of 14 rows" in str(error.found)
+
+
+# ------------------------------------------------------------------------------ parquet
+def _odd_columns() -> dict[str, Any]:
+    pyarrow = pytest.importorskip("pyarrow")
+    big = [253402300800000] * 12  # the year 10000
+    whole = range(12)
+    stamps = pyarrow.array([1700000000123456789] * 12, pyarrow.timestamp("ns"))
+    texts = [b"\xff\xfe", *[b"a"] * 11]
+    return {
+        "nanoseconds": stamps,
+        "durations": pyarrow.array(whole, pyarrow.duration("ns")),
+        "odd durations": pyarrow.array([2**62] * 12, pyarrow.duration("s")),
+        "zone": pyarrow.array([0] * 12, pyarrow.timestamp("ms", "Mars/Olympus")),
+        "later": pyarrow.array(big, pyarrow.timestamp("ms")),
+        "earlier": pyarrow.array([-62167219200001] * 12, pyarrow.timestamp("ms")),
+        "one of them": pyarrow.array([0] * 11 + big[:1], pyarrow.timestamp("ms")),
+        "dates": pyarrow.array([2**31 - 1] * 12, pyarrow.date32()),
+        "times": pyarrow.array([123456789] * 12, pyarrow.time64("ns")),
+        "decimals": pyarrow.array(whole).cast(pyarrow.decimal128(30, 2)),
+        "bytes": pyarrow.array(texts, pyarrow.binary()),
+        "texts": pyarrow.array(texts, pyarrow.binary()).view(pyarrow.string()),
+        "in a struct": pyarrow.StructArray.from_arrays([stamps, pyarrow.array(whole)], ["a", "b"]),
+        "in a list": pyarrow.ListArray.from_arrays(range(13), stamps),
+        "in a dictionary": pyarrow.DictionaryArray.from_arrays([0] * 12, stamps[:1]),
+        "maps": pyarrow.array([[("a", 1)]] * 12, pyarrow.map_(pyarrow.string(), pyarrow.int64())),
+    }
+
+
+def _parquet(path: Path, columns: dict[str, Any]) -> Path:
+    pyarrow, parquet = (pytest.importorskip(n) for n in ("pyarrow", "pyarrow.parquet"))
+    texts = [f"the house {n} by the lake" for n in range(12)]
+    labels = ["good", "bad"] * 6
+    parquet.write_table(pyarrow.table({"text": texts, "label": labels, **columns}), path)
+    return path
+
+
+def test_a_parquet_column_that_nobody_reads_may_hold_anything(tmp_path: Path) -> None:
+    made = prepare(_parquet(tmp_path / "a.parquet", _odd_columns()))
+    assert made.task.kind == "classification" and sum(map(len, made.parts.values())) == 12
+    for name in _odd_columns():
+        path = _parquet(tmp_path / "b.parquet", {name: _odd_columns()[name]})
+        assert prepare(path).task.columns["text"] == "text"
+        for role in ("label", "text"):
+            error = refusal(DataError, lambda path=path, role=role, name=name: prepare(
+                path, columns={role: name}))  # fmt: skip
+            assert error.do, (name, role)
+    plain = prepare(_parquet(tmp_path / "c.parquet", {}))
+    assert plain.parts == {
+        part: [replace(row, where=row.where.replace("a.parquet", "c.parquet")) for row in rows]
+        for part, rows in made.parts.items()
+    }
+
+
+def test_what_can_be_read_of_a_nested_cell_is_read(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    spans = pyarrow.array(
+        [[{"start": 4, "end": 9, "label": "X", "at": 1700000000123456789}]] * 12,
+        pyarrow.list_(
+            pyarrow.struct(
+                [
+                    ("start", pyarrow.int64()),
+                    ("end", pyarrow.int64()),
+                    ("label", pyarrow.string()),
+                    ("at", pyarrow.timestamp("ns")),
+                ]
+            )
+        ),
+    )
+    path = _parquet(tmp_path / "a.parquet", {"entities": spans})
+    made = prepare(path, columns={"tokens": "text", "tags": "entities"})
+    assert made.parts["train"][0].tags[:2] == (0, 1)
+
+
+def test_names_of_parquet_columns(tmp_path: Path) -> None:
+    pyarrow, parquet = (pytest.importorskip(n) for n in ("pyarrow", "pyarrow.parquet"))
+    path = _parquet(tmp_path / "a.parquet", {"secret": ["a"] * 12})
+    path.write_bytes(path.read_bytes().replace(b"secret", b"s\xb9cret"))
+    error = refusal(DataError, lambda: load(path))
+    assert error.what == "a column name is not utf-8" and "73 b9 63" in str(error.found)
+    assert error.do and str(error.where) == str(path)
+    twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, ["text", "text"])
+    parquet.write_table(twice, path)
+    error = refusal(DataError, lambda: load(path))
+    assert error.what == "a column name stands twice" and error.found == "'text'" and error.do
+
+
+# ------------------------------------------------------------------------------ CR alone
+def test_words_and_tags_whose_lines_end_in_cr(tmp_path: Path) -> None:
+    text = "Ann B-PER\rsat O\r\rBob B-PER\r"
+    path = tmp_path / "a.conll"
+    path.write_bytes(text.encode())
+    made = load(path)
+    assert [row.values["tokens"] for row in made.parts["all"]] == [["Ann", "sat"], ["Bob"]]
+    assert [row.number for row in made.parts["all"]] == [1, 4]
+    assert "CR alone" in made.counts["all"].warnings[0]
+    path.write_bytes(text.replace("\r", "\n", 3).encode())
+    error = refusal(DataError, lambda: load(path))
+    assert "line_ends='any'" in str(error.do)
+    assert len(load(path, reading=Reading(line_ends="any")).parts["all"]) == 2

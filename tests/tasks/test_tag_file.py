@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from maskwright.corpus.ledger import Counts, Ledger
 from maskwright.corpus.lines import Block
+from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks.tag_file import Sentence, is_one, rows
 
@@ -85,6 +87,8 @@ def test_the_columns_may_be_named() -> None:
     with pytest.raises(UsageError, match="do not fit") as refused:
         list(rows([Block(text, 1)], "a.conll", ("token", "tag")))
     assert refused.value.where == "a.conll, line 1" and "2 names for 4" in str(refused.value.found)
+    with pytest.raises(UsageError, match="stands twice"):
+        list(rows([Block(text, 1)], "a.conll", ("id", "token", "in", "in")))
 
 
 def test_a_tsv_may_be_one() -> None:
@@ -100,7 +104,7 @@ def test_a_tsv_may_be_one() -> None:
 def test_tags_before_the_words_are_refused() -> None:
     with pytest.raises(DataError, match="before the words") as refused:
         _read("x O\n\nB-PER\tanna\nO\tmet\nO\tbob\n")
-    assert refused.value.where == "a.conll, line 3"
+    assert refused.value.where == "a.conll, line 1"
     assert _read("B-52 NN\nflew VB\nby RB\n")[0]["tags"] == ["NN", "VB", "RB"]
 
 
@@ -111,3 +115,89 @@ def test_a_word_may_hold_a_blank_where_tabs_part_the_columns() -> None:
     assert _read("10\u00a0000 O\nword  \t\tO\n") == [
         {"tokens": ["10\u00a0000", "word"], "tags": ["O", "O"]}
     ]
+
+
+SENTENCES = [
+    [(name, "B-PER", "NNP"), ("went", "O", "VBD"), ("to", "O", "TO"), (town, "B-LOC", "NNP"),
+     (".", "O", ".")]
+    for name, town in zip(("Ann", "Bob", "Cy", "Di", "Eve"), ("Rome", "Lund", "Graz", "Ulm", "Po"),
+                          strict=True)
+]  # fmt: skip
+
+
+def _file(line: str) -> str:
+    """The sentences with such lines: {w}ord, {t}ag, {p}art of speech, {n}umber, {s}entence, and
+    {k}ind of the entity."""
+    return "\n\n".join(
+        "\n".join(
+            line.format(w=word, t=tag, p=pos, n=n, s=s, k=tag[2:] or "O", low=word.lower())
+            for n, (word, tag, pos) in enumerate(words, 1)
+        )
+        for s, words in enumerate(SENTENCES)
+    ) + "\n"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "header"),
+    [
+        ("{w} {t} +", "tokens,tags,column3"),
+        ("{w}\t{t}\tdoc{s}", "tokens,tags,column3"),
+        ("{w} {t} 0.{n}", "tokens,tags,column3"),
+        ("{w} {t} {s}{n}", "tokens,tags,column3"),
+        ("{w}\t{t}\t_", "tokens,tags,column3"),
+        ("{w} {t} {p}", "tokens,tags,column3"),
+        ("{w} {t} {low}", "tokens,tags,column3"),
+        ("{w} {p} {low}", "tokens,tags,column3"),
+        ("{w} {k} doc{s}", "tokens,tags,column3"),
+        ("{w} {p} {t} {s}.5", "tokens,column2,tags,column4"),
+        ("{n} {w} {t} doc{s}", "column1,tokens,tags,column4"),
+        ("{t} {w}", "tags,tokens"),
+        ("{t}\t{w}\t{p}", "tags,tokens,column3"),
+        ("doc{s} {w} {t}", "column1,tokens,tags"),
+        ("{s}{n}7 {w} {t}", "column1,tokens,tags"),
+        ("{p} {w} {t}", "column1,tokens,tags"),
+    ],
+)
+def test_a_column_that_may_be_another_is_asked_about(line: str, header: str) -> None:
+    with pytest.raises(DataError) as refused:
+        _read(_file(line))
+    assert str(refused.value.do).endswith(f"--read header={header}") and refused.value.found
+    # What is advised works: the tags are those of the file.
+    made = [row for row, _ in rows([Block(_file(line), 1)], "a.conll", header.split(","))]
+    told = [word[2] if "{p} {low}" in line else word[1] for word in SENTENCES[0]]
+    wanted = [tag[2:] or "O" for tag in told] if "{k}" in line else told
+    assert made[0]["tokens"] == [word for word, _, _ in SENTENCES[0]]
+    assert made[0]["tags"] == wanted
+
+
+@pytest.mark.parametrize(
+    "line", ["{w} {t}", "{w}\t{t}", "{w} {p} {t}", "{w} {low} {p} {t}", "{n} {w} {t}",
+             "{w} {p} B-NP {t}", "  {w} {t}"]
+)  # fmt: skip
+def test_columns_as_they_should_be_are_read(line: str) -> None:
+    """The control of the test above."""
+    made = _read("-DOCSTART- -X- O O\n\n" + _file(line))
+    assert made[0]["tokens"] == [word for word, _, _ in SENTENCES[0]]
+    assert made[0]["tags"] == [tag for _, tag, _ in SENTENCES[0]] and len(made) == len(SENTENCES)
+    assert _read(_file("{w} {p}"))[0]["tags"][0] == "NNP", "parts of speech alone"
+    assert _read("Ann B-NP O\nsat O O\n")[0]["tags"] == ["O", "O"], "a slice without an entity"
+    with pytest.raises(DataError, match="numbers, not tags"):
+        _read(_file("{w} 0.{n}"))
+
+
+def test_a_sentence_with_a_bad_line_is_dropped_whole() -> None:
+    good = "Ann B-PER\nsat O\n\n"
+    for bad, what in (("to O\n\t O\nme O\n\n", "a word of blanks"), (" O\nto O\n\n", "blanks"),
+                      ("to O\nme\n\n", "number of columns"),
+                      ("to O\rme O\n\n", "carriage return")):  # fmt: skip
+        text = good * 150 + bad + good * 50
+        with pytest.raises(DataError, match=what) as refused:
+            _read(text)
+        assert "on_bad='skip'" in str(refused.value.do)
+        counts = Counts(rows=text.count("\n"))
+        with Ledger(Reading(on_bad="skip"), counts, None) as ledger:
+            made = [row for row, _ in rows([Block(text, 1)], "a.conll", (), ledger)]
+        assert len(made) == 200 and {tuple(row["tokens"]) for row in made} == {("Ann", "sat")}
+        assert (counts.rejected, counts.rows) == (1, 201), "sentences are the rows"
+        assert counts.first_rejected == "a.conll, line 451"
+    assert _read("\u00a0 O\nAnn B-PER\n")[0]["tokens"] == ["\u00a0", "Ann"], "the control"

@@ -90,9 +90,11 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
     """
     given = listed(paths)
     if not given:
-        raise UsageError("no files were given", wanted=f"files ending in {_suffixes()}")
+        raise UsageError("no files were given", wanted=f"files ending in {_suffixes()}",
+                         do="name a file or a folder")  # fmt: skip
     if "" in given:
-        raise UsageError("empty path", found="''", wanted="a file or a folder")
+        raise UsageError("empty path", found="''", wanted="a file or a folder",
+                         do="name one, or leave the empty argument out")  # fmt: skip
     sources: list[Source] = []
     ignored: list[str] = []
     for path in map(Path, given):
@@ -109,6 +111,7 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
                 where=shown(path),
                 found=", ".join(passed[:5]) or "nothing",
                 wanted=f"files ending in {_suffixes()}",
+                do="name another folder, or let the files' names end so",
             )
         sources += inside
         ignored += passed
@@ -290,6 +293,7 @@ def _missing(path: Path) -> UsageError:
             where=shown(path),
             found=shown(os.readlink(path)),
             wanted="a link to a file that exists",
+            do="correct the link, or name the file itself",
         )
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
@@ -318,6 +322,7 @@ def _cannot_open(path: Path, error: Exception) -> UsageError:
         where=shown(path),
         found=reason.lower(),
         wanted="a file or folder that may be read",
+        do="allow reading it (chmod), or name another",
     )
 
 

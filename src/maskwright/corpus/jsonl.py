@@ -12,12 +12,15 @@ from typing import Any
 
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import Source
-from maskwright.corpus.ledger import Ledger, at
-from maskwright.corpus.lines import NOT_STRIPPED, OR_SKIP, Block, strip_controls
+from maskwright.corpus.ledger import OR_SKIP, Ledger, at
+from maskwright.corpus.lines import NOT_STRIPPED, STRIPPED, Block, strip_controls
 from maskwright.errors import DataError, near
 from maskwright.strict_json import parse
 
 LONE = re.compile("[\ud800-\udfff]")
+# Signs that JSON has no place for but in escapes; DEL it takes as it stands.
+ESCAPES = {code: f"\\u{code:04x}" for code in STRIPPED if code < 32}
+RAW = re.compile("[" + "".join(map(chr, ESCAPES)) + "]")
 KINDS = {
     dict: "an object",
     list: "an array",
@@ -50,7 +53,7 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
                 if "\\" in line:
                     text = _without_traps(text, ledger)
             except DataError as error:
-                ledger.reject(completed(error, at(file, number)), file=file, line=number)
+                ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
                 continue
             if not text or text.isspace():
                 counts.blank += 1
@@ -64,8 +67,8 @@ def objects(
     ledger: Ledger,
     made_of: Callable[[Any], Any] = lambda value: value,
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """(object, line) of a file of JSON Lines, whole, with the texts in it checked; `made_of` makes
-    objects of lines that are others.
+    """(object, line) of a file of JSON Lines, whole, with the texts in it checked and as given:
+    control characters stay. `made_of` makes objects of lines that are others.
 
     Raises:
         DataError: a bad row, when the policy is strict.
@@ -77,24 +80,31 @@ def objects(
                 ledger.counts.blank += 1
                 continue
             try:
-                value = parse(line)
-                row = made_of(checked(value, ledger) if "\\" in line else value)
+                value = parse(with_escapes(line))
+                traps = "\\" in line or "\0" in line
+                row = made_of(checked(value, ledger) if traps else value)
                 if not isinstance(row, dict):
                     raise _no_text(row, ledger.reading.column)
             except DataError as error:
-                ledger.reject(completed(error, at(file, number)), file=file, line=number)
+                ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
                 continue
             yield row, number
 
 
+def with_escapes(text: str) -> str:
+    """JSON with escapes in place of raw control characters, which its grammar does not know."""
+    return text.translate(ESCAPES) if RAW.search(text) else text
+
+
 def checked(value: Any, ledger: Ledger) -> Any:
-    """`value` with every text in it free of what escapes can smuggle in.
+    """`value` with every text in it free of what escapes can smuggle in, but for control
+    characters, which places count.
 
     Raises:
         DataError: half of a surrogate pair, or a NUL, as the policy says.
     """
     if type(value) is str:
-        return _without_traps(value, ledger)
+        return _without_traps(value, ledger, strip=False)
     if type(value) is list:
         return [checked(inner, ledger) for inner in value]
     if type(value) is dict:
@@ -124,7 +134,7 @@ def _no_text(row: Any, column: str) -> DataError:
     )
 
 
-def _without_traps(text: str, ledger: Ledger) -> str:
+def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
     """What escapes can smuggle into a text: halves of surrogate pairs, NUL, control characters."""
     try:
         if not text.encode().translate(None, NOT_STRIPPED):
@@ -149,7 +159,7 @@ def _without_traps(text: str, ledger: Ledger) -> str:
     if lone:
         ledger.counts.replaced += len(lone)
         text = LONE.sub("\ufffd", text)
-    return strip_controls(text, ledger.counts)
+    return strip_controls(text, ledger.counts) if strip else text
 
 
 def _refuse_one_value(text: str, file: str) -> None:
@@ -168,11 +178,17 @@ def _refuse_one_value(text: str, file: str) -> None:
         )
 
 
+def _of_line(error: DataError, line: str, place: str) -> DataError:
+    if "\r" in line.rstrip("\r"):
+        error.advising(f"do lines end in CR? then read with line_ends='any', {OR_SKIP}")
+    return completed(error, place)
+
+
 def completed(error: DataError, place: str) -> DataError:
     """The error with the place of its row, and with a remedy if it has none of its own."""
     return DataError(
         error.what,
-        where=f"{place}, {error.where}" if error.where else place,
+        where=", ".join(part for part in (place, error.where) if part),
         found=error.found,
         wanted=error.wanted,
         do=error.do or f"correct the row, {OR_SKIP}",

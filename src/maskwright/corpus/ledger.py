@@ -21,6 +21,7 @@ from maskwright.one_file import new_text
 # The share of bad rows means little before this many rows; the end of the reading checks it always.
 ROWS_BEFORE_JUDGING = 1000
 LISTED = 5
+OR_SKIP = "or read with on_bad='skip' (drops and counts)"
 
 
 @dataclass
@@ -53,6 +54,14 @@ class Counts:
     """Files whose names do not say which part they are, beside others whose names do."""
     separators: dict[str, str] = field(default_factory=dict)
     """What separates the fields of tables that say so in their first lines."""
+    spanning: int = 0
+    """Rows of tables that reach over several lines, in quoted fields."""
+    first_spanning: str = ""
+    """The lines of the first of them."""
+    lone_cr: int = 0
+    """CR without LF, which are text."""
+    cr_files: list[str] = field(default_factory=list)
+    """Files whose lines end in CR alone."""
     notes: list[str] = field(default_factory=list)
     """What else is to be told, a sentence each."""
     hashes: dict[str, str] = field(default_factory=dict)
@@ -76,6 +85,18 @@ class Counts:
         if self.separators:
             marks = " and ".join(sorted({repr(mark) for mark in self.separators.values()}))
             said.append(f"columns separated by {marks}, as a first line sep= says")
+        if self.spanning:
+            said.append(
+                f"{counted(self.spanning, 'row')} of several lines each, in quoted fields; the "
+                f"first: {self.first_spanning}"
+            )
+        if self.lone_cr:
+            said.append(
+                f"{counted(self.lone_cr, 'carriage return')} within lines, read as text; where "
+                "they end lines, read with line_ends='any'"
+            )
+        if self.cr_files:
+            said.append(f"lines end in CR alone (line_ends): {_some(self.cr_files)}")
         if self.empty_files:
             said.append(f"empty files: {_some(self.empty_files)}")
         if self.ignored_files:
@@ -133,15 +154,20 @@ class Ledger:
         line: int,
         last: int | None = None,
         offset: int | None = None,
+        rows: int | None = None,
     ) -> None:
-        """Deal with the bad row at `line` of `file` (or the rows `line` … `last`).
+        """Deal with the bad row at `line` of `file` (or the rows `line` … `last`, or so many `rows`
+        in these lines).
 
         Raises:
             DataError: `error` itself when strict; "too many bad rows" when skipping.
         """
         if self.reading.on_bad == "strict":
+            if "on_bad" not in (error.do or ""):
+                error.advising(f"{error.do or 'correct the row'}, {OR_SKIP}")
             raise error
-        rows = 1 if last is None else last - line + 1
+        if rows is None:
+            rows = 1 if last is None else last - line + 1
         self.counts.rejected += rows
         self.counts.first_rejected = self.counts.first_rejected or at(file, line)
         self.counts.rejected_by[error.what] = self.counts.rejected_by.get(error.what, 0) + rows

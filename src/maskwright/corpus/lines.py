@@ -1,20 +1,22 @@
 r"""Whole lines of checked text out of a stream of bytes: the one door that raw text comes through.
 
-Rows end at LF and nowhere else (CRLF is trimmed); CR, VT, FF, U+0085 and U+2028 are text. A block
-is about 1 MiB of whole lines, checked at once: is it UTF-8, has it a NUL, is a line too long? Only
-a block that fails is looked at line by line, so a good file costs no Python per line here.
+Rows end at LF (CRLF is trimmed), or at CR in a file that has no LF where it begins; other CR, VT,
+FF, U+0085 and U+2028 are text. A block is about 1 MiB of whole lines, checked at once: is it UTF-8,
+has it a NUL, is a line too long? Only a block that fails is looked at line by line, so a good file
+costs no Python per line here.
 
     bytes  ->  whole lines (bounded)  ->  UTF-8, NUL, control characters  ->  Block(text, line)
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maskwright.corpus.encoding import guess
-from maskwright.corpus.ledger import Counts, Ledger, at
+from maskwright.corpus.ledger import OR_SKIP, Counts, Ledger, at
 from maskwright.errors import DataError
 
 # C0 but TAB, LF, VT, FF, CR, and DEL; NUL has a policy of its own.
@@ -25,7 +27,11 @@ NOT_STRIPPED = bytes(set(range(256)) - set(STRIPPED))
 STRIPPED_TABLE = dict.fromkeys(STRIPPED)
 MARK = "\ufffd".encode()
 ORDER_MARKS = re.compile("^\ufeff", re.MULTILINE)
-OR_SKIP = "or read with on_bad='skip' (drops and counts)"
+# Of texts as given, those that are surely of none.
+OUTER_MARKS = re.compile(r'^\ufeff(?=["{\[])', re.MULTILINE)
+LONE_CR = re.compile(rb"\r(?!\n)")
+# A file without LF in so many first bytes, but with CR, has lines that end in CR.
+LOOKED_AT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class _Raw:
 
 
 def blocks(
-    chunks: Iterator[bytes], file: str, ledger: Ledger, *, start: int = 0
+    chunks: Iterator[bytes], file: str, ledger: Ledger, *, start: int = 0, as_given: bool = False
 ) -> Iterator[Block]:
     """The good lines of a stream.
 
@@ -58,16 +64,18 @@ def blocks(
         file: the name, for messages.
         ledger: takes the bad lines and the counts.
         start: the offset of the first byte in the file, -1 when offsets would not be the file's.
+        as_given: leave control characters and CRLF where they are, as places count them.
 
     Raises:
         DataError: a bad line, when the policy is strict.
     """
+    chunks = _with_line_feeds(chunks, file, ledger)
     for raw in _whole_lines(chunks, file, ledger, max(0, start)):
-        text = None if _has_long_line(raw.data, ledger) else _decode(raw.data, ledger)
+        text = None if _has_long_line(raw.data, ledger) else _decode(raw.data, ledger, as_given)
         if text is not None:
             yield Block(text, raw.line)
         else:
-            yield from _sift(raw, file, ledger, with_offset=start >= 0)
+            yield from _sift(raw, file, ledger, with_offset=start >= 0, as_given=as_given)
 
 
 def strip_controls(text: str, counts: Counts) -> str:
@@ -79,6 +87,38 @@ def strip_controls(text: str, counts: Counts) -> str:
         elif number:
             _count(counts, code, number)
     return text.translate(STRIPPED_TABLE)
+
+
+# ------------------------------------------------------------------------------ line ends
+def _with_line_feeds(chunks: Iterator[bytes], file: str, ledger: Ledger) -> Iterator[bytes]:
+    """The stream with LF for each CR that ends a line: of every one that stands alone when
+    `line_ends` says "any", and by default in a file that begins without LF."""
+    ends = ledger.reading.line_ends
+    if ends == "lf":
+        return chunks
+    if ends == "auto":
+        head = b""
+        # A CR at the very end may be half of CRLF.
+        while (len(head) < LOOKED_AT or head.endswith(b"\r")) and b"\n" not in head:
+            chunk = next(chunks, b"")
+            head += chunk
+            if not chunk:
+                break
+        chunks = itertools.chain([head] if head else [], chunks)
+        if b"\r" not in head or b"\n" in head:
+            return chunks
+        ledger.counts.cr_files.append(file)
+    return _without_lone_cr(chunks)
+
+
+def _without_lone_cr(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    held = b""
+    for chunk in chunks:
+        data = held + chunk
+        held = b"\r" if data.endswith(b"\r") else b""
+        yield LONE_CR.sub(b"\n", data[: len(data) - len(held)])
+    if held:
+        yield b"\n"
 
 
 # ------------------------------------------------------------------------------ whole lines
@@ -130,7 +170,7 @@ def _has_long_line(data: bytes, ledger: Ledger) -> bool:
     return len(data) > limit and max(map(len, data.split(b"\n"))) > limit
 
 
-def _decode(data: bytes, ledger: Ledger) -> str | None:
+def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
     """The text of `data`, or None when a line in it is bad."""
     reading, counts = ledger.reading, ledger.counts
     zeros = data.count(0)
@@ -140,19 +180,24 @@ def _decode(data: bytes, ledger: Ledger) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    controls = data.translate(None, NOT_CONTROLS)
-    if zeros or controls:
+    controls = b"" if as_given else data.translate(None, NOT_CONTROLS)
+    if controls or (zeros and not as_given):
         counts.nul_stripped += zeros
         for code in sorted(set(controls)):
             _count(counts, code, controls.count(code))
         text = data.translate(None, STRIPPED).decode()
     if "\ufeff" in text:  # files that were put together have one at the start of each
-        text, marks = ORDER_MARKS.subn("", text)
+        text, marks = (OUTER_MARKS if as_given else ORDER_MARKS).subn("", text)
         counts.byte_order_marks += marks
-    return text.replace("\r\n", "\n") if "\r" in text else text
+    if "\r" in text:
+        counts.lone_cr += text.count("\r") - text.count("\r\n")
+        return text if as_given else text.replace("\r\n", "\n")
+    return text
 
 
-def _sift(raw: _Raw, file: str, ledger: Ledger, *, with_offset: bool) -> Iterator[Block]:
+def _sift(
+    raw: _Raw, file: str, ledger: Ledger, *, with_offset: bool, as_given: bool
+) -> Iterator[Block]:
     """The good lines of a block that has bad ones; neighbours stay together."""
     good: list[str] = []
     number, start = raw.line, 0
@@ -161,9 +206,9 @@ def _sift(raw: _Raw, file: str, ledger: Ledger, *, with_offset: bool) -> Iterato
         data = raw.data[start:end]
         text = None
         if not _has_long_line(data, ledger):
-            text = _decode(data, ledger)
+            text = _decode(data, ledger, as_given)
             if text is None:
-                text = _replace(data, ledger)
+                text = _replace(data, ledger, as_given)
         if text is not None:
             good.append(text)
         else:
@@ -178,12 +223,12 @@ def _sift(raw: _Raw, file: str, ledger: Ledger, *, with_offset: bool) -> Iterato
         yield Block("".join(good), number - len(good))
 
 
-def _replace(data: bytes, ledger: Ledger) -> str | None:
+def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
     """The line with U+FFFD for what is no text, if that is wanted and nothing else is bad."""
     if ledger.reading.on_undecodable != "replace":
         return None
     mended = data.decode("utf-8", "replace").encode()
-    text = _decode(mended, ledger)
+    text = _decode(mended, ledger, as_given)
     if text is not None:
         ledger.counts.replaced += mended.count(MARK) - data.count(MARK)
     return text

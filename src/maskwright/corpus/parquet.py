@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from maskwright.corpus import arrow
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import STEP, RegularFile, Source
-from maskwright.corpus.ledger import Ledger
-from maskwright.corpus.lines import NOT_STRIPPED, OR_SKIP, strip_controls
+from maskwright.corpus.ledger import OR_SKIP, Ledger
+from maskwright.corpus.lines import NOT_STRIPPED, strip_controls
 from maskwright.errors import DataError, UsageError, near
 
 MAGIC = b"PAR1"
@@ -46,7 +47,8 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
 def rows(
     opened: RegularFile, source: Source, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """(row, its number from 1) of a parquet file, all columns as plain Python values.
+    """(row, its number from 1) of a parquet file, all columns as plain Python values; what cannot
+    be read, such as nanoseconds, is an `Unread`: nobody may ask for its column.
 
     Raises:
         As `documents`, but for the column.
@@ -56,17 +58,76 @@ def rows(
         return
     row = 0
     with _open(pyarrow, source, lambda: row) as table:
+        names = table.schema_arrow.names
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError("a column name stands twice", where=source.shown, found=repr(twice),
+                            wanted="every name once",
+                            do="rename one of the columns")  # fmt: skip
         for batch in table.iter_batches(BATCH_ROWS):
             ledger.counts.rows += len(batch)
-            for place in range(len(batch)):
+            columns = [_values(column) for column in batch.columns]
+            for cells in zip(*columns, strict=True):
                 row += 1
-                try:
-                    (value,) = batch.slice(place, 1).to_pylist()
-                except UnicodeDecodeError as failure:
-                    error = _not_text(failure, source.shown, row)
-                    ledger.reject(error, file=source.shown, line=row)
-                    continue
-                yield value, row
+                yield dict(zip(names, cells, strict=True)), row
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A value that Python has none for: nanoseconds, the year 10000, a zone that is not known, a
+    text that is not UTF-8. It is neither text nor number, and refused by whoever reads it.
+
+    Attributes:
+        shown: the value as a text, as far as there is one.
+        kind: what it is of.
+    """
+
+    shown: str
+    kind: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def __repr__(self) -> str:
+        return f"{self.shown} ({self.kind})"
+
+
+def _values(column: Any) -> list[Any]:
+    """The cells as Python values; an `Unread` or a `UnicodeDecodeError` in place of one."""
+    try:
+        values: list[Any] = column.to_pylist()
+        return values
+    except Exception:  # which one depends on the type, and on what else is installed
+        return [_value(cell) for cell in column]
+
+
+def _value(cell: Any) -> Any:
+    try:
+        return cell.as_py()
+    except UnicodeDecodeError as failure:
+        bad = failure.object[failure.start : failure.end].hex(" ")
+        return Unread(f"the bytes {bad}", "not utf-8")
+    except Exception:
+        inner = _inner(cell)
+        return _unread(cell) if inner is None else inner
+
+
+def _unread(cell: Any) -> Unread:
+    try:
+        return Unread(str(cell.cast("string").as_py()), str(cell.type))
+    except Exception:  # the library has no text for it, either
+        return Unread("a value", str(cell.type))
+
+
+def _inner(cell: Any) -> Any:
+    """The parts of a list or of a struct, each as far as it can be read; None of other values."""
+    import pyarrow
+
+    kind = cell.type
+    if pyarrow.types.is_struct(kind):
+        return {field.name: _value(cell[field.name]) for field in kind}
+    lists = (pyarrow.types.is_list, pyarrow.types.is_large_list, pyarrow.types.is_fixed_size_list)
+    return _values(cell.values) if any(fits(kind) for fits in lists) else None
 
 
 def metadata(source: Source) -> dict[bytes, bytes]:
@@ -83,16 +144,6 @@ def metadata(source: Source) -> dict[bytes, bytes]:
         return {}
 
 
-def _not_text(failure: UnicodeDecodeError, file: str, row: int) -> DataError:
-    return DataError(
-        "not utf-8",
-        where=f"{file}, row {row}",
-        found=f"the bytes {failure.object[failure.start : failure.end].hex(' ')}",
-        wanted="text in utf-8",
-        do=f"correct the cell, {OR_SKIP}",
-    )
-
-
 @contextlib.contextmanager
 def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]:
     """The file as pyarrow sees it; `row` tells how far the reading has come, for messages."""
@@ -103,7 +154,16 @@ def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]
             return
         # Small reads instead of whole row groups keep the memory bounded.
         with pyarrow.parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=STEP) as table:
+            _ = table.schema_arrow.names  # names that are no text are told here
             yield table
+    except UnicodeDecodeError as failure:
+        raise DataError(
+            "a column name is not utf-8",
+            where=source.shown,
+            found=f"the bytes {failure.object.hex(' ')}",
+            wanted="names in utf-8",
+            do="write the file anew with other names of columns",
+        ) from failure
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(
             f"the {source.kind} file is damaged",

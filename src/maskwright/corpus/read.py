@@ -20,8 +20,8 @@ from maskwright.corpus.compressed import expand
 from maskwright.corpus.document import Document
 from maskwright.corpus.encoding import to_utf8
 from maskwright.corpus.files import Paths, RegularFile, Source, find
-from maskwright.corpus.ledger import Counts, Ledger
-from maskwright.corpus.lines import OR_SKIP, Block, blocks
+from maskwright.corpus.ledger import OR_SKIP, Counts, Ledger
+from maskwright.corpus.lines import Block, blocks
 from maskwright.corpus.reading import Form, Reading
 from maskwright.corpus.sniff import HEAD, check_head
 from maskwright.errors import DataError, UsageError
@@ -149,8 +149,11 @@ def _bounded(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterat
         ledger.reject(error, file=file, line=int(document.id.rpartition(":")[2]))
 
 
-def text_blocks(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Block]:
-    """The checked lines of a text file of any encoding and compression.
+def text_blocks(
+    opened: RegularFile, source: Source, ledger: Ledger, *, as_given: bool = False
+) -> Iterator[Block]:
+    """The checked lines of a text file of any encoding and compression; `as_given` with control
+    characters and CRLF where they are.
 
     Raises:
         DataError: no text, not of that encoding, damaged; a bad line, when the policy is strict.
@@ -166,5 +169,6 @@ def text_blocks(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator
     ledger.counts.byte_order_marks += mark > 0
     chunks = itertools.chain([head[mark:]] if head[mark:] else [], chunks)
     if reading.codec == "utf-8":
-        return blocks(chunks, file, ledger, start=mark)
-    return blocks(to_utf8(chunks, file, reading, start=mark), file, ledger, start=-1)
+        return blocks(chunks, file, ledger, start=mark, as_given=as_given)
+    utf8 = to_utf8(chunks, file, reading, start=mark)
+    return blocks(utf8, file, ledger, start=-1, as_given=as_given)

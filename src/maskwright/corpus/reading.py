@@ -55,8 +55,16 @@ class Reading:
     """A compressed file may grow to this many bytes."""
     separator: str | None = None
     """What separates the columns of a table; by default a comma in .csv, a tab in .tsv."""
-    quoting: bool = True
-    """Whether `"` quotes fields of a table."""
+    quoting: bool | None = None
+    """Whether `"` quotes fields of a table; by default it does, and a quoted field that holds what
+    look like rows is refused."""
+    escapechar: str | None = None
+    """What stands before a quote or a separator that is text, in tables that do not double quotes.
+    Behind a backslash, n, t and r are line end, tab and CR, and N is no value, as databases write
+    them."""
+    line_ends: Literal["auto", "lf", "any"] = "auto"
+    """What ends a line besides LF and CRLF: a CR in files that have no LF where they begin
+    (`auto`), nothing (`lf`), every CR (`any`)."""
 
     def __post_init__(self) -> None:
         choices: dict[str, tuple[str, ...]] = {
@@ -64,6 +72,7 @@ class Reading:
             "on_bad": ("strict", "skip"),
             "on_undecodable": ("bad", "replace"),
             "on_nul": ("error", "strip"),
+            "line_ends": ("auto", "lf", "any"),
         }
         for name, known in choices.items():
             value = getattr(self, name)
@@ -94,6 +103,20 @@ class Reading:
                 where="separator",
                 found=repr(self.separator),
                 wanted="one character, such as ',' or ';' or a tab",
+            )
+        if self.escapechar in ("backslash", "\\\\"):
+            object.__setattr__(self, "escapechar", "\\")
+        if self.escapechar is not None and (
+            len(self.escapechar) != 1
+            or self.escapechar in '"\r\n\t\0 '
+            or self.escapechar == self.separator
+            or ord(self.escapechar) > 0xFFFF
+        ):
+            raise ConfigError(
+                "not an escape character",
+                where="escapechar",
+                found=repr(self.escapechar),
+                wanted="one character, such as a backslash",
             )
         self.codec  # noqa: B018  an unknown encoding is refused here, not at the first file
 

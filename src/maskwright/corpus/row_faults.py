@@ -4,21 +4,46 @@ from __future__ import annotations
 
 import csv
 
-from maskwright.corpus.ledger import at
-from maskwright.corpus.lines import OR_SKIP
+from maskwright.corpus.ledger import OR_SKIP, at
 from maskwright.counted import counted
 from maskwright.errors import DataError
 
+# What stands before a quote or a separator that is text, where quotes are not doubled.
+BACKSLASH = "does a backslash stand before quotes and separators that are text? then read with " \
+    "escapechar='\\\\'"  # fmt: skip
+PLAIN_QUOTES = "are quotes plain signs in this file? then read with quoting=False"
+
 
 def wrong_width(
-    row: list[str], header: list[str], file: str, line: int, separator: str
+    row: list[str], header: list[str], file: str, line: int, separator: str, raw: str
 ) -> DataError:
+    do = "correct the row (quote fields that hold the separator)"
+    if escaped(raw, separator):
+        do = BACKSLASH
+    elif any("\n" in field for field in row):
+        do = PLAIN_QUOTES
     return DataError(
         "the row has too few fields" if len(row) < len(header) else "the row has too many fields",
         where=at(file, line),
-        found=f"{len(row)} fields with the separator {separator!r}",
+        found=f"{counted(len(row), 'field')} with the separator {separator!r}",
         wanted=f"{len(header)} fields, as in the header",
-        do=f"correct the row (quote fields that hold the separator), {OR_SKIP}",
+        do=f"{do}, {OR_SKIP}",
+    )
+
+
+def escaped(raw: str, separator: str) -> bool:
+    """Whether lines have a backslash before a quote, a separator or their end."""
+    return '\\"' in raw or f"\\{separator}" in raw or "\\\n" in raw
+
+
+def holds_rows(lines: int, rows: int, field: str, file: str, first: int) -> DataError:
+    """A quote that opens in one row and one that closes in another make one row of all between."""
+    return DataError(
+        "a quoted field holds what look like other rows",
+        where=at(file, first),
+        found=f"{rows} of {counted(lines, 'line')} from {field[:40]!r} on",
+        wanted='a "…" for each field, or none',
+        do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
     )
 
 
@@ -29,7 +54,7 @@ def swallowed(field: str, file: str, line: int) -> DataError:
         where=at(file, line),
         found=f"{counted(field.count(chr(10)) + 1, 'line')} from {field[:40]!r} on",
         wanted='"…" around a field, on one line or without tabs',
-        do=f"are quotes plain signs in this file? then read with quoting=False, {OR_SKIP}",
+        do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
     )
 
 
@@ -43,8 +68,12 @@ def mutilated(file: str, first: int, last: int, gap: int) -> DataError:
     )
 
 
-def broken(error: csv.Error, file: str, first: int, last: int, limit: int) -> DataError:
+def broken(
+    error: csv.Error, file: str, first: int, last: int, limit: int, raw: str, separator: str
+) -> DataError:
     said = str(error)
+    lines = f"the row of lines {first} to {last}: " if last > first else ""
+    quotes = BACKSLASH if escaped(raw, separator) else f"correct the row, {PLAIN_QUOTES}"
     if "field limit" in said:
         return DataError(
             "the field is too long",
@@ -59,7 +88,7 @@ def broken(error: csv.Error, file: str, first: int, last: int, limit: int) -> Da
             where=at(file, first),
             found=f"a quoted field that begins in the row at line {first} and runs to line {last}",
             wanted='a closing "',
-            do=f"close the quote, read with quoting=False, {OR_SKIP}",
+            do=f"close the quote, {PLAIN_QUOTES}, {OR_SKIP}",
         )
     if "new-line character" in said:
         return DataError(
@@ -67,12 +96,13 @@ def broken(error: csv.Error, file: str, first: int, last: int, limit: int) -> Da
             where=at(file, first),
             found=said,
             wanted='rows that end with LF or CRLF; other CR inside "…"',
-            do=f"quote the field, {OR_SKIP}",
+            do="do rows end in CR? then read with line_ends='any'; else quote the field, "
+            f"{OR_SKIP}",
         )
     return DataError(
         "a quote in the wrong place",
         where=at(file, last),
-        found=said,
+        found=f"{lines}{said}",
         wanted='"…" around a whole field, a quote inside it doubled',
-        do=f"correct the row, read with quoting=False, {OR_SKIP}",
+        do=f"{quotes}, {OR_SKIP}",
     )

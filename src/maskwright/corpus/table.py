@@ -1,8 +1,9 @@
 """CSV and TSV to documents, with exact line numbers also after fields of several lines.
 
 Python's `csv` module parses; around it stand the checks that it does not make: one width for all
-rows, no name twice in the header, quotes that close, rows of bounded size. A first line `sep=;`, as
-spreadsheets write it, says what separates the fields and is no row.
+rows, no name twice in the header, quotes that close, rows of bounded size, and no quoted field that
+holds what look like rows. A first line `sep=;`, as spreadsheets write it, says what separates the
+fields and is no row.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from maskwright.corpus import row_faults
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import Source
-from maskwright.corpus.ledger import Ledger, at
-from maskwright.corpus.lines import OR_SKIP, Block
+from maskwright.corpus.ledger import OR_SKIP, Ledger, at
+from maskwright.corpus.lines import Block
+from maskwright.corpus.neighbours import Neighbours, Parsed, lines_of
+from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, near
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 OTHERS = (";", "\t", "|", ",")
+# What letters behind a backslash stand for; of the others the backslash alone is left out.
+LETTERS = {"\\n": "\\\n", "\\t": "\\\t", "\\r": "\\\r", "\\N": ""}
+ESCAPED = re.compile(r"\\.", re.DOTALL)
 DECLARED = re.compile(r'("?)sep=([^\w\s"]|\t)\1\r?\n', re.IGNORECASE)
 
 
@@ -57,8 +63,9 @@ def rows(
     file, counts = source.shown, ledger.counts
     rejected = counts.rejected
     blocks = _without_declaration(blocks, file, ledger)
-    parsed = _parsed(_Feed(blocks, file, ledger.reading.max_document_characters), source, ledger)
-    header, line = next(((r, n) for r, n in parsed if r), ([], 1))
+    feed = _Feed(blocks, file, ledger.reading)
+    parsed = _parsed(feed, source, ledger)
+    header, line = next(((r, n) for r, n, _ in parsed if r), ([], 1))
     if not header:
         return
     if counts.rejected > rejected:
@@ -72,18 +79,35 @@ def rows(
     _refuse_twice(header, line, file)
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
-    for row, line in parsed:
-        swallowed = next((f for f in row if separator == "\t" and "\t" in f and "\n" in f), None)
-        if swallowed is not None:
-            ledger.reject(row_faults.swallowed(swallowed, file, line), file=file, line=line)
+    doubt = ledger.reading.quoting is None
+    others = Neighbours(parsed, width)
+    for row, line, last in others:
+        several = last > line and any("\n" in field for field in row)
+        fault = _swallows(row, line, separator, file, others) if several and doubt else None
+        if fault is not None:
+            ledger.reject(fault, file=file, line=line, last=last)
         elif len(row) == width:
+            if several:
+                counts.spanning += 1
+                counts.first_spanning = counts.first_spanning or f"{file}, lines {line} to {last}"
             yield row, line
         elif not row:
             counts.blank += 1
         else:
-            ledger.reject(
-                row_faults.wrong_width(row, header, file, line, separator), file=file, line=line
-            )
+            fault = row_faults.wrong_width(row, header, file, line, separator, feed.raw(line, last))
+            ledger.reject(fault, file=file, line=line)
+
+
+def _swallows(
+    row: list[str], line: int, separator: str, file: str, others: Neighbours
+) -> DataError | None:
+    """What is told of a row of several lines that look like rows; None of another."""
+    field = next(f for f in row if "\n" in f)
+    if separator == "\t" and any("\t" in f and "\n" in f for f in row):
+        return row_faults.swallowed(next(f for f in row if "\t" in f and "\n" in f), file, line)
+    lines = lines_of(row, separator)
+    found = others.rows_among(lines)
+    return row_faults.holds_rows(len(lines), found, field, file, line) if found else None
 
 
 def separator_of(source: Source, ledger: Ledger) -> str:
@@ -116,8 +140,10 @@ class _RowTooLongError(Exception):
 class _Feed:
     """A block's lines at a time for `csv.reader`; knows their numbers, bounds the size of a row."""
 
-    def __init__(self, blocks: Iterator[Block], file: str, limit: int) -> None:
-        self.blocks, self.file, self.limit = blocks, file, limit
+    def __init__(self, blocks: Iterator[Block], file: str, reading: Reading) -> None:
+        self.blocks, self.file, self.limit = blocks, file, reading.max_document_characters
+        self.unescape = reading.escapechar == "\\"
+        self.block = Block("", 1)
         self.fed = self.size = 0
         self.first = 1
         # (lines fed before a block, number of its first line): lines left out leave gaps.
@@ -126,7 +152,7 @@ class _Feed:
     def __iter__(self) -> _Feed:
         return self
 
-    def __next__(self) -> io.StringIO:
+    def __next__(self) -> Iterable[str]:
         if self.size > self.limit:
             line = self.line_of(self.first)
             fault = DataError(
@@ -135,14 +161,20 @@ class _Feed:
                 found=f"more than {self.limit:,} characters, up to line {self.line_of(self.fed)}",
                 wanted=f"at most {self.limit:,} characters (max_document_characters)",
                 do=f"close the quote that begins in line {line}, "
-                f"read with quoting=False, {OR_SKIP}",
+                f"{row_faults.PLAIN_QUOTES}, {OR_SKIP}",
             )
             raise _RowTooLongError(fault)
-        block = next(self.blocks)
+        self.block = block = next(self.blocks)
         self.starts.append((self.fed, block.line))
         self.fed += block.text.count("\n") + (not block.text.endswith("\n"))
         self.size += len(block.text)
-        return io.StringIO(block.text, newline="\n")  # lines end at LF only
+        lines = io.StringIO(block.text, newline="\n")  # lines end at LF only
+        return map(_unescaped, lines) if self.unescape else lines
+
+    def raw(self, first: int, last: int) -> str:
+        """The lines numbered so, as far as they are in the block that was fed last."""
+        lines = self.block.text.split("\n")
+        return "\n".join(lines[max(0, first - self.block.line) : last - self.block.line + 1]) + "\n"
 
     def begin_row(self, first: int) -> None:
         """The next row begins with the `first`-th line fed."""
@@ -166,8 +198,15 @@ class _Feed:
         return fed
 
 
-def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[tuple[list[str], int]]:
-    """(fields, number of the row's first line); broken rows are rejected here."""
+def _unescaped(line: str) -> str:
+    """The line with the signs that letters behind a backslash stand for, still behind it."""
+    return (
+        ESCAPED.sub(lambda match: LETTERS.get(match[0], match[0]), line) if "\\" in line else line
+    )
+
+
+def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]:
+    """(fields, numbers of the row's first and last line); broken rows are rejected here."""
     limit = ledger.reading.max_line_bytes
     reader, before = _reader(feed, source, ledger), 0
     while True:
@@ -185,7 +224,9 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[tuple[list[
                 fault = error.fault
                 reader, before = _reader(feed, source, ledger), feed.fed
             else:
-                fault = row_faults.broken(error, source.shown, line, last, limit)
+                fault = row_faults.broken(error, source.shown, line, last, limit,
+                                          feed.raw(line, last),
+                                          separator_of(source, ledger))  # fmt: skip
             ledger.reject(fault, file=source.shown, line=line, last=last if last > line else None)
             continue
         finally:
@@ -195,7 +236,7 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[tuple[list[
             fault = row_faults.mutilated(source.shown, line, last, gap)
             ledger.reject(fault, file=source.shown, line=line)  # the bad line is counted already
             continue
-        yield row, line
+        yield row, line, last
 
 
 def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
@@ -203,7 +244,8 @@ def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
     return csv.reader(
         itertools.chain.from_iterable(feed),
         delimiter=separator_of(source, ledger),
-        quoting=csv.QUOTE_MINIMAL if reading.quoting else csv.QUOTE_NONE,
+        quoting=csv.QUOTE_NONE if reading.quoting is False else csv.QUOTE_MINIMAL,
+        escapechar=reading.escapechar,
         strict=True,
     )
 

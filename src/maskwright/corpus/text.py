@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from maskwright.corpus.document import Document
-from maskwright.corpus.ledger import Ledger, at
-from maskwright.corpus.lines import OR_SKIP, Block
+from maskwright.corpus.ledger import OR_SKIP, Ledger, at
+from maskwright.corpus.lines import Block
 from maskwright.errors import DataError
 
 # One or more blank lines, with the line end before them. A run of blanks is entered only after a

@@ -207,12 +207,18 @@ class Kind(ABC):
             DataError: values of another type.
         """
 
+    @property
+    def counts_places(self) -> bool:
+        """Whether answers say places in the text, which count its characters as given."""
+        return False
+
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
         """An example without a label from a row of a file; `columns` by role.
 
         Raises:
             DataError: a value that is missing or of another type.
         """
+        row = row.as_given() if self.counts_places else row
         return self.example([text_in(row, columns[role]) for role in self.roles], row.where)
 
     def of_value(self, value: Any, where: str) -> Any:

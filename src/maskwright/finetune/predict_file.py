@@ -95,7 +95,8 @@ def loaded(
         ):
             raise UsageError("not a column that the model reads", where="--column",
                              found=f"{role}={', '.join(names)}",
-                             wanted=", ".join(sorted(known)))  # fmt: skip
+                             wanted=", ".join(sorted(known)),
+                             do="name one of these: --column ROLE=NAME")  # fmt: skip
     return replace(model, columns={**model.columns, **given})
 
 
@@ -185,6 +186,11 @@ def say_bad(bad: int, counts: Counts, say: Say) -> None:
         say(f"note: {note}")
     if bad:
         say(f"{counted(bad, 'row')} could not be answered; the prediction there is null")
+    for note in counts.warnings:
+        if counts.spanning and "of several lines" in note:
+            note += "; where quotes are plain signs: --read quoting=false"
+        if "rows dropped" not in note:
+            say(f"note: {note}")
     if counts.blank:
         say(
             f"{counted(counts.blank, 'blank line')} passed over, with no line among the predictions"

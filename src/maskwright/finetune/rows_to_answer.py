@@ -21,6 +21,7 @@ from maskwright.finetune.given import LISTS
 from maskwright.finetune.predict import Predictor
 from maskwright.finetune.several import Several
 from maskwright.tasks import class_folders, conllu_file, tag_file, unnamed_files
+from maskwright.tasks.as_given import as_read
 from maskwright.tasks.columns import JOINED
 from maskwright.tasks.contents import stands
 from maskwright.tasks.how_read import WHERE, HowRead
@@ -50,7 +51,8 @@ def rows_to_answer(
     if lines and len(lines) < len(files):
         raise UsageError("tables and plain text in one folder", where=source,
                          found=", ".join(file.shown for file in files[:10]),
-                         wanted="one or the other")  # fmt: skip
+                         wanted="one or the other",
+                         do="name the files of one kind")  # fmt: skip
     if lines:
         if len(names) > 1 and model.kind.alone:
             names = [model.kind.alone]
@@ -58,7 +60,8 @@ def rows_to_answer(
             names = names[:1]
         if len(names) > 1:
             raise UsageError("lines of plain text are one text each", where=source,
-                             wanted=f"a table with the columns {', '.join(names)}")  # fmt: skip
+                             wanted=f"a table with the columns {', '.join(names)}",
+                             do="give a .csv, .tsv or .jsonl file")  # fmt: skip
         if idle := table_settings(read):
             raise UsageError("option has no effect here", where=f"{WHERE} {idle[0]}",
                              found="lines of text, one text each",
@@ -69,7 +72,8 @@ def rows_to_answer(
                 if not place:
                     _refuse_header(text, names[0], where)
                 values = _with_file({names[0]: text}, file.shown, source)
-                yield values, _tried(skips, model.kind.of_value, text, where)
+                value = text if model.kind.counts_places else as_read(text)
+                yield values, _tried(skips, model.kind.of_value, value, where)
         return
     lacking: list[Row] | None = []  # rows without what is read, before the first that has it
     for row in read_rows(files, read.reading, read.header, counts=counts):
@@ -79,15 +83,20 @@ def rows_to_answer(
             if not skips or TABLE_FILE.search(row.file):
                 raise _not_there(row, missing, model)
             if lacking is None:
-                yield _with_file(row.values, row.file, source), None
+                yield _with_file(row.as_given().values, row.file, source), None
                 continue
             lacking.append(row)
             if len(lacking) == AT_MOST:  # no row has it
                 break
             continue
-        yield from ((_with_file(each.values, each.file, source), None) for each in lacking or ())
+        yield from (
+            (_with_file(each.as_given().values, each.file, source), None) for each in lacking or ()
+        )
         lacking = None
-        yield _with_file(row.values, row.file, source), _tried(skips, _example, model, row)
+        yield (
+            _with_file(row.as_given().values, row.file, source),
+            _tried(skips, _example, model, row),
+        )
     if lacking:
         raise _not_there(lacking[0], _missing(lacking[0], model) or "", model)
 
@@ -120,7 +129,7 @@ def _is_labelled(file: Source, reading: Reading) -> bool:
         first = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
     return first is not None and (
         class_folders.is_labelled(first.text)
-        or conllu_file.is_treebank(first.text)
+        or conllu_file.is_one(first.text, may_be_table=True)
         or tag_file.is_words(first.text)
     )
 
@@ -139,7 +148,11 @@ def _missing(row: Row, model: Predictor | Several) -> str | None:
 def table_settings(read: HowRead) -> list[str]:
     """What is set of `read` that only tables have."""
     usual = Reading()
-    names = [n for n in ("separator", "quoting") if getattr(read.reading, n) != getattr(usual, n)]
+    names = [
+        n
+        for n in ("separator", "quoting", "escapechar")
+        if getattr(read.reading, n) != getattr(usual, n)
+    ]
     return [*names, *(["header"] if read.header else [])]
 
 
@@ -186,9 +199,9 @@ def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int
     takes."""
     ledger = Ledger(reading, counts, None)
     with RegularFile(file) as opened:
-        for block in text_blocks(opened, file, ledger):
+        for block in text_blocks(opened, file, ledger, as_given=True):
             for number, line in block.lines():
                 counts.documents += 1
-                yield number, line
+                yield number, line.removesuffix("\r")
         counts.hashes[file.shown] = opened.finish()
     ledger.finish("the file has 0 lines", "line")

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, near
+from maskwright.tasks.as_given import as_read, encode
 from maskwright.tasks.offsets import covering, inked
 from maskwright.tasks.squad_file import Question
 from maskwright.tasks.windows import padded, windows
@@ -122,7 +123,8 @@ class AnswerWindows:
         self._tokenizer = tokenizer
         self._margins = tokenizer.frame_margins(pair=True)
         self._ask = [
-            ids.astype(np.int64) for ids in tokenizer.encode_batch(q.question for q in questions)
+            ids.astype(np.int64)
+            for ids in tokenizer.encode_batch(as_read(q.question) for q in questions)
         ]
         whole = [len(ids) for ids in self._ask]
         self._ask = [ids[:longest_question] for ids in self._ask]
@@ -194,7 +196,7 @@ class AnswerWindows:
         self._context_of = np.array(
             [places.setdefault(q.context, len(places)) for q in self.questions], np.int64
         )
-        found = self._tokenizer.encode_batch(places, offsets=True)
+        found = encode(self._tokenizer, places)
         self._ids = [ids for ids, _ in found]
         spans = [inked(text, s) for text, (_, s) in zip(places, found, strict=True)]
         self._spans = np.concatenate([np.zeros((0, 2), np.int64), *spans])

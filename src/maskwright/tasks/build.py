@@ -7,6 +7,7 @@ the policy `skip`, bad rows are left out, counted and listed, up to a share.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from maskwright.tasks.bad_rows import list_rejected, usable
 from maskwright.tasks.choices import require_from_zero
 from maskwright.tasks.classes import note
 from maskwright.tasks.contents import is_empty, value_of
-from maskwright.tasks.examples import Examples
+from maskwright.tasks.examples import Examples, Tagged
 from maskwright.tasks.infer import KINDS, Task, is_said
 from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.one_row import reader
@@ -27,6 +28,9 @@ from maskwright.tasks.repair import repaired, without_empty
 from maskwright.tasks.rows import DEFAULT_READING, Row
 from maskwright.tasks.table import Table
 from maskwright.tasks.whole_number import whole
+
+# So many rows, and such a share of those with parts that cut words, are no chance.
+MISCOUNTED_ROWS, MISCOUNTED = 3, 0.9
 
 
 def build(
@@ -95,11 +99,30 @@ def build(
         dropped += [(error.where or "", error.what) for _, error in bad]
         if not made:
             _refuse_empty(part, bad)
+        _refuse_miscounted(parts[part])
     return Examples(
         task, parts, known, dropped, table.counts, groups, repaired=changed,
         unlabelled=unlabelled, folded=_joined(table, task, known) if fold_labels else 0,
         rejects=next(iter(table.rejects.values()), None),
     )  # fmt: skip
+
+
+def _refuse_miscounted(made: Sequence[Any]) -> None:
+    """Refuse texts whose marked parts begin and end within words, but in another counting of places
+    with words: taking the whole words would mark the wrong ones."""
+    cut = [row for row in made if isinstance(row, Tagged) and row.widened]
+    causes = Counter(row.miscounted for row in cut if row.miscounted)
+    cause, rows = max(causes.items(), key=lambda item: item[1], default=("", 0))
+    if rows >= MISCOUNTED_ROWS and rows >= MISCOUNTED * len(cut):
+        first = next(row for row in cut if row.miscounted == cause)
+        raise DataError(
+            f"the places of marked parts seem to be counted in {cause}",
+            where=first.where,
+            found=f"{counted(len(cut), 'row')} with parts that begin or end within a word; so "
+            f"counted, none does in {rows:,} of them",
+            wanted="places that count characters of the text as given",
+            do="count the places in characters",
+        )
 
 
 def _refuse_empty(part: str, bad: Sequence[tuple[Row, DataError]]) -> None:

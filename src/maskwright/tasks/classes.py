@@ -204,7 +204,8 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
     found, _ = usable(table.first, read, reading)
     if not any(found):
         raise DataError("no row has a label", where=f"{table.first[0].file}, column {name!r}",
-                        found="empty cells only", wanted="labels")  # fmt: skip
+                        found="empty cells only", wanted="labels",
+                        do="add labels, or name another column (--column label=…)")  # fmt: skip
     return labels.learn(
         [cell for some in found for cell in some],
         name,

@@ -12,36 +12,56 @@ Where several words are written as one ("zum": "zu", "dem") the words are meant,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from maskwright.corpus.ledger import at
+from maskwright.corpus.ledger import OR_SKIP, Ledger, at
 from maskwright.corpus.lines import Block
 from maskwright.errors import DataError
 
 COLUMNS = 10
+LOOKED_AT = 1000  # lines
+# A word, a word written as one with others (3-4), one that is not there (8.1).
+NUMBER = re.compile(r"\d+([-.]\d+)?")
 # The line that a word stands at, and its columns.
 NumberedWord = tuple[int, list[str]]
-WORD, NOTHING = 1, "_"
+WORD, HEAD, NOTHING = 1, 6, "_"
 # By place; upos is taken for tags, another where that is said.
 TOLD = {3: "upos", 4: "xpos", 7: "deprel", 2: "lemma"}
 
 
-def is_treebank(text: str) -> bool:
-    """Whether a text that begins so is of this kind: ten columns apart by tabs, the first of which
-    numbers the words."""
-    lines = [line for line in text.split("\n")[:20] if line.strip() and not line.startswith("#")]
-    columns = [line.split("\t") for line in lines]
-    return bool(columns) and columns[0][0] == "1" and all(len(each) == 10 for each in columns)
+def is_one(text: str, may_be_table: bool) -> bool:
+    """Whether a file that begins with `text` is of this kind whatever its name ends in: all lines
+    of its first sentences have ten columns apart by tabs, and the first numbers the words. One that
+    `may_be_table`, whose rows may be numbered, has sentences apart and numbers of heads, too."""
+    lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")[:LOOKED_AT]]
+    before, words, ends = 0, 0, 0
+    for line in lines:
+        if not line.strip() or line.startswith("#"):
+            before, ends = 0, ends + 1
+            continue
+        columns = line.split("\t")
+        if len(columns) != COLUMNS or not NUMBER.fullmatch(columns[0]):
+            return False
+        if columns[0].isdecimal():
+            if int(columns[0]) != before + 1:
+                return False
+            if may_be_table and columns[HEAD] != NOTHING and not columns[HEAD].isdecimal():
+                return False
+            before, words = before + 1, words + 1
+    return words > 0 and (ends > 0 or not may_be_table)
 
 
-def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], int]]:
+def rows(
+    blocks: Iterable[Block], file: str, ledger: Ledger
+) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file as rows, each with the line of its first word.
 
     Raises:
-        DataError: a line without ten columns.
+        DataError: a line without ten columns, or a word of blanks, when the policy is strict.
     """
-    for numbered in sentences(blocks, file):
+    for numbered in sentences(blocks, file, ledger):
         words = [columns for _, columns in numbered]
         row = {"tokens": [word[WORD] for word in words]}
         for place, name in TOLD.items():
@@ -50,30 +70,60 @@ def rows(blocks: Iterable[Block], file: str) -> Iterator[tuple[dict[str, Any], i
         yield row, numbered[0][0]
 
 
-def sentences(blocks: Iterable[Block], file: str) -> Iterator[list[NumberedWord]]:
-    """The words of each sentence.
+def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[list[NumberedWord]]:
+    """The words of each sentence; one with a bad line is dropped whole, where that is the policy.
 
     Raises:
-        DataError: a line without ten columns.
+        DataError: a line without ten columns, or a word of blanks, when the policy is strict.
     """
     words: list[NumberedWord] = []
+    fault: DataError | None = None
+    begun = 0
+    for number, line in sentence_lines(blocks, ledger):
+        if line is None:
+            ledger.counts.rows += begun > 0
+            if fault is not None:
+                ledger.reject(fault, file=file, line=begun, last=number - 1, rows=1)
+            elif words:
+                yield words
+            words, fault, begun = [], None, 0
+        elif not line.startswith("#"):
+            begun = begun or number
+            columns = line.split("\t")
+            if len(columns) != COLUMNS:
+                found = DataError(
+                    "not a line of CoNLL-U",
+                    where=at(file, number),
+                    found=f"{len(columns)} columns: {line[:60]!r}",
+                    wanted=f"{COLUMNS}, apart by tabs",
+                    do="correct the line; a file of words and tags alone is called .conll; "
+                    f"{OR_SKIP}",
+                )
+                fault = fault or found
+            elif columns[0].isdecimal():
+                if not columns[WORD].strip(" "):
+                    fault = fault or blank_word(at(file, number), line)
+                words.append((number, columns))
+            if fault is not None and ledger.reading.on_bad == "strict":
+                raise fault
+
+
+def sentence_lines(
+    blocks: Iterable[Block], ledger: Ledger | None
+) -> Iterator[tuple[int, str | None]]:
+    """Each line with its number; None in place of an empty one, and once more behind the last. The
+    lines are taken out of the ledger's count of rows: sentences are rows here."""
+    number = 0
     for block in blocks:
         for number, line in block.lines():
-            if not line.strip():
-                if words:
-                    yield words
-                words = []
-            elif not line.startswith("#"):
-                columns = line.split("\t")
-                if len(columns) != COLUMNS:
-                    raise DataError(
-                        "not a line of CoNLL-U",
-                        where=at(file, number),
-                        found=f"{len(columns)} columns: {line[:60]!r}",
-                        wanted=f"{COLUMNS}, apart by tabs",
-                        do="correct the line; a file of words and tags alone is called .conll",
-                    )
-                if columns[0].isdecimal():
-                    words.append((number, columns))
-    if words:
-        yield words
+            if ledger is not None:
+                ledger.counts.rows -= 1
+            yield number, line if line.strip(" \t\r") else None
+    yield number + 1, None
+
+
+def blank_word(where: str, line: str) -> DataError:
+    """What is told of a word that is nothing but blanks."""
+    return DataError("a word of blanks", where=where, found=repr(line[:60]),
+                     wanted="a word, and its tag behind it",
+                     do=f"correct or remove the line, {OR_SKIP}")  # fmt: skip

@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from maskwright.corpus.parquet import Unread
 from maskwright.tasks.marked_text import are_parts
 from maskwright.tasks.rows import Row
 from maskwright.tasks.whole_number import WHOLE
@@ -140,9 +141,11 @@ def is_empty(value: Any) -> bool:
 
 # ------------------------------------------------------------------------------ one column
 def _described(name: str, values: Sequence[Any]) -> Column:
-    filled = [v for v in values if not is_empty(v) and type(v) is not NoList]
+    filled = [v for v in values if not is_empty(v) and type(v) not in (NoList, Unread)]
     kinds = Counter(map(_kind, filled))
     kind, known = _merged(kinds, len(filled)), filled
+    if not filled and any(type(v) is Unread for v in values):
+        kind = "mixed"  # of no use, and not empty
     # Words such as n/a among numbers are no values, however many there are.
     words = [v for v in filled if type(v) is str and is_missing(v)]
     if words and kind in ("text", "whole", "number"):

@@ -44,14 +44,15 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Words, and the class of each; the text they are cut from, if they are, and how many parts
-    that were marked in it begin or end within a word."""
+    """Words, and the class of each; the text they are cut from, if they are, how many parts that
+    were marked in it begin or end within a word, and the counting of places by which none does."""
 
     tokens: tuple[str, ...]
     tags: tuple[int, ...]
     where: str
     text: str = ""
     widened: int = 0
+    miscounted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ def find(
             "no task has all these columns",
             found=", ".join(wanted),
             wanted="; ".join(f"{s}: {', '.join(SHAPES[s])}" for s in shapes),
+            do="say only columns of one task (--column)",
         )
     partly: list[tuple[str, dict[str, tuple[str, ...]]]] = []
     for by_content in (False, True):
@@ -128,7 +129,8 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
     for role, names in wanted.items():
         if role not in (*ROLES, *OPTIONAL):
             raise UsageError("no such role of a column", found=repr(role),
-                             wanted=near(role, (*ROLES, *OPTIONAL)))  # fmt: skip
+                             wanted=near(role, (*ROLES, *OPTIONAL)),
+                             do="correct the role: --column ROLE=NAME")  # fmt: skip
         if len(names) > 1 and role not in (*SEVERAL, *JOINED):
             raise UsageError(
                 f"one column holds the {role}",

@@ -18,7 +18,7 @@ from maskwright.errors import UsageError, near
 
 WHERE = "--read"
 FLAGS = ("fold_labels", "repair_tags")
-AS_TYPED = ("no_label", "separator")
+AS_TYPED = ("no_label", "separator", "escapechar")
 SPELLED = {"tab": "\t", "\\t": "\t"}
 
 
@@ -70,7 +70,9 @@ def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> How
     flags = {name: values.pop(name, getattr(usual, name)) for name in FLAGS}
     for name, value in flags.items():
         if type(value) is not bool:
-            raise UsageError("neither true nor false", where=f"{WHERE} {name}", found=value)
+            raise UsageError("neither true nor false", where=f"{WHERE} {name}", found=value,
+                             wanted="true or false", do=f"say {name}=true, or leave it out",
+                             )  # fmt: skip
     names = usual.header
     if header is not None:
         names = tuple(name.strip() for name in str(header).split(",") if name.strip())

@@ -4,27 +4,44 @@ have by that:
     {"text": "John lives in Rome", "label": [[0, 4, "PER"], [14, 18, "LOC"]]}
     {"text": "…", "entities": [{"start": 0, "end": 4, "label": "PER"}]}
 
-Places count characters as Python counts them. Blanks at the borders of a part are not of it; a part
-that begins or ends within a word takes the whole of it, which is counted.
+Places count characters of the text as given, as Python counts them. A part that brings its own text
+must have it at its place. Blanks at the borders of a part are not of it; a part that begins or ends
+within a word takes the whole of it, which is counted.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from maskwright.errors import DataError
+from maskwright.tasks.as_given import as_read
+from maskwright.tasks.miscounted import cause_of_part, counting_that_fits
 from maskwright.tasks.spellings import plain
 from maskwright.tasks.tags import OUTSIDE
 from maskwright.tasks.words import words_in
 
 BEGINS = ("start", "begin", "startoffset")
 ENDS = ("end", "stop", "endoffset")
-KINDS = ("label", "labels", "entitygroup", "entity", "type", "tag")
+KINDS = ("label", "labels", "entitygroup", "type", "entitytype", "entitylabel", "tag", "entity")
+# What a part's own text is called; a value may also be another name of the thing (Rasa).
+TEXTS = ("text", "word", "surface", "surfaceform", "mention", "string", "phrase", "quote",
+         "coveredtext", "entitytext", "spantext", "exact", "entity")  # fmt: skip
+VALUES = ("value",)
 DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
 
-Part = tuple[int, int, str]
+
+class Part(NamedTuple):
+    """A marked part; `own` is the text that it brings, where it does, and `loose` whether that may
+    be another name of the thing."""
+
+    begin: int
+    end: int
+    kind: str
+    own: str = ""
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +50,13 @@ class Marked:
 
     Attributes:
         widened: how many of the marked parts end or begin within a word.
+        miscounted: in what the places seem to be counted, if none would in that counting.
     """
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     widened: int
+    miscounted: str = ""
 
 
 def are_parts(value: Any) -> bool:
@@ -58,12 +77,17 @@ def marked(text: str, value: Any, where: str) -> Marked:
                         wanted='[[0, 4, "PER"]]: begin, end and kind of each', do=DO)  # fmt: skip
     places = list(words_in(text))
     tags, widened = [OUTSIDE] * len(places), 0
-    for begin, end, kind in sorted(part for part in parts if part is not None):
+    for part in sorted(part for part in parts if part is not None):
+        begin, end, kind = part[:3]
         shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {kind}"
         if not 0 <= begin < end <= len(text):
             raise DataError("a marked part that is not in the text", where=where, found=shown,
                             wanted=f"0 <= begin < end <= {len(text)}, in characters",
-                            do=DO)  # fmt: skip
+                            do=_advice(text, part))  # fmt: skip
+        if _disagrees(text, part):
+            raise DataError("a marked part has another text than the one at its place",
+                            where=where, found=shown, wanted=repr(part.own[:80]),
+                            do=_advice(text, part))  # fmt: skip
         inside = [n for n, (one, other) in enumerate(places) if one < end and begin < other]
         if not inside:
             raise DataError("a marked part without a word", where=where, found=shown,
@@ -77,28 +101,70 @@ def marked(text: str, value: Any, where: str) -> Marked:
         tags[inside[0]] = f"B-{kind}"
         for n in inside[1:]:
             tags[n] = f"I-{kind}"
-    return Marked(tuple(text[one:other] for one, other in places), tuple(tags), widened)
+    marks = [(part.begin, part.end) for part in parts if part is not None]
+    cause = counting_that_fits(text, marks, places) if widened else ""
+    return Marked(tuple(text[one:other] for one, other in places), tuple(tags), widened, cause)
+
+
+def _disagrees(text: str, part: Part) -> bool:
+    """Whether a part's own text is not the one at its place, blanks, case and accents aside, which
+    programs change."""
+    wanted = _folded(part.own)
+    if not wanted or _folded(text[part.begin : part.end]) == wanted:
+        return False
+    return not part.loose or wanted in _folded(text)
+
+
+def _folded(text: str) -> str:
+    plainly = unicodedata.normalize("NFKD", as_read(text)).casefold().replace("##", "")
+    return "".join(c for c in plainly if not c.isspace() and unicodedata.category(c)[0] not in "MC")
+
+
+def _advice(text: str, part: Part) -> str:
+    own = part.own.strip()
+    if own and (cause := cause_of_part(text, own, part.begin, part.end)):
+        return f"{cause}; {DO}"
+    if own and text.count(own) == 1:
+        apart = part.begin - text.index(own)
+        signs = "taken out before it" if apart > 0 else "put before it"
+        return (f"{own[:40]!r} stands at {text.index(own)}, {abs(apart)} characters "
+                f"{'before' if apart > 0 else 'behind'} that: were blanks or other signs {signs}? "
+                f"{DO}")  # fmt: skip
+    units = len(text.encode("utf-16-le", "surrogatepass")) // 2
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if len(text) < part.end <= units:
+        return f"are places counted in UTF-16 units? Count characters; {DO}"
+    if len(text) < part.end <= size:
+        return f"are places counted in bytes? Count characters; {DO}"
+    return DO
 
 
 def _part(value: Any) -> Part | None:
-    """(begin, end, kind); None of what is none."""
+    """None of what is no part."""
+    own, loose = "", False
     if type(value) is dict:
-        value = _of_mapping(value)
+        value, own, loose = _of_mapping(value)
     if type(value) is not list or len(value) != 3:
         return None
     begin, end, kind = value
     if type(begin) is not int or type(end) is not int or type(kind) is not str or not kind.strip():
         return None
-    return begin, end, kind.strip()
+    return Part(begin, end, kind.strip(), own, loose)
 
 
-def _of_mapping(value: Mapping[str, Any]) -> list[Any] | None:
+def _of_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str, bool]:
+    """(begin, end and kind; the part's own text; whether that may be another name)."""
     named = {plain(name): inner for name, inner in value.items()}
-    found = []
-    for names in (BEGINS, ENDS, KINDS):
+    found, taken = [], set()
+    spellings: tuple[tuple[str, ...], ...] = (BEGINS, ENDS, KINDS)
+    for names in spellings:
         name = next((name for name in names if name in named), None)
         if name is None:
-            return None
+            return None, "", False
+        taken.add(name)
         inner = named[name]
         found.append(inner[0] if type(inner) is list and len(inner) == 1 else inner)
-    return found
+    for name in (*TEXTS, *VALUES):
+        if name not in taken and type(named.get(name)) is str:
+            return found, named[name], name in VALUES
+    return found, "", False

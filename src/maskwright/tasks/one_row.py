@@ -12,7 +12,7 @@ from typing import Any
 
 from maskwright.counted import counted
 from maskwright.errors import DataError, near
-from maskwright.tasks import fields, flags, labels
+from maskwright.tasks import as_given, fields, flags, labels
 from maskwright.tasks.cell import missing, text_in, text_of
 from maskwright.tasks.choices import keys_of, options_of, question_of, right_of
 from maskwright.tasks.columns import Columns
@@ -31,6 +31,7 @@ from maskwright.tasks.examples import (
 from maskwright.tasks.infer import Task
 from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.marked_text import marked
+from maskwright.tasks.miscounted import cause_of_place
 from maskwright.tasks.one_label import number
 from maskwright.tasks.rows import Row
 from maskwright.tasks.spellings import plain
@@ -65,11 +66,13 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
         if (text := _marked_text(row, columns)) is not None:
             found = marked(text, value_of(row, columns["tags"]), row.where)
             numbers = tuple(known.index(tag, row) for tag in found.tags)
-            return Tagged(found.words, numbers, row.where, text, found.widened)
+            return Tagged(found.words, numbers, row.where, text, found.widened, found.miscounted)
         return _tagged(row, columns["tokens"], columns["tags"], list(cells(row, task)), known)
 
     def answered(row: Row) -> Example:
-        question, context = (text_in(row, columns.roles[role]) for role in ("question", "context"))
+        question = text_in(row, columns.roles["question"])
+        text_in(row, columns.roles["context"])  # nothing that is read is refused as such
+        context = text_in(row.as_given(), columns.roles["context"])
         answers = _answers(row, columns["answers"], context)
         impossible = _impossible(row)
         if impossible is not None and impossible == bool(answers):
@@ -121,7 +124,8 @@ def _marked_text(row: Row, columns: Columns) -> str | None:
     """The text of a row in which parts are marked; None of words with tags."""
     if columns.column("tags").kind != "parts":
         return None
-    return text_of(row, columns["tokens"])
+    text_of(row, columns["tokens"])  # nothing that is read is refused as such
+    return text_of(row.as_given(), columns["tokens"])
 
 
 def _others(row: Row, names: Sequence[str] | None) -> tuple[str, ...]:
@@ -216,8 +220,7 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
         raise missing(row, name, "place of an answer", "as many answer_start as text")
     found = [whole(start) for start in starts] if starts else [None] * len(texts)
     return tuple(
-        (text, _place(text, start, context, row, name))
-        for text, start in zip(texts, found, strict=True)
+        _placed(text, start, context, row, name) for text, start in zip(texts, found, strict=True)
     )
 
 
@@ -228,13 +231,17 @@ def _impossible(row: Row) -> bool | None:
     return True if said in TRUE else False if said in FALSE else None
 
 
-def _place(text: str, start: int | None, context: str, row: Row, name: str) -> int:
+def _placed(text: str, start: int | None, context: str, row: Row, name: str) -> tuple[str, int]:
+    """(the answer as it stands in the context, where it begins)."""
     if start is not None and start >= 0 and text and context[start : start + len(text)] == text:
-        return start
+        return text, start
     count = context.count(text) if text else 0
     if start is None and count == 1:
-        return context.index(text)
+        return text, context.index(text)
+    if start is not None and (slice_ := as_given.slice_of(context, text, start)) is not None:
+        return context[slice_], slice_.start
     there = "" if start is None else context[max(0, start) : max(0, start) + len(text)]
+    cause = cause_of_place(context, text, start) if start is not None else None
     if count == 1:
         do = f"it stands there once, at character {context.index(text)}: correct answer_start"
     elif count:
@@ -247,7 +254,7 @@ def _place(text: str, start: int | None, context: str, row: Row, name: str) -> i
         where=f"{row.where}, column {name!r}",
         found=f"{text!r}, at character {start}: {there!r}" if start is not None else repr(text),
         wanted="context[start : start + len(answer)] == answer, in characters",
-        do=do,
+        do=f"{do}; {cause}" if cause else do,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
 from maskwright.tasks import (
+    as_given,
     class_folders,
     conllu_file,
     exports,
@@ -36,6 +37,7 @@ from maskwright.tasks.parts import noted_languages
 from maskwright.tasks.unnamed_files import Parallel
 
 DEFAULT_READING = Reading()
+TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
 WHOLE_BYTES = 1 << 30
 LOOKED_AT = 50  # lines
 
@@ -49,16 +51,23 @@ class Row:
         file: as the user named it.
         number: counted from 1.
         unit: what `number` counts: `line`, `row` (parquet) or `item` (a json array).
+        given: the values of those columns in which something was left out, such as control
+            characters, as they were before; places in texts count these.
     """
 
     values: Mapping[str, Any]
     file: str
     number: int
     unit: str = "line"
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
         return f"{self.file}, {self.unit} {self.number}"
+
+    def as_given(self) -> Row:
+        """The same row with nothing left out of its texts."""
+        return replace(self, values={**self.values, **self.given}) if self.given else self
 
 
 def read_rows(
@@ -102,12 +111,21 @@ def _rows(
     if source.kind in ("parquet", "arrow"):
         yield from _of_parquet(opened, source, ledger)
         return
-    blocks = text_blocks(opened, source, ledger)
+    # Texts in which places are marked stay as given until their rows are made.
+    marked = source.kind in ("table", "jsonl")
+    blocks = text_blocks(opened, source, ledger, as_given=marked)
     if isinstance(source, Parallel):
         yield from _of_two(blocks, source, ledger)
         return
     if alone:
-        yield Row(class_folders.whole_text(blocks, source.path), file, 1)
+        before = ledger.counts.rejected
+        try:
+            whole = class_folders.whole_text(blocks, source.path)
+        except DataError as error:
+            ledger.reject(error, file=file, line=1, rows=1)
+            return
+        if ledger.counts.rejected == before:  # a text of which a line is bad is dropped whole
+            yield Row(whole, file, 1)
         return
     first = next(blocks, None)
     if first is None and source.kind != "text":
@@ -115,25 +133,30 @@ def _rows(
     begin = first.text if first else ""
     blocks = itertools.chain([first] if first else [], blocks)
     found: Iterator[tuple[dict[str, Any], int]]
-    if source.suffix == ".conllu":
-        found = conllu_file.rows(blocks, file)
+    treebank = (
+        source.kind != "jsonl"
+        and not header
+        and conllu_file.is_one(begin, source.kind != "columns")
+    )
+    if source.suffix == ".conllu" or treebank:
+        found = conllu_file.rows(_as_read(blocks, ledger), file, ledger)
     elif source.kind == "columns" or (source.suffix == ".tsv" and tag_file.is_one(begin)):
-        found = tag_file.rows(blocks, file, header)
+        found = tag_file.rows(_as_read(blocks, ledger), file, header, ledger)
     elif source.kind == "table":
         _refuse_webanno(begin, file)
         yield from _table(blocks, source, header, ledger)
         return
     elif source.suffix == ".json" and one_value.is_one_value(begin):
         text = "".join(block.text for block in blocks)
-        for number, values in enumerate(one_value.items(text, file, ledger), 1):
-            yield Row(values, file, getattr(values, "item", 0) or number, "item")
+        for values, number in one_value.items(text, file, ledger):
+            yield _cleaned(values, file, number, ledger, "item")
         return
     elif source.kind == "jsonl":
-        found = jsonl.objects(blocks, source, ledger, exports.line)
-    elif conllu_file.is_treebank(begin):
-        found = conllu_file.rows(blocks, file)
+        for values, number in jsonl.objects(blocks, source, ledger, exports.line):
+            yield _cleaned(values, file, number, ledger)
+        return
     elif tag_file.is_words(begin):
-        found = tag_file.rows(blocks, file, header)
+        found = tag_file.rows(_as_read(blocks, ledger), file, header, ledger)
     elif class_folders.is_labelled(begin):
         several = class_folders.has_several(begin)
         found = class_folders.lines(blocks, several, file, ledger)
@@ -141,6 +164,21 @@ def _rows(
         raise _no_labels(begin, source)
     for values, number in found:
         yield Row(values, file, number)
+
+
+def _cleaned(
+    values: dict[str, Any], file: str, number: int, ledger: Ledger, unit: str = "line"
+) -> Row:
+    """A row as it is read, which keeps what was given."""
+    read, given = as_given.cleaned(values, ledger, line_ends=bool(TABLE_FILE.search(file)))
+    return Row(read, file, number, unit, given)
+
+
+def _as_read(blocks: Iterator[Block], ledger: Ledger) -> Iterator[Block]:
+    """Lines of words, in whose texts no places are marked, as they are read."""
+    for block in blocks:
+        text = as_given.text_as_read(block.text, ledger, line_ends=True)
+        yield block if text is block.text else Block(text, block.line)
 
 
 def _of_two(blocks: Iterator[Block], source: Parallel, ledger: Ledger) -> Iterator[Row]:
@@ -164,7 +202,7 @@ def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator
             place = f"{file}, row {number}"
             ledger.reject(jsonl.completed(error, place), file=file, line=number)
             continue
-        yield Row(checked, file, number, "row")
+        yield _cleaned(checked, file, number, ledger, "row")
 
 
 def _refuse_webanno(begin: str, file: str) -> None:
@@ -251,13 +289,14 @@ def _table(
                 where=at(file, line),
                 found=f"{len(header)} names for {len(names)} columns: {', '.join(names)}",
                 wanted=f"{len(names)} names",
+                do="name every column: --read header=NAME,NAME,…",
             )
         if list(header) == [name.strip() for name in names]:
             raise UsageError("the file's first row holds these names already", where=at(file, line),
                              found=", ".join(names), do="leave --read header out")  # fmt: skip
         if twice := [name for name in header if header.count(name) > 1]:
             raise UsageError("a column name stands twice", where="--read header", found=twice[0],
-                             wanted="every name once")  # fmt: skip
+                             wanted="every name once", do="rename one of them")  # fmt: skip
         rows = itertools.chain([(names, line)], rows)
         names = list(header)
     else:
@@ -270,9 +309,11 @@ def _table(
     if (columns := word_table.columns_of(names, first[0])) is None:
         if exports.is_table(names):
             named = ((exports.of_table(values), number) for values, number in named)
-        yield from (Row(values, file, number) for values, number in named)
+        yield from (_cleaned(values, file, number, ledger) for values, number in named)
     else:
-        found = word_table.sentences(named, *columns, file, ledger)
+        read = ((as_given.cleaned(values, ledger, line_ends=True)[0], number)
+                for values, number in named)  # fmt: skip
+        found = word_table.sentences(read, *columns, file, ledger)
         yield from (Row(values, file, number) for values, number in found)
 
 

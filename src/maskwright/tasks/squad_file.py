@@ -53,11 +53,14 @@ class Question:
 
     def __post_init__(self) -> None:
         if not self.question.strip():
-            raise DataError("a question without words", where=self.place)
+            raise DataError("a question without words", where=self.place, found=repr(self.question),
+                            wanted="a text", do="write one, or take the row out")  # fmt: skip
         for answer in self.answers:
             if not answer.text.strip():
                 raise DataError("an answer without words", where=self.place,
-                                wanted="some text of the context, or no answer at all")  # fmt: skip
+                                found=repr(answer.text),
+                                wanted="some text of the context, or no answer at all",
+                                do="correct the answer, or take it out")  # fmt: skip
             if answer.start < 0 or self.context[answer.start : answer.stop] != answer.text:
                 raise self._not_there(answer)
 
@@ -98,54 +101,94 @@ def rows(document: Any, where: str = "") -> Iterator[dict[str, Any]]:
         DataError: a missing or wrong field, or two questions of one id; the message names article,
             paragraph and question.
     """
+    for found in rows_and_faults(document, where):
+        if isinstance(found, DataError):
+            raise found
+        yield found
+
+
+def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] | DataError]:
+    """The same, with what is wrong in the place of a question, paragraph or article that is bad.
+
+    Raises:
+        DataError: no list of articles.
+    """
     known: set[str] = set()
-    for number, (title, context, row, place) in enumerate(_questions(document, where), start=1):
-        name = str(row.get("id", number)) if isinstance(row, Mapping) else str(number)
-        named = f"{place}, question {name}"
-        if name in known:
-            raise DataError("two questions of the same id", where=place, found=repr(name))
-        known.add(name)
-        impossible, golds = row.get("is_impossible"), row.get("answers", [])
-        told = "answers" in row or impossible is True
-        if type(golds) is not list:
-            raise _wrong("answers", list, golds, named)
-        if (impossible is True and golds) or (impossible is False and told and not golds):
-            raise DataError("answers and is_impossible do not agree", where=named,
-                            found=f"{len(golds)} answers, is_impossible {impossible}")  # fmt: skip
-        yield {
-            "id": name,
-            "title": title,
-            "context": context,
-            "question": _field(row, "question", str, named),
-        } | (
-            {
-                "answers": {
-                    "text": [_field(gold, "text", str, named) for gold in golds],
-                    "answer_start": [_field(gold, "answer_start", int, named) for gold in golds],
-                }
+    for number, found in enumerate(_questions(document, where), start=1):
+        if isinstance(found, DataError):
+            yield found
+            continue
+        try:
+            yield _row(*found, number, known)
+        except DataError as error:
+            yield error
+
+
+def _row(
+    title: str, context: str, row: Any, place: str, number: int, known: set[str]
+) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise DataError("a question that is no object", where=place, found=repr(row)[:80],
+                        wanted='{"question": "…", "answers": […]}')  # fmt: skip
+    name = str(row.get("id", number))
+    named = f"{place}, question {name}"
+    if name in known:
+        raise DataError("two questions of the same id", where=place, found=repr(name),
+                        wanted="another id for each question")  # fmt: skip
+    known.add(name)
+    impossible, golds = row.get("is_impossible"), row.get("answers", [])
+    told = "answers" in row or impossible is True
+    if type(golds) is not list:
+        raise _wrong("answers", list, golds, named)
+    if (impossible is True and golds) or (impossible is False and told and not golds):
+        raise DataError("answers and is_impossible do not agree", where=named,
+                        found=f"{len(golds)} answers, is_impossible {impossible}",
+                        wanted="answers, or is_impossible true")  # fmt: skip
+    return {
+        "id": name,
+        "title": title,
+        "context": context,
+        "question": _field(row, "question", str, named),
+    } | (
+        {
+            "answers": {
+                "text": [_field(gold, "text", str, named) for gold in golds],
+                "answer_start": [_field(gold, "answer_start", int, named) for gold in golds],
             }
-            if told
-            else {name: value for name, value in row.items() if name not in FIELDS}
-        )  # what a question has in the place of answers is told where these are learned from
+        }
+        if told
+        else {name: value for name, value in row.items() if name not in FIELDS}
+    )  # what a question has in the place of answers is told where these are learned from
 
 
-def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str]]:
+def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str] | DataError]:
     """(title, context, question as it stands, place) for each question."""
     for a, article in enumerate(_field(document, "data", list, where), 1):
         at = f"{where}, article {a}".removeprefix(", ")
         title = article.get("title", "") if isinstance(article, Mapping) else ""
-        for p, paragraph in enumerate(_field(article, "paragraphs", list, at), 1):
+        try:
+            paragraphs = _field(article, "paragraphs", list, at)
+        except DataError as error:
+            yield error
+            continue
+        for p, paragraph in enumerate(paragraphs, 1):
             place = f"{at}, paragraph {p}"
-            context = _field(paragraph, "context", str, place)
-            for row in _field(paragraph, "qas", list, place):
+            try:
+                context = _field(paragraph, "context", str, place)
+                questions = _field(paragraph, "qas", list, place)
+            except DataError as error:
+                yield error
+                continue
+            for row in questions:
                 yield str(title), context, row, place
 
 
 def _field(row: Any, name: str, kind: type, where: str) -> Any:
     if not isinstance(row, Mapping) or name not in row:
         found = ", ".join(map(str, row)) if isinstance(row, Mapping) else repr(row)[:80]
-        raise DataError("the field is missing", where=where or None, found=found,
-                        wanted=f'"{name}"', do="give a file in SQuAD's form")  # fmt: skip
+        found = found or "no fields"
+        raise DataError(f'the field "{name}" is missing', where=where or None, found=found,
+                        wanted=f'"{name}", as SQuAD has it')  # fmt: skip
     if type(row[name]) is not kind:
         raise _wrong(name, kind, row[name], where)
     return row[name]

@@ -295,7 +295,7 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
         odd = MISSING if below != ["-1"] else {*MISSING, "-1"}
         counts.update({name: n for name, n in part.classes.items() if name in odd})
     for name, rows in counts.items():
-        if rows:
+        if rows and len(names) == 1:  # of others nothing is left out
             yield (f"{name!r} ({counted(rows, 'row')}) is read as the name of a class; where it "
                    f"means that there is no label, say --read no_label={name}")  # fmt: skip
 

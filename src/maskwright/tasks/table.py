@@ -10,7 +10,6 @@ How one file becomes rows says rows.py; here they are all held.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +30,11 @@ from maskwright.tasks.parts import (
     names_beside,
     noted_names,
 )
-from maskwright.tasks.rows import DEFAULT_READING, Row, read_rows
+from maskwright.tasks.rows import DEFAULT_READING, TABLE_FILE, Row, read_rows
 from maskwright.tasks.settle import settle
 
-TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
+__all__ = ["TABLE_FILE", "Table", "load"]
+
 # Read also where only the file beside it was named.
 NAMES_NEAR = "labels.json"
 # Names of classes by column, and the file that tells them.
@@ -123,6 +123,7 @@ def load(
             "say which data, in one of two ways",
             found="both" if given else "no path",
             wanted="one file or folder (data=…), or train=… with validation=… and test=…",
+            do="give one of the two",
         )
     if given and TRAIN not in given:
         raise UsageError("no training data", found=f"only {', '.join(given)}",

@@ -8,21 +8,26 @@ sat    VBD O                                                 a line, an empty li
 Tion   NNP B-LOC                                             comments before a sentence, such
                                                              as "# id 7", are no words
 
-Which column is what can be said instead (`header`). Columns are apart by tabs where a line has one,
-so that a word may hold blanks; else by blanks.
+Which column is what can be said instead (`header`), and is asked about where the first holds no
+words, or another looks like tags and the last does not. Columns are apart by tabs where a line has
+one, so that a word may hold blanks; else by blanks.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from maskwright.corpus.ledger import at
+from maskwright.corpus.ledger import OR_SKIP, Counts, Ledger, at
 from maskwright.corpus.lines import Block
-from maskwright.errors import DataError, UsageError
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError
+from maskwright.tasks.conllu_file import blank_word, sentence_lines
+from maskwright.tasks.word_columns import TAG, Layout, layout_of
 
 DOCUMENT = "-DOCSTART-"
 # As CoNLL-U and MultiCoNER write them; a tweet may begin with the word "#".
@@ -31,7 +36,6 @@ COMMENT = re.compile(
 )
 LOOKED_AT = 200  # lines
 LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one kind of entity, which has no name
-TAG = re.compile(r"O|[BIESLUM]-\w.*")
 
 
 @dataclass(frozen=True)
@@ -68,34 +72,32 @@ class Sentence:
             if begin < 0:
                 raise DataError("a word that is not in the text", where=self.where or None,
                                 found=f"{word!r}, word {number}",
-                                wanted=f"a part of {self.text[at : at + 40]!r}")  # fmt: skip
+                                wanted=f"a part of {self.text[at : at + 40]!r}",
+                                do="correct the row")  # fmt: skip
             at = begin + len(word)
             found.append((begin, at))
         return tuple(found)
-
-
-# Of so many columns and lines, a first column that is the same in all lines holds no words.
-MANY, SOME = 6, 3
 
 
 # ------------------------------------------------------------------------------ files
 def is_one(text: str) -> bool:
     """Whether a .tsv that begins with `text` is of this kind, and no table with a header: a word
     and its tag in the first line, and lines of as many columns with tags up to an empty one."""
-    lines = text.lstrip("\n").partition("\n\n")
+    lines = text.replace("\r\n", "\n").lstrip("\n").partition("\n\n")
     words = [line.split("\t") for line in lines[0].split("\n")]
     if len(words) > 1 and words[0][0].startswith("#") and len(words[0]) != len(words[1]):
         words = words[1:]  # a comment
     width = len(words[0])
-    return bool(lines[1]) and width > 1 and all(
-        len(columns) == width and LAST.fullmatch(columns[-1]) and len(columns[0].split()) <= 1
-        for columns in words
-    )  # fmt: skip
+    if not lines[1] or width < 2 or any(len(columns) != width for columns in words):
+        return False
+    return all(len(columns[0].split()) <= 1 for columns in words) and any(
+        all(LAST.fullmatch(columns[place]) for columns in words) for place in range(width)
+    )
 
 
 def is_words(text: str) -> bool:
-    """Whether a text that begins so is words with tags, and no prose: columns of which the last
-    holds tags of entities or chunks in every line, up to an empty one."""
+    """Whether a text that begins so is words with tags, and no prose: columns of which one holds
+    tags of entities or chunks in every line, up to an empty one."""
     lines = text.split("\n")[:LOOKED_AT]
     if lines and lines[0].startswith(DOCUMENT):
         return True
@@ -103,87 +105,97 @@ def is_words(text: str) -> bool:
         return False  # no sentence ends
     words = [_columns(line) for line in lines if line.strip() and not COMMENT.match(line)]
     width = len(words[0]) if words else 0
-    tags = [columns[-1] for columns in words]
-    return (
-        width > 1
-        and all(len(columns) == width for columns in words)
-        and all(TAG.fullmatch(tag) for tag in tags)
-        and any(tag != "O" for tag in tags)
-    )
+    if width < 2 or any(len(columns) != width for columns in words):
+        return False
+    columns = [{line[place] for line in words} for place in range(width)]
+    return any(values != {"O"} and all(map(TAG.fullmatch, values)) for values in columns)
 
 
 def rows(
-    blocks: Iterable[Block], file: str, header: Sequence[str] = ()
+    blocks: Iterable[Block], file: str, header: Sequence[str] = (), ledger: Ledger | None = None
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file of columns as rows `{"tokens": […], "tags": […]}`, each with the line
-    that it begins at. The first column is the word, the last its tag; a single column has none;
-    those between are called by their places, `column 2`.
+    that it begins at. The first column is the word, the last its tag; a single column has none, and
+    one that numbers the words is none; those between are called by their places, `column 2`. A
+    sentence with a bad line is dropped whole, where that is the policy.
 
     Args:
+        blocks: the lines.
+        file: the name, for messages.
         header: the names of all columns, where it is not so.
+        ledger: takes the bad sentences; without one, a bad line stops the reading.
 
     Raises:
-        DataError: a line with another number of columns than the first of its sentence.
+        DataError: columns that seem to be something else; when the policy is strict, a line with
+            another number of columns than the others, or a word of blanks.
         UsageError: more or fewer names than columns.
     """
+    blocks, ledger = iter(blocks), ledger or Ledger(Reading(), Counts(), None)
+    first = next(blocks, None)
+    if first is None:
+        return
+    sample = list(_sentences(iter([first]), file, None, 0))
+    widths = [len(words[0]) for words, _ in sample]
+    usual = max(set(widths), key=widths.count, default=0)
+    layouts: dict[int, Layout] = {}  # sentences of another width are looked at by themselves
+    for words, line in _sentences(itertools.chain([first], blocks), file, ledger, usual):
+        width = len(words[0])
+        if width not in layouts:
+            alike = [each for each in sample if len(each[0][0]) == width] or [(words, line)]
+            where = at(file, alike[0][1])
+            layouts[width] = layout_of([some for some, _ in alike], where, header)
+        yield layouts[width].row(words), line
+
+
+def _sentences(
+    blocks: Iterator[Block], file: str, ledger: Ledger | None, usual: int
+) -> Iterator[tuple[list[list[str]], int]]:
+    """The columns of each line of each sentence, and its first line; without a ledger, of those
+    that have no fault. `usual` is the number of columns of most sentences."""
     words: list[list[str]] = []
-    first = 1
-    for number, line in (each for block in blocks for each in block.lines()):
+    begun, fault = 0, None
+    for number, line in sentence_lines(blocks, ledger):
+        columns = _columns(line) if line is not None else []
+        if line is None or not columns or columns[0] == DOCUMENT:
+            if ledger is not None:
+                ledger.counts.rows += begun > 0
+            if fault is not None and ledger is not None:
+                ledger.reject(fault, file=file, line=begun, last=number - 1, rows=1)
+            elif words and fault is None:
+                yield words, begun
+            words, begun, fault = [], 0, None
+            continue
         if not words and COMMENT.match(line):
             continue
-        columns = _columns(line)
-        if not columns or columns[0] == DOCUMENT:
-            if words:
-                yield _row(words, at(file, first), header), first
-            words = []
-            continue
         if len(words) == 1 and words[0][0].startswith("#") and len(columns) != len(words[0]):
-            words = []  # it was a comment, such as a source: "#", "http://…"
-        if words and len(columns) != len(words[0]):
-            raise DataError(
-                "a line with another number of columns than the one before",
-                where=at(file, number),
-                found=f"{len(columns)}: {line[:60]!r}",
-                wanted=f"{len(words[0])}",
-                do="correct the line; between sentences is an empty one",
-            )
-        first = first if words else number
+            words, fault = [], None  # it was a comment, such as a source: "#", "http://…"
+        begun = begun if words else number
+        width = len(words[0]) if words else len(columns)
+        fault = fault or _fault(line, columns, width, usual, at(file, number))
+        if fault is not None and ledger is not None and ledger.reading.on_bad == "strict":
+            raise fault
         words.append(columns)
-    if words:
-        yield _row(words, at(file, first), header), first
+
+
+def _fault(line: str, columns: list[str], width: int, usual: int, where: str) -> DataError | None:
+    if "\r" in line:
+        return DataError("a carriage return within a line", where=where, found=repr(line[:60]),
+                         wanted="lines that end with LF or CRLF",
+                         do=f"do lines end in CR? then read with line_ends='any', {OR_SKIP}",
+                         )  # fmt: skip
+    if len(columns) < max(width, usual) and len(columns) == usual - 1 and line[:1] in " \t":
+        return blank_word(where, line)
+    if len(columns) == width and not width == 1 < usual:
+        return None
+    return DataError(
+        "a line with another number of columns than the one before",
+        where=where,
+        found=f"{len(columns)}: {line[:60]!r}",
+        wanted=f"{max(width, usual) if width == 1 else width}",
+        do=f"correct the line (between sentences is an empty one), {OR_SKIP}",
+    )
 
 
 def _columns(line: str) -> list[str]:
     apart = line.split("\t") if "\t" in line else line.split(" ")
     return [column.strip(" ") for column in apart if column.strip(" ")]
-
-
-def _row(words: list[list[str]], where: str, header: Sequence[str]) -> dict[str, Any]:
-    if header:
-        if len(header) != len(words[0]):
-            raise UsageError("the names given do not fit the file", where=where,
-                             found=f"{len(header)} names for {len(words[0])} columns: "
-                             f"{' '.join(words[0])}", wanted=f"{len(words[0])} names")  # fmt: skip
-        return {name: [columns[n] for columns in words] for n, name in enumerate(header)}
-    if len(words[0]) >= MANY and len(words) >= SOME and len({columns[0] for columns in words}) == 1:
-        raise DataError("the first column holds no words", where=where,
-                        found=f"{words[0][0]!r} in {len(words)} lines",
-                        wanted="words in the first column, their tags in the last",
-                        do="name the columns: --read header=NAME,NAME,… with token for the words, "
-                        "tags for their tags")  # fmt: skip
-    left = 0
-    numbered = [columns[0] for columns in words] == [str(n) for n in range(1, len(words) + 1)]
-    if numbered and len(words) > 1 and len(words[0]) > 2:
-        words, left = [columns[1:] for columns in words], 1
-    marked = [bool(TAG.fullmatch(columns[0])) for columns in words]
-    some = len(words) > 2 and len(words[0]) > 1 and any(columns[0] != "O" for columns in words)
-    if some and all(marked) and not any(TAG.fullmatch(columns[-1]) for columns in words):
-        raise DataError("the tags stand before the words", where=where, found=" ".join(words[0]),
-                        wanted="a word, then its tag",
-                        do="put the columns in this order")  # fmt: skip
-    row: dict[str, Any] = {"tokens": [columns[0] for columns in words]}
-    if len(words[0]) > 1:
-        row["tags"] = [columns[-1] for columns in words]
-    for place in range(1, len(words[0]) - 1):
-        row[f"column {place + left + 1}"] = [columns[place] for columns in words]
-    return row

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from maskwright.counted import counted
 from maskwright.errors import DataError, IncompatibleError, near
 from maskwright.tasks.answers import IGNORE
+from maskwright.tasks.as_given import encode
 from maskwright.tasks.offsets import inked
 from maskwright.tasks.tag_file import Sentence
 from maskwright.tasks.tags import OUTSIDE
@@ -94,7 +95,7 @@ class TagWindows:
         sizes = [len(sentence.words) for sentence in self.sentences]
         self._origin = np.cumsum([0, *sizes])
         self._wanted = self._numbers()
-        found = tokenizer.encode_batch((s.text for s in self.sentences), offsets=True)
+        found = encode(tokenizer, (s.text for s in self.sentences))
         self._ids = [ids for ids, _ in found]
         room = room_of(tokenizer, length)
         parts = [np.zeros((0, 3), np.int64)]

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache
 
+from maskwright.tasks.as_given import CONTROLS
+
 
 def words_in(text: str) -> Iterator[tuple[int, int]]:
     """(begin, end) of every word and sign."""
@@ -21,5 +23,8 @@ def _words() -> re.Pattern[str]:
     every = map(chr, range(0x300, 0x20000))
     marks = re.escape("".join(sign for sign in every if unicodedata.category(sign)[0] == "M"))
     colours, flag = "\U0001f3fb-\U0001f3ff", "[\U0001f1e6-\U0001f1ff]{2}"
-    sign = rf"[^\w\s](?:[{marks}{colours}]|\u200d[^\w\s])*"
-    return re.compile(rf"\w[\w{marks}\u200c\u200d\u00ad\u2060]*|{flag}|{sign}")
+    sign = rf"[^\w\s{re.escape(CONTROLS)}](?:[{marks}{colours}]|\u200d[^\w\s])*"
+    # What is no part of a text as it is read is no sign, and no border within a word.
+    left_out = re.escape(CONTROLS)
+    word = rf"\w(?:[\w{marks}\u200c\u200d\u00ad\u2060]|[{left_out}]+(?=\w))*"
+    return re.compile(rf"{word}|{flag}|{sign}")

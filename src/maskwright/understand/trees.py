@@ -70,7 +70,9 @@ def read_trees(path: Path) -> list[Tree]:
                              wanted="CoNLL-U, a .conllu file")  # fmt: skip
         with RegularFile(source) as opened:
             blocks = text_blocks(opened, source, ledger)
-            found += [_tree(source.shown, words) for words in sentences(blocks, source.shown)]
+            found += [
+                _tree(source.shown, words) for words in sentences(blocks, source.shown, ledger)
+            ]
             opened.finish()
     if not found:
         raise UsageError("no sentence in the file", where=path, wanted="CoNLL-U")

@@ -62,6 +62,10 @@ class QuestionAnswering(Kind):
         return "question-answering"
 
     @property
+    def counts_places(self) -> bool:
+        return True
+
+    @property
     def roles(self) -> tuple[str, ...]:
         return ("question", "context")
 

@@ -51,6 +51,10 @@ class Tagging(Kind):
         return "token-classification"
 
     @property
+    def counts_places(self) -> bool:
+        return True
+
+    @property
     def roles(self) -> tuple[str, ...]:
         return ("tokens",)
 
@@ -110,7 +114,7 @@ class Tagging(Kind):
         return Sentence(self._words(tuple(value), where), None, where=where)
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Sentence:
-        return self.example([value_of(row, columns["tokens"][0])], row.where)
+        return self.example([value_of(row.as_given(), columns["tokens"][0])], row.where)
 
     def of_value(self, value: Any, where: str) -> Sentence:
         if isinstance(value, Mapping) and set(value) == set(self.roles):
