@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from maskwright.errors import DataError
+from maskwright.tasks.build import build
 from maskwright.tasks.class_names import FILE
+from maskwright.tasks.infer import infer
+from maskwright.tasks.table import load
 from tasks.tables import loaded, refusal, sentence, write
 
 NAMED = {"names": ["bad", "good"], "_type": "ClassLabel"}
@@ -82,6 +85,33 @@ def test_names_of_a_column_of_another_name(tmp_path: Path) -> None:
     write(folder / "reviews.csv", text.replace("text,label", "text,stance"))
     made = loaded(folder)
     assert made.labels is not None and made.labels.names == ("bad", "good")
+
+
+def test_numbers_with_names_are_classes_however_many(tmp_path: Path) -> None:
+    names = {str(3 * n): f"intent {n}" for n in range(30)}
+    rows = "".join(f"{sentence(n)},{n * 7 % 30 * 3}\n" for n in range(60))
+    write(tmp_path / "reviews.csv", "text,label\n" + rows)
+    assert loaded(tmp_path).task.kind == "regression", "the control"
+    write(tmp_path / "labels.json", json.dumps(names))
+    made = loaded(tmp_path)
+    assert made.task.kind == "classification" and made.labels is not None
+    assert made.labels.names == tuple(names.values())
+
+
+def test_names_that_nothing_uses_are_told(tmp_path: Path) -> None:
+    folder = data(tmp_path, ["bad", "good"], 1, 0, file="other_labels.json")
+    assert "is not used: it names the classes of 'other_label'" in str(
+        loaded(folder).counts["all"].notes
+    )
+
+
+def test_numbers_that_a_model_learned_without_names_stay_they(tmp_path: Path) -> None:
+    table = load(data(tmp_path, ["bad", "good"], 1, 0))
+    task = infer(table)
+    made = build(table, task, classes=["0", "1"], values=[0, 1])
+    assert [e.label for e in made.parts["all"][:2]] == [1, 0]
+    error = refusal(DataError, lambda: build(table, task, classes=["no", "yes"], values=[0, 1]))
+    assert error.what == "numbers that nothing connects with the classes", "the control"
 
 
 @pytest.mark.parametrize(

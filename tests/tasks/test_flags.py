@@ -125,6 +125,10 @@ def test_what_is_no_flag_among_them() -> None:
         assert len(left.parts["all"]) == 39 and len(left.labels or ()) == 4
     error = refusal(DataError, lambda: infer(column(lambda n: hot(n)[: 3 + n % 2])))
     assert error.what == "lists of flags of different lengths"
+    error = refusal(DataError, lambda: infer(column(lambda n: [n % 3, 0, 1, 0, 2])))
+    assert error.what == "lists of numbers that come back within a row"
+    task = infer(column(lambda n: [1, None, 0, 0] if n == 7 else hot(n)))
+    assert task.flags == 4, "one list with a hole is a bad row"
     error = refusal(DataError, lambda: infer(column(lambda n: [0.7, 0.2, 0.1, 0.0])))
     assert error.what == "lists of numbers with fractions"
     error = refusal(DataError, lambda: infer(column(lambda n: "[sport, sea]" if n % 2 else "[a]")))

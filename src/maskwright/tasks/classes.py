@@ -70,6 +70,8 @@ def given(
         folded = fold_onto(plain, map(str, met)) if fold else {}
         return Vocabulary(plain, plain, column, folded, True)
     numbers = {number: row for cell, row in met.items() if (number := whole(cell)) is not None}
+    if values is not None and plain == tuple(map(str, values)):
+        called = {}  # whatever they are called, the model learned them as numbers
     learned_from = not called and values is not None
     if not called and values is not None:
         called = dict(zip(values, plain, strict=True))
@@ -138,6 +140,9 @@ def _names_beside(table: Table, task: Task, column: str) -> Mapping[int, str]:
     """
     names = table.names_of(column)
     if not names or not table.names_file:
+        if table.names_file:
+            others = ", ".join(map(repr, table.names))
+            note(table, f"{table.names_file} is not used: it names the classes of {others}")
         return names
     met = {cell for row in table.first for cell in readable(row, task)}
     fits = all(whole(cell) in names or cell in names.values() for cell in met)
@@ -179,6 +184,8 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
     role = "tags" if task.kind == "tagging" else "label"
     name = columns[role]
     if len(columns.roles[role]) > 1:
+        if table.names_file:
+            note(table, f"{table.names_file} is not used: the columns name the classes")
         return Vocabulary(columns.roles[role], columns.roles[role], name)
     if task.named:
         return Vocabulary(task.named, task.named, name)

@@ -213,6 +213,9 @@ def _merged(kinds: Counter[str], rows: int) -> str:
         return "text"
     if present == {"flags", "object"}:
         return "flags" if kinds["flags"] >= MOSTLY * rows else "object"
+    lists = {kind: kinds[kind] for kind in ("texts", "wholes", "numbers", "booleans")}
+    if "mixed" in present and sum(lists.values()) >= MOSTLY * rows:
+        return _merged(Counter({kind: n for kind, n in kinds.items() if kind in lists}), rows)
     if present <= {"texts", "wholes", "numbers"}:
         return "numbers" if "texts" not in present else "texts"
     return "mixed"

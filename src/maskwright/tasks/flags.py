@@ -33,6 +33,8 @@ NUMBERS = {
 YES = ("yes", "y", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "tak", "да")
 NO = ("no", "n", "f", "nein", "non", "não", "nao", "nee", "nej", "nei", "nie", "нет")
 WORDS = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}
+# A column of flags has no more different values, counting those that say that nobody knows.
+MOST = 30
 # What stands where nobody knows.
 UNKNOWN = {"-1", "-1.0", *MISSING_WORDS}
 # Flags only where somebody says so: a mark or nothing, and 1 or -1.
@@ -160,7 +162,7 @@ def columns_of_flags(rows: Sequence[Row], columns: Iterable[Column]) -> list[str
     these, of yes and no."""
     spelled: dict[bool, list[str]] = {True: [], False: []}
     for column in columns:
-        if not column.rows or not column.scalar:
+        if not column.rows or not column.scalar or column.distinct > MOST:
             continue
         values = [value_of(row, column.name) for row in rows]
         words = Counter(_word(v) for v in values if not is_empty(v))
@@ -182,6 +184,8 @@ def columns_of_marks(rows: Sequence[Row], columns: Iterable[Column]) -> list[str
     """The columns that hold a mark or nothing, or 1 and -1 alone: flags where somebody says so."""
     found = []
     for column in columns:
+        if column.distinct > MOST:
+            continue
         values = [value_of(row, column.name) for row in rows]
         words = {_word(v) for v in values if not is_empty(v)}
         marked = len(words) == 1 and words < set(MARKS) and column.empty > 0

@@ -124,6 +124,8 @@ def infer(
     if kind is None:
         refuse_unclear(table.first, found)
     form, why, separator = label_form(table.first, found)
+    if form == "number" and _are_named(table, found):
+        form, why = "classes", f"the numbers in {found['label']!r} have names"
     if kind is not None:
         wanted = KINDS[kind][1]
         if form != wanted:
@@ -145,6 +147,13 @@ def infer(
         )
     task = Task(next(k for k, v in KINDS.items() if v == shaped), why, found, separator)
     return _with_flags(task, table.first) if form == "several" else task
+
+
+def _are_named(table: Table, found: Columns) -> bool:
+    """Whether something beside the data, or in it, names every number of the label."""
+    names = table.names_of(found["label"])
+    cells = (value_of(row, found["label"]) for row in table.first)
+    return bool(names) and {whole(v) for v in cells if not is_empty(v)} <= names.keys()
 
 
 def _with_flags(task: Task, rows: Sequence[Row]) -> Task:

@@ -195,7 +195,13 @@ def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
             where=where,
             found=label,
             wanted=said,
-            do=f"correct the row{_or_more(known)}{_or_none(label)}",
+            do="correct the row"
+            + (
+                "; the classes are the model's"
+                if known.fixed
+                else ", or add the class to the training rows"
+            )
+            + _or_none(label),
         )
     return DataError(
         "the label is not in the label set",

@@ -52,6 +52,8 @@ def refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
         )
     if column.kind == "numbers":
         _refuse_lists_of_fractions(column.name, cells)
+    if column.kind == "wholes" and not flags.flags_in(rows, column.name):
+        _refuse_repeated(column.name, cells)
     if column.kind == "number" and column.fractions and columns.shape == "single":
         _refuse_few_fractions(column.name, cells)
     if column.kind == "text":
@@ -110,6 +112,21 @@ def _refuse_lists_of_fractions(name: str, cells: Cells) -> None:
             odd,
             "a list of the classes, or one flag (0 or 1) for each class",
             "write 1 for each class that is right and 0 for the others",
+        )
+
+
+def _refuse_repeated(name: str, cells: Cells) -> None:
+    """[2, 0, 1, 0] are values at places, and no classes of which 0 is right twice."""
+    lists = [each for each in cells if type(each[1]) is list and each[1]]
+    odd = [each for each in lists if len(set(each[1])) < len(each[1])]
+    if 2 * len(odd) > len(lists):
+        raise _refusal(
+            "lists of numbers that come back within a row",
+            name,
+            odd[0],
+            "a list of different classes, or one flag (0 or 1) for each class",
+            "where each place has a value of its own: write a column for each place, and learn one "
+            "after the other (--column label=NAME)",
         )
 
 
