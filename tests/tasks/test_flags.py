@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,18 @@ def test_names_beside_the_data_name_the_places(tmp_path: Path) -> None:
     write(tmp_path / "labels.json", '["sport", "sea"]')
     error = refusal(DataError, lambda: loaded(tmp_path))
     assert error.what == "not as many names as flags" and "labels.json" in str(error.where)
+
+
+def test_names_in_the_file_are_as_many_as_the_flags() -> None:
+    table = column(hot)
+    for names in ({0: "a", 1: "b"}, dict(enumerate("abcd"))):
+        named = replace(table, names={"labels": names})
+        if len(names) == 4:
+            examples = understood(named)[1]
+            assert examples.labels is not None and examples.labels.names == tuple("abcd")
+        else:
+            error = refusal(DataError, lambda named=named: understood(named))
+            assert error.what == "not as many names as flags"
 
 
 def test_codes_of_0_and_1_are_asked_about() -> None:
@@ -273,6 +286,12 @@ def test_words_for_nothing_switch_no_task(odd: str, every: int) -> None:
         assert left.task.kind == kind and len(left.dropped) == len(range(1, 60, every))
         if kind == "classification":
             assert left.labels is not None and left.labels.names == ("0", "1", "2")
+
+
+def test_floats_that_are_no_numbers_switch_no_task() -> None:
+    nothing = [float("nan"), float("inf"), float("nan")]
+    table = column(lambda n: nothing[n % 3] * 1 if n % 4 == 0 else float(n % 3), "label")
+    assert infer(table).kind == "classification"
 
 
 def test_other_words_among_numbers_are_asked_about() -> None:

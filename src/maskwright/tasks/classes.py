@@ -146,16 +146,7 @@ def _names_beside(table: Table, task: Task, column: str) -> Mapping[int, str]:
         return names
     met = {cell for row in table.first for cell in readable(row, task)}
     fits = all(whole(cell) in names or cell in names.values() for cell in met)
-    if task.flags and len(names) != task.flags:
-        fits = False
-        if not table.loose:
-            raise DataError(
-                "not as many names as flags",
-                where=table.names_file,
-                found=f"{len(names)} names: {', '.join(names.values())}"[:80],
-                wanted=f"{task.flags}, as each row of {column!r} has flags",
-                do="name every class, in the order of the flags",
-            )
+    fits = fits and len(names) == (task.flags or len(names))
     said = f"classes are named by {table.names_file}"
     if table.loose and not fits:
         said = f"{table.names_file} is not used: it names other classes than {column!r} has"
@@ -192,6 +183,14 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
     numbers = columns.column(role).kind in NUMBERS
     names = _names_beside(table, task, name)
     if task.flags:
+        if names and len(names) != task.flags:
+            raise DataError(
+                "not as many names as flags",
+                where=table.names_file or f"{table.first[0].file}, column {name!r}",
+                found=f"{len(names)} names: {', '.join(names.values())}"[:80],
+                wanted=f"{task.flags}, as each row of {name!r} has flags",
+                do="name every class, in the order of the flags",
+            )
         places = tuple(range(task.flags))
         called = tuple(names[n] for n in sorted(names)) if names else tuple(map(str, places))
         if not names:

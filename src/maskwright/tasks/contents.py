@@ -147,9 +147,8 @@ def _described(name: str, values: Sequence[Any]) -> Column:
     if not filled and any(type(v) is Unread for v in values):
         kind = "mixed"  # of no use, and not empty
     # Words such as n/a among numbers are no values, however many there are.
-    words = [v for v in filled if type(v) is str and is_missing(v)]
-    if words and kind in ("text", "whole", "number"):
-        others = [v for v in filled if not (type(v) is str and is_missing(v))]
+    if kind in ("text", "whole", "number") and any(map(_is_nothing, filled)):
+        others = [v for v in filled if not _is_nothing(v)]
         if (of_others := _merged(Counter(map(_kind, others)), len(others))) in ("whole", "number"):
             kind, known = of_others, others
     numbers = [n for v in known if (n := _finite(v)) is not None] if kind == "number" else []
@@ -225,6 +224,12 @@ def is_missing(value: str) -> bool:
     """Whether a text is what programs write where there is no value, as n/a, ? and nan."""
     word = value.strip().casefold()
     return word in MISSING_WORDS or NOT_A_NUMBER.fullmatch(value) is not None
+
+
+def _is_nothing(value: Any) -> bool:
+    if type(value) is float:
+        return not math.isfinite(value)
+    return type(value) is str and is_missing(value)
 
 
 def is_named(value: Any) -> bool:
