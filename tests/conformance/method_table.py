@@ -31,6 +31,8 @@ def laws(method: str, name: str, scratch: Path) -> Iterator[Law]:
         yield lambda: methods.test_layers_that_share_weights_do_not_begin_anew(method, name)
         return
     yield lambda: methods.test_it_learns_and_moves_what_it_declared(method, name)
+    if method == "probe":
+        yield lambda: methods.test_a_probe_is_a_linear_head_and_nothing_else(name)
     if method == "reinit-1":
         yield lambda: methods.test_the_last_layer_begins_anew_and_nothing_else(name)
     if method not in adapters.METHODS:
@@ -76,14 +78,15 @@ tests of tests/conformance; do not edit. torch {torch.__version__}, float32, CPU
 
 A number says how many laws hold, all of them. Of every method: it learns a task of two classes
 through the loop of `finetune`, and moves what it declared and nothing else. Of `reinit-1`, also:
-the last layer and the pooler begin anew and nothing else. Of what is added to a
+the last layer and the pooler begin anew and nothing else. Of `probe`, also: it is a linear head
+and nothing else. Of what is added to a
 model that stands still, also: fresh, it changes no output by a bit (a prefix and a prompt, which
 are new positions, do); gradients reach what is declared and nothing else; detached, the model is
 what it was, bit for bit; its state is all there is to it; several are swapped by name. `lora`,
-`ia3` and `bitfit` merge into the weights: merged equals attached. `lora` and `ia3` are saved as
-`peft` has them; that `peft`'s reading of the folder gives our scores within 1e-5 is `make interop`.
-`refused`: the family has no biases to train, or its layers share the weights that should begin
-anew.
+`ia3`, `bitfit`, `head` and `probe` merge into the weights: merged equals attached. `lora` and
+`ia3` are saved as `peft` has them; that `peft`'s reading of the folder gives our scores within
+1e-5 is `make interop`. `refused`: the family has no biases to train, or its layers share the
+weights that should begin anew.
 
 {table}
 """

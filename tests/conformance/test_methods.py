@@ -46,12 +46,14 @@ def roomy(config: TransformerConfig) -> TransformerConfig:
     return replace(config, **stacks)
 
 
-def classifier(name: str) -> Transformer:
+def classifier(name: str, way: Method | None = None) -> Transformer:
+    """With the head that the method trains."""
     member = family(name)
     kind = next(k for k in member.architectures if "SequenceClassification" in k)
     config = roomy(small(member, kind))
     head: Head = config.heads[0]
-    return model_of(replace(config, heads=(replace(head, labels=2),)))
+    config = replace(config, heads=(replace(head, labels=2),))
+    return model_of(config if way is None else way.headed(config))
 
 
 def task(count: int = 48) -> Examples:
@@ -64,7 +66,8 @@ def task(count: int = 48) -> Examples:
 
 def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], set[str]]:
     """Losses, and names: what was declared, what moved, what there is."""
-    network, way = classifier(name), Method(method)
+    way = Method(method)
+    network = classifier(name, way)
     way.attach(network, torch.Generator().manual_seed(0))
     config = network.config
     collation = Collation(0, config.decoder is not None, 0 if len(config.stacks) == 2 else None,
@@ -88,6 +91,24 @@ def test_it_learns_and_moves_what_it_declared(method: str, name: str) -> None:
     assert moved <= declared and {n for n in there if n.startswith("heads.")} <= moved
     # The control: but for these two, something has to stand still.
     assert (declared < there) is (method not in ("full", "reinit-1", "gradual"))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_probe_is_a_linear_head_and_nothing_else(name: str) -> None:
+    """Whatever the family has below its scores; the control: its own head has that, too."""
+    names, config = {}, classifier(name).config
+    for method in ("probe", "head"):
+        way = Method(method)
+        network = classifier(name, way)
+        _, share = way.attach(network, torch.Generator())
+        names[method] = {n for n, p in network.named_parameters() if p.requires_grad}
+        if method == "probe":
+            count = 2 * config.width + 2
+            assert share.startswith(f"{count:,} of ") and network.pooler is None
+    assert names["probe"] == {"heads.classifier.weight", "heads.classifier.bias"}
+    below = config.pooler or config.heads[0].transform is not None
+    assert (len(names["head"]) > 2) is below
+    assert not any(n.startswith(("encoder.", "decoder.", "tokens.")) for n in names["head"])
 
 
 def begun(name: str) -> tuple[set[str], set[str], Transformer]:

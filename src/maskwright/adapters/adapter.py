@@ -64,6 +64,10 @@ class Settings(abc.ABC):
     merges: ClassVar[bool] = False
     # Whether a fresh adapter leaves every output as it was, bit for bit.
     silent: ClassVar[bool] = True
+    # Whether nothing trains but what is trained along, so that the model below stays as it is.
+    head_alone: ClassVar[bool] = False
+    # Whether the heads that are trained along are single projections.
+    linear: ClassVar[bool] = False
 
     kind: str
 

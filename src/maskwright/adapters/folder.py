@@ -2,7 +2,8 @@
 
 What others have a form for is written in that form (`peft_form`). All else is written in ours:
 
-    adapter.json             the method's settings, the heads that trained along, and the base
+    adapter.json             the method's settings, the heads that trained along, and the base; of
+                             a head alone also the base's hash, and the config with the head
     adapter.safetensors      values by the names of `Adapter.state`
     MANIFEST.json            last
 
@@ -12,6 +13,8 @@ A folder is read by what stands in it, and only beside a model of the shape it w
 from __future__ import annotations
 
 import dataclasses
+import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +27,13 @@ from maskwright.adapters.places import head_of
 from maskwright.checkpoint import files, guarded, layout
 from maskwright.config import fingerprint, from_plain, to_plain
 from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 
 CONFIG = "adapter.json"
 WEIGHTS = "adapter.safetensors"
 FORMAT = 1
+BESIDE = "base"  # a folder or a link beside that of a head, which may hold its base
 
 
 def save(
@@ -38,11 +43,16 @@ def save(
     base: str,
     family: str | None = None,
     replace: bool = False,
+    base_sha256: str | None = None,
+    readme: str | None = None,
 ) -> commit.Manifest:
     """Write the adapter, in the form that others read where there is one.
 
     Args:
         base: the folder or name of the model it belongs to, for those who load it.
+        base_sha256: of that folder; what is saved then says all that is needed to open it above
+            the base (`base_of`).
+        readme: a card for the folder.
         family: whose names that model has, where its shape is that of several families.
 
     Raises:
@@ -65,13 +75,56 @@ def save(
         "model": fingerprint(_shape(model)),
         "settings": to_plain(adapter.settings),
     }
+    if base_sha256 is not None:
+        beside = os.path.relpath(base, Path(folder).absolute())
+        config |= {"base_sha256": base_sha256, "base_from_here": beside,
+                   "config": to_plain(model.config)}  # fmt: skip
 
     def write(staging: commit.Staging) -> None:
         staging.write_bytes(CONFIG, guarded.write_json(config))
         staging.write_bytes(WEIGHTS, files.chunks(state))
+        if readme is not None:
+            staging.write_bytes("README.md", readme.encode())
 
     return commit.commit(Path(folder), write, about={"kind": "adapter", "base": base},
                          expected_bytes=files.num_bytes(state), replace=replace)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Base:
+    """What a head that was saved alone stands on.
+
+    Attributes:
+        places: where the base may lie, the likeliest first.
+        sha256: the hash of its folder.
+        config: of the base with the head in place of its own.
+    """
+
+    places: tuple[Path, ...]
+    sha256: str
+    config: TransformerConfig
+
+
+def base_of(folder: Path) -> Base | None:
+    """The base of the adapter in `folder`; None where it was saved beside a whole model.
+
+    Raises:
+        CheckpointError: the file that says it is damaged.
+    """
+    if not (folder / CONFIG).exists():
+        return None
+    config = guarded.read_json(folder, CONFIG)
+    if "base_sha256" not in config:
+        return None
+    commit.verify(folder)
+    texts = [config.get(name) for name in ("base", "base_from_here", "base_sha256")]
+    if not all(isinstance(text, str) for text in texts):
+        raise CheckpointError("the base of the head is not named", where=folder / CONFIG,
+                              found=texts, wanted="base, base_from_here, base_sha256")  # fmt: skip
+    base, beside, sha256 = map(str, texts)
+    # One that the user lays beside the head is meant; else where it lay when the head was made.
+    places = (folder.parent / BESIDE, Path(base), folder / beside)
+    return Base(places, sha256, from_plain(TransformerConfig, config.get("config"), "config"))
 
 
 def load(

@@ -1,6 +1,6 @@
 """Which of a model's own parameters train, and how fast: names by rule, and numbers by name.
 
-    full, heads_only, last_layers, top_blocks, biases     names of parameters
+    full, last_layers, top_blocks, biases     names of parameters
     gradual                                   names, as a function of progress (ULMFiT)
     train_only(model, names)                  sets `requires_grad`; what it returns sets it back
     share(model)                              how much trains, as a line of text
@@ -16,21 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from maskwright.adapters.places import ends_in, head_parameters, share_of
+from maskwright.adapters.places import ends_in, share_of
 from maskwright.errors import ConfigError
 from maskwright.nn.transformer import Transformer
 
 
 # --------------------------------------------------------------------------------------- rules
-def heads_only(model: Transformer, heads: Iterable[str]) -> list[str]:
-    """A probe: the named heads and nothing below them.
-
-    Raises:
-        ConfigError: no such head.
-    """
-    return head_parameters(model, heads)
-
-
 def last_layers(model: Transformer, count: int) -> list[str]:
     """The last `count` layers and all above them; 0 is what stands above the layers.
 

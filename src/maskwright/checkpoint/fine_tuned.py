@@ -1,7 +1,7 @@
 """The folder that a fine-tuning leaves: what it says of itself, and whether it is finished.
 
 out/
-  adapter/  model/   each committed by itself
+  adapter/  model/   each committed by itself; of a head that was trained alone the adapter only
   task.json          what is read of a row, and what the answers are called; in model/, too
   MANIFEST.json      last: the hashes of the files above, and of the manifests of the two folders
 
@@ -113,11 +113,13 @@ def read_task(folder: Path) -> Told | None:
 
 
 def result_around(folder: Path) -> Path | None:
-    """The folder of a fine-tuning that `folder` is, or whose `model` it is; None: it is neither."""
+    """The folder of a fine-tuning that `folder` is, or whose `model` it is, or whose head, which
+    needs none; None: it is none of these."""
     if _is_result(folder):
         return folder
     full = Path(folder).resolve()
-    return folder.parent if full.name == MODEL and _is_result(full.parent) else None
+    alone = full.name == ADAPTER and not (full.parent / MODEL).exists()
+    return folder.parent if (full.name == MODEL or alone) and _is_result(full.parent) else None
 
 
 def require_finished(folder: Path) -> Path | None:

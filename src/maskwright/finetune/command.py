@@ -23,7 +23,7 @@ from maskwright.finetune.kind import Kind
 from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.kinds import embeddings
 from maskwright.finetune.measure_curve import measure_curve
-from maskwright.finetune.method import PROBE, Method
+from maskwright.finetune.method import Method
 from maskwright.finetune.recipe import NAME, Recipe, render
 from maskwright.finetune.run import finetune, require_unfinished
 from maskwright.finetune.tune import Settings
@@ -101,7 +101,7 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
             say(f"note: the model was made for the {usual} over a text's tokens, and this task "
                 f"reads the first; with few labels --pooling {usual} is often better (the "
                 "transformers library then cannot load the result)")  # fmt: skip
-        elif any(way.name == PROBE for way in ways):
+        elif any(way.head_alone for way in ways):
             say("note: the head alone reads one place of a text, for which a model may never have "
                 "been trained; --pooling mean often knows more")  # fmt: skip
     settings = partial(_settings, recipe, config.width)

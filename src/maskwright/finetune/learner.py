@@ -20,7 +20,7 @@ from maskwright.finetune.frame import LONG, Frame, Long, collation_of, frame_of,
 from maskwright.finetune.headed import headed, reading_texts
 from maskwright.finetune.kept import Kept
 from maskwright.finetune.kind import Answers, Encoded, Kind, Outputs
-from maskwright.finetune.method import PROBE, Method
+from maskwright.finetune.method import Method
 from maskwright.finetune.progress import Watch, unseen
 from maskwright.finetune.tune import Settings, Tuned, steps_of, tune
 from maskwright.nn import initialise
@@ -100,7 +100,7 @@ class Learner:
                              else "head: this task reads long texts in windows"
                              if kind.head in ("token", "span")
                              else "head: of longer texts the end is cut")  # fmt: skip
-        if kind.head is None and method.name == PROBE:
+        if kind.head is None and method.head_alone:
             raise UsageError("there is no head that could be trained alone", where="--method",
                              found=method.name, do="choose another method")  # fmt: skip
         path = checkpoints.model_folder(folder)
@@ -108,7 +108,7 @@ class Learner:
         if loaded.tokenizer is None:
             raise IncompatibleError("the model has no tokenizer", where=path)
         config, family = headed(path, loaded, kind)
-        config = reading_texts(config, kind, long)
+        config = method.headed(reading_texts(config, kind, long))
         if family is not None and not family_named(family).belongs(config):
             family = None
         most = room(config, length or kind.longest, method.positions)
@@ -130,7 +130,13 @@ class Learner:
             [(head.name, head.kind, head.labels) for head in config.heads]
             for config in (self.config, self.loaded.config)
         )
-        if ours != theirs or not self.kind.continues(self.loaded.about.labels):
+        below = [(each.pooler, [(head.transform, head.norm) for head in each.heads])
+                 for each in (self.config, self.loaded.config)]  # fmt: skip
+        if (
+            ours != theirs
+            or below[0] != below[1]
+            or not self.kind.continues(self.loaded.about.labels)
+        ):
             return True
         # The head that was learned is in the adapter; the model has a drawn one.
         return checkpoints.learned_beside(self.path)

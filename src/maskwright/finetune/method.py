@@ -1,14 +1,14 @@
 """What of a model trains, by one name.
 
     full         everything
-    probe        the head, and the pooler below it
-    last-N       these and the last N layers
+    last-N       the head, the pooler below it, and the last N layers
     reinit-N     everything, the last N layers and the pooler from weights drawn anew, for they are
                  those that pretraining fits to its own task (Zhang et al. 2021, arXiv:2006.05987,
                  section 5)
     gradual      these and the last layer at first, then a layer more at a time, and all of them
                  from half of the run on (Howard & Ruder 2018, section 3.3)
-    lora, …      what `adapters/` adds to a model that stands still
+    lora, …      what `adapters/` adds to a model that stands still; of them `probe` is a linear
+                 head and nothing else, and `head` the head of the family with its pooler
 
 `layer_decay` below 1 lets lower layers learn more slowly (`adapters/freeze.py`), with any method.
 Where the scores of a head begin at weights that were drawn, these learn `head_rate` times as fast
@@ -20,18 +20,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from maskwright import catalogue
 from maskwright.adapters import freeze
 from maskwright.adapters.adapter import Adapter
+from maskwright.adapters.adapter import Settings as AdapterSettings
 from maskwright.errors import UsageError, near
+from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.train.pace import Pace
 
-FULL, PROBE, GRADUAL = "full", "probe", "gradual"
+FULL, GRADUAL = "full", "gradual"
 LAST, REINIT = re.compile(r"last-(\d+)"), re.compile(r"reinit-([1-9]\d*)")
 # The share of the run from which on everything trains.
 UNFROZEN_AT = 0.5
@@ -46,7 +48,7 @@ PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
 def names() -> list[str]:
     """All methods; `last-1` and `reinit-1` stand for any number."""
-    return [FULL, PROBE, "last-1", "reinit-1", GRADUAL, *catalogue.names("adapters")]
+    return [FULL, "last-1", "reinit-1", GRADUAL, *catalogue.names("adapters")]
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,27 @@ class Method:
     @property
     def positions(self) -> int:
         """How many positions of a text the method takes for itself."""
+        return 0 if self.settings is None else self.settings.positions
+
+    @property
+    def settings(self) -> AdapterSettings | None:
+        """Those of the adapter of that name; None: the method is none."""
         if self.name not in catalogue.names("adapters"):
-            return 0
-        taken: int = catalogue.load("adapters", self.name).SETTINGS().positions
-        return taken
+            return None
+        made: AdapterSettings = catalogue.load("adapters", self.name).SETTINGS()
+        return made
+
+    @property
+    def head_alone(self) -> bool:
+        """Whether nothing below the head trains."""
+        return self.settings is not None and self.settings.head_alone
+
+    def headed(self, config: TransformerConfig) -> TransformerConfig:
+        """`config` with the heads that the method trains."""
+        if self.settings is None or not self.settings.linear:
+            return config
+        heads = tuple(replace(head, transform=None, norm=None, bias=True) for head in config.heads)
+        return replace(config, pooler=False, heads=heads)
 
     def anew(self, model: Transformer) -> list[str]:
         """The parameters below the heads that do not begin as they were pretrained.
@@ -127,12 +146,10 @@ class Method:
         tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
         if self._trains_all:
             return None, freeze.share(model)
-        if self.name == PROBE:
-            return None, _only(model, freeze.heads_only(model, tops))
         if last := LAST.fullmatch(self.name):
             return None, _only(model, freeze.last_layers(model, int(last[1])))
-        made = catalogue.load("adapters", self.name).SETTINGS()
-        adapter: Adapter = made.attach(model, generator, heads=tops)
+        assert self.settings is not None
+        adapter = self.settings.attach(model, generator, heads=tops)
         return adapter, adapter.share()
 
     def pace(self, model: Transformer, steps: int) -> Pace | None:

@@ -35,7 +35,7 @@ from maskwright.errors import (
     UsageError,
     near,
 )
-from maskwright.finetune import learner, result, sentence_folder
+from maskwright.finetune import head_alone, learner, sentence_folder
 from maskwright.finetune.examples import Collation
 from maskwright.finetune.frame import HIERARCHICAL, LONG, Frame, collation_of, frame_of, room
 from maskwright.finetune.given import examples
@@ -43,7 +43,7 @@ from maskwright.finetune.kind import LOGIT, PAIR, UNTOLD, Encoded, Kind, Outputs
 from maskwright.finetune.kind_of import kind_of, kind_of_head
 from maskwright.finetune.settled import require_settled
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.supervised import Problem
+from maskwright.objectives.supervised import PROBLEM_TYPES, Problem
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
 from maskwright.tasks.cell import joined_or_whole
@@ -241,9 +241,11 @@ def load(folder: Path | str) -> Predictor:
         IncompatibleError: a model without a head, or a tokenizer.
     """
     folder = home(Path(folder))
-    own = folder / MODEL
-    path = own if own.is_dir() else checkpoints.model_folder(folder)
-    loaded = pretrained.load(path)
+    own, path = folder / MODEL, folder
+    above = head_alone.opened(folder / ADAPTER)
+    if above is None:
+        path = own if own.is_dir() else checkpoints.model_folder(folder)
+    loaded = above or pretrained.load(path)
     heads = loaded.config.heads
     told = read_task(folder)
     made = None if told is not None or heads else sentence_folder.read(path)
@@ -264,7 +266,7 @@ def load(folder: Path | str) -> Predictor:
         task["length"] = made.length or task["length"]
         task["columns"] = {kind.alone: (kind.alone,)}
     else:
-        named = {theirs: ours for ours, theirs in result.PROBLEM_TYPES.items()}
+        named = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
         alone = heads[0].kind == "sequence" and heads[0].labels == 1
         usual: Problem = "regression" if alone else "single"
@@ -282,7 +284,7 @@ def load(folder: Path | str) -> Predictor:
         if kind.head == "span":  # which reads longer texts in windows
             task["length"] = min(task["length"], kind.longest)
     taken = 0
-    if task.get("attached"):
+    if task.get("attached") and above is None:
         if not (folder / ADAPTER).is_dir():
             raise CheckpointError("what was learned does not lie beside the model",
                                   where=folder / ADAPTER, found="no such folder",
@@ -334,7 +336,7 @@ def _kind_told(told: Told, loaded: pretrained.Pretrained, path: Path) -> Kind:
     if head is not None:
         require_agreement(told, loaded.about.labels, head.kind, head.labels, path)
     problem = loaded.about.problem_type
-    if kind.head == "sequence" and problem not in (None, result.PROBLEM_TYPES[kind.problem]):
+    if kind.head == "sequence" and problem not in (None, PROBLEM_TYPES[kind.problem]):
         raise CheckpointError("another task than the model was made for", where=f"{path}: kind",
                               found=told.kind, wanted=problem, do=COPY)  # fmt: skip
     return kind

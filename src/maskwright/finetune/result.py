@@ -1,7 +1,8 @@
 """What a fine-tuning leaves in its folder: the best seed's model, and what all of them came to.
 
 out/
-  model/         the best seed by validation, a Hugging Face folder with the names of the labels
+  model/         the best seed by validation, a Hugging Face folder with the names of the labels;
+                 not of a head that was trained alone, which is read above the model it names
   adapter/       what was trained, where a method trains little, as `peft` reads it if it can;
                  folded into the model above where it can be, else read beside it
   task.json      what is read of a file, and how, to predict with it
@@ -32,8 +33,8 @@ from maskwright.finetune.card import card
 from maskwright.finetune.kind import Encoded, Kind
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import Method
-from maskwright.objectives.supervised import Problem
-from maskwright.pretrain import checkpoints
+from maskwright.objectives.supervised import PROBLEM_TYPES
+from maskwright.pretrain import checkpoints, start
 from maskwright.report import document, tables
 from maskwright.report.say import Say
 from maskwright.report.tables import Table
@@ -42,11 +43,6 @@ from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.parts import VALIDATION
 
 RESULTS, PAGE = "results.json", "report.html"
-PROBLEM_TYPES: dict[Problem, str] = {
-    "single": "single_label_classification",
-    "multi": "multi_label_classification",
-    "regression": "regression",
-}
 # What the reference library asks a folder of ours by, in its last two generations.
 PIPELINES = ("text-classification", "token-classification")
 
@@ -87,14 +83,21 @@ class Result:
         say("\n" + tables.for_terminal(table))
         for sentence in self._warnings():
             say(f"warning: {sentence}")
-        if best.adapter is not None:
-            folder_of_adapters.save(best.adapter, self.out / ADAPTER, base=str(self.learner.path),
-                                    family=self.learner.family)  # fmt: skip
-        attached = _left_beside(best.adapter)
         chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
         facts = {**self.facts, "chosen": chosen}
+        adapter, alone = best.adapter, self.method.head_alone
+        attached = alone or (adapter is not None and not adapter.settings.merges)
+        readme = self._card(table, facts, attached)
+        if adapter is not None:
+            base = self.learner.path.resolve()
+            folder_of_adapters.save(adapter, self.out / ADAPTER, base=str(base),
+                                    family=self.learner.family,
+                                    base_sha256=start.sha256(base) if alone else None,
+                                    readme=readme if alone else None)  # fmt: skip
         task = self._task(attached).render()
-        self._write_model(table, facts, attached, task)
+        if not alone:
+            _leave_beside(adapter)
+            self._write_model(readme, task)
         document.write(self.out / TASK, task)
         plain = self.learner.family is not None and not attached
         frame = self.learner.frame
@@ -145,13 +148,11 @@ class Result:
         found = {VALIDATION: best.one_sided} | found
         return [f"on the {part} part {said}" for part, said in found.items() if said]
 
-    def _write_model(
-        self, table: Table, facts: Mapping[str, Any], attached: bool, task: str
-    ) -> None:
-        """The model folder, with its own copy of the `task`, so that it reads alike where it is
-        copied away; `attached`: of use only with the adapter beside it."""
+    def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
+        """The card; `attached`: what was learned is in the adapter beside a model."""
         learner, kind, best = self.learner, self.learner.kind, self.best
-        readme = card(
+        alone = self.method.head_alone
+        return card(
             kind=kind,
             name=self.out.resolve().name,
             base=checkpoints.called(learner.path),
@@ -162,9 +163,14 @@ class Result:
             asked=self.asked,
             figures=best.kind.measured(self.parts[self.asked].rows, best.answers),
             table=table,
-            plain=learner.family is not None,
-            loads=_loads(self.out, learner, attached),
+            plain=learner.family is not None and not alone,
+            loads=_loads(self.out, learner, attached, alone),
         )
+
+    def _write_model(self, readme: str, task: str) -> None:
+        """The model folder, with its own copy of the `task`, so that it reads alike where it is
+        copied away."""
+        learner, kind, best = self.learner, self.learner.kind, self.best
         about = About(
             family=learner.family,
             labels=() if kind.writes else kind.labels,
@@ -243,11 +249,17 @@ def _writing(kind: Kind) -> dict[str, int]:
     return said if longest is None else {**said, "max_new_tokens": int(longest)}
 
 
-def _loads(out: Path, learner: Learner, attached: bool) -> list[str]:
-    """How the model is used; `attached`: only with the adapter beside it."""
+def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str]:
+    """How the model is used; `attached`: only with the adapter beside it; `alone`: which is a head
+    above a model that lies elsewhere."""
     name, kind, frame = out.resolve().name, learner.kind, learner.frame
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([…])"]
-    if attached:
+    if alone:
+        base = checkpoints.called(learner.path)
+        lines = [f"# {name}/{ADAPTER} is a head; {base} below it lies where adapter.json says.",
+                 *lines, "", "# As one folder with all weights:", "from maskwright import api",
+                 f"api.write_whole({name!r}, {name + '-whole'!r})"]  # fmt: skip
+    elif attached:
         lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
     elif learner.family is not None and kind.pipeline in PIPELINES:
         lines += ["", "from transformers import pipeline",
@@ -267,15 +279,11 @@ def _loads(out: Path, learner: Learner, attached: bool) -> list[str]:
     return lines
 
 
-def _left_beside(adapter: Adapter | None) -> bool:
-    """Make the model an ordinary one; whether its adapter has to be attached again to use it."""
-    if adapter is None:
-        return False
-    if adapter.settings.merges:
-        adapter.merge()
-        return False
-    adapter.detach()
-    return True
+def _leave_beside(adapter: Adapter | None) -> None:
+    """Make the model an ordinary one again, with what was learned in its weights where these can
+    say it, and else without."""
+    if adapter is not None:
+        (adapter.merge if adapter.settings.merges else adapter.detach)()
 
 
 def _numbers(known: Vocabulary | None) -> list[int] | None:

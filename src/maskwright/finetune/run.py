@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from maskwright import commit
 from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, finish, is_finished
-from maskwright.config import fingerprint
+from maskwright.config import fingerprint, to_plain
 from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.finetune import script
@@ -67,7 +67,7 @@ def finetune(
         beside: further texts for the folder, by file name; without them it is not finished.
 
     Returns:
-        The model folder.
+        The model folder; of a head that was trained alone, the folder of that.
 
     Raises:
         UsageError: a task that is not learned here, or a model in `out` already.
@@ -97,6 +97,7 @@ def finetune(
         "model": fingerprint(hashes(learner.path)),
         "data": hash_rows(data),
         "task": [kind.task, kind.labels, kind.settled],
+        "head": fingerprint([to_plain(head) for head in learner.config.heads]),
         "settings": fingerprint([settings, plain_method, learner.frame.length, long]),
     })  # fmt: skip
     facts = _facts(learner, method, settings, passes) | {"seeds tried": seeds}
@@ -118,8 +119,9 @@ def finetune(
             document.write(out / name, text)
         finish(out, [RESULTS, PAGE, script.NAME, *(beside or {})])
         kept.finish()
-    say(f"model: {out / MODEL}\nnext: maskwright predict {shell_word(out)} FILE")
-    return out / MODEL
+    made = out / (ADAPTER if method.head_alone else MODEL)
+    say(f"model: {made}\nnext: maskwright predict {shell_word(out)} FILE")
+    return made
 
 
 def _seeds(
@@ -148,7 +150,7 @@ def require_unfinished(out: Path) -> None:
         OutputError: what is there is none of ours.
     """
     if is_finished(out):
-        raise UsageError("a fine-tuned model is there already", where=out / MODEL,
+        raise UsageError("a fine-tuned model is there already", where=out,
                          do="choose another --out")  # fmt: skip
     commit.require_own(out, FOLDER, beside=(REJECTS,))
 

@@ -122,7 +122,7 @@ def _model(folder: Path) -> dict[str, str]:
     """The hashes of what answers, without what else lies in the folder."""
     whole = home(folder)
     parts = [whole / name for name in (MODEL, ADAPTER, TASK)]
-    if not parts[0].is_dir():
+    if not parts[0].is_dir() and not parts[1].is_dir():
         parts = [checkpoints.model_folder(whole)]
     there = [part for part in parts if part.exists()]
     return {f"{part.name}/{n}": digest for part in there for n, digest in hashes(part).items()}

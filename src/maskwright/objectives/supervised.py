@@ -55,6 +55,12 @@ from maskwright.objectives.objective import (
 
 ROWS = "labelled"
 Problem = Literal["single", "multi", "regression"]
+# As a config.json says them.
+PROBLEM_TYPES: dict[Problem, str] = {
+    "single": "single_label_classification",
+    "multi": "multi_label_classification",
+    "regression": "regression",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from maskwright import commit
 from maskwright.checkpoint import files, pretrained
-from maskwright.checkpoint.fine_tuned import MODEL, TASK, read_task, require_finished
+from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK, read_task, require_finished
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.sentence_modules import transformer_folder
 from maskwright.errors import CheckpointError, IncompatibleError, StorageError
@@ -244,6 +244,12 @@ def model_folder(folder: Path) -> Path:
     """
     require_finished(folder)
     if (folder / TASK).is_file() and not (folder / pretrained.CONFIG).exists():
+        if learned_beside(folder) and not (folder / MODEL).exists():
+            raise IncompatibleError(
+                "this is a head, and no model", where=folder, wanted="a model with all its weights",
+                do="ask it with maskwright predict; or name the model that it stands on, which "
+                f"{folder / ADAPTER / 'adapter.json'} says",
+            )  # fmt: skip
         if learned_beside(folder):
             raise IncompatibleError(
                 "what was learned lies beside this model, in an adapter", where=folder,

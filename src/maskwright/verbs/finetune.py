@@ -52,9 +52,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method",
         default=None,
-        help="which weights are trained: full, probe (only the head), last-N (the last N layers), "
-        "reinit-N (all, the last N layers from new weights), gradual (unfreezing), or an adapter "
-        "such as lora (default full)",
+        help="which weights are trained: full, probe (only a linear head), head (the model's own "
+        "head with its pooler), last-N (the last N layers), reinit-N (all, the last N layers from "
+        "new weights), gradual (unfreezing), or an adapter such as lora (default full)",
     )
     add_task(parser)
     add_columns(parser)
