@@ -32,6 +32,7 @@ from maskwright.understand.probe import probe
 from maskwright.use.ask import fill_mask, generate_text
 from maskwright.use.evaluate_text import evaluate_folder
 from maskwright.use.grammar import evaluate_pairs
+from maskwright.use.tokens import see, show_tokens, tokenizer_of
 
 __all__ = [
     "adapt",
@@ -56,6 +57,9 @@ __all__ = [
     "read_finetuning",
     "resume",
     "save_pretrained",
+    "see",
+    "show_tokens",
+    "tokenizer_of",
     "train_and_report",
     "with_text",
     "write_predictions",

@@ -31,6 +31,7 @@ from maskwright.terminal import harmless_lines
 VERBS = (
     "quickstart",
     "tokenizer",
+    "tokens",
     "pretrain",
     "adapt",
     "resume",
@@ -54,7 +55,7 @@ RECORDED = ("pretrain", "adapt", "resume", "compare")
 LABELLED = ("finetune", "predict", "probe")
 TYPED = {
     **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),
-    **dict.fromkeys(("tokenizer", "evaluate", "finetune", "predict", "probe"), "--read "),
+    **dict.fromkeys(("tokenizer", "tokens", "evaluate", "finetune", "predict", "probe"), "--read "),
 }
 # What makes a verb need less memory.
 TRAINS = "a divisor of the batch as --set training.microbatches=N, or a smaller model"

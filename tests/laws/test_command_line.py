@@ -23,6 +23,7 @@ from maskwright.errors import DataError
 FROZEN = {
     "quickstart": {"--minutes", "--out"},
     "tokenizer": {"--text", "--kind", "--vocabulary", "--lowercase", "--out", "--read"},
+    "tokens": {"model", "passage", "pair", "--text", "--beside", "--read"},
     "pretrain": {"recipe", "--text", "--set", "--out"},
     "adapt": {"model", "--text", "--minutes", "--set", "--out"},
     "resume": {"run", "--set"},

@@ -80,8 +80,8 @@ def test_of_much_text_a_sixteenth_stands_for_the_rest(monkeypatch: pytest.Monkey
 def test_the_report_says_what_is_unknown_and_what_helps() -> None:
     tokenizer = learned("wordpiece")
     text = ["the cat sat on the mat"] * 9
-    made = report(tokenizer, [*text, LONG["dna"]])
-    assert made.unknown_rate == 140 / (9 * 17 + 140) and "--kind byte-bpe" in made.render()
+    made = report(tokenizer, [*text, LONG["dna"]], "take another")
+    assert made.unknown_rate == 140 / (9 * 17 + 140) and "Remedy: take another" in made.render()
     assert "note" not in report(tokenizer, text).render(), "the control"
 
 

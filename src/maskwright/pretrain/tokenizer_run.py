@@ -16,6 +16,7 @@ from maskwright.report.say import printer
 from maskwright.tokenizer.report import report
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.unknown import REMEDY
 
 
 def train_and_report(
@@ -55,9 +56,10 @@ def train_and_report(
             say(line)
         made.save(out)
     say(f"tokenizer: {out}")
-    measured = report(made, text.held_out())
+    remedy = f"--kind byte-bpe ({REMEDY})"
+    measured = report(made, text.held_out(), remedy)
     if not measured.all.tokens:
         say("too little text to hold some out: measured on what it learned from")
-        measured = report(made, text.for_tokenizer())
+        measured = report(made, text.for_tokenizer(), remedy)
     say(measured.render())
     return made

@@ -11,13 +11,13 @@ Figures of several tokenizers can be compared on the same documents only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from maskwright.tokenizer.sample import HasText, amount, text_of
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.unknown import REMEDY, UnknownText
+from maskwright.tokenizer.unknown import UnknownText
 
 CONVENTIONS = {"BERT": 30_522, "GPT-2": 50_257, "T5": 32_000}
 MOST_ROWS = 20
@@ -123,8 +123,30 @@ class TokenizerReport:
         return "\n".join(lines)
 
 
-def report(tokenizer: Tokenizer, documents: Iterable[HasText | str]) -> TokenizerReport:
-    """Tokenize `documents` and count. Documents with a `source` are also counted by it."""
+def beside(reports: Mapping[str, TokenizerReport]) -> str:
+    """Several tokenizers on the same documents, a row each, and what each does not know."""
+    width = max(32, *(len(name) for name in reports))
+    lines = [f"{'':<{width}} {'kind':>9} {'tokens':>8} {'used':>5} {'fertility':>9} {'unknown':>8}"
+             f" {'bytes/token':>11}"]  # fmt: skip
+    for name, each in reports.items():
+        used = each.used_ids / each.vocabulary_size
+        lines.append(
+            f"{name:<{width}} {each.kind:>9} {each.vocabulary_size:>8,} {used:>5.0%}"
+            f" {_said(each.fertility, '.3f'):>9} {_said(each.unknown_rate, '.3%'):>8}"
+            f" {_said(each.bytes_per_token, '.2f'):>11}"
+        )
+    lines += [f"note: {name}: {each.note}" for name, each in reports.items() if each.note]
+    return "\n".join(lines)
+
+
+def report(
+    tokenizer: Tokenizer, documents: Iterable[HasText | str], remedy: str = ""
+) -> TokenizerReport:
+    """Tokenize `documents` and count. Documents with a `source` are also counted by it.
+
+    Args:
+        remedy: what helps where much is unknown.
+    """
     sources: dict[str, Figures] = {}
     counting: dict[str, tuple[Tokenizer, UnknownText]] = {}
     used: set[int] = set()
@@ -157,7 +179,7 @@ def report(tokenizer: Tokenizer, documents: Iterable[HasText | str]) -> Tokenize
         len(used),
         sum(sources.values(), NOTHING),
         sources,
-        UnknownText.of_all(counts.values()).note(f"--kind byte-bpe ({REMEDY})"),
+        UnknownText.of_all(counts.values()).note(remedy),
     )
 
 

@@ -206,6 +206,11 @@ class Tokenizer:
             return str(clean.normalize_str(text)) if clean else text
 
     # -------------------------------------------------------------------------- what is unknown
+    @property
+    def emitted(self) -> int | None:
+        """The id that text gives where the vocabulary does not have it; None where none is."""
+        return self._emitted
+
     def counting(self) -> tuple[Tokenizer, UnknownText]:
         """The same tokenizer, and counts of what is unknown of the texts that it is given."""
         watched, model = copy.copy(self), self._plain["model"]
