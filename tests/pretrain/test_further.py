@@ -56,7 +56,7 @@ def test_what_a_folder_goes_on_with(architecture: str, tmp_path: Path) -> None:
     body = rate * made.model.body_rate
     assert (made.model.head_first > 0) is (drawn is not None)
     assert rate == pytest.approx(1e-3 if drawn else 1e-4 * 768 / 24)
-    assert body == pytest.approx(2e-5 * 768 / 24 if drawn else rate)
+    assert body == pytest.approx(1e-5 * 768 / 24 if drawn else rate)
 
 
 def test_a_run_goes_on_as_it_was_trained(
@@ -85,6 +85,8 @@ def test_a_run_goes_on_as_it_was_trained(
     (table,) = (t for t in json.loads((out / "results.json").read_text())["tables"])
     assert [row[0] for row in table["rows"]] == ["the new text", "the text before"]
     assert (out / "report.html").read_text().count("What training further was worth") == 1
+    worse = table["rows"][1][-1].startswith("+")
+    assert ("warning: something was lost on the text before" in said) is worse
     old, new = (float(row[1]) for row in table["rows"])
     assert old != new, "other documents are held out"
     assert all(float(row[2]) - float(row[1]) == pytest.approx(float(row[3]), abs=2e-4)

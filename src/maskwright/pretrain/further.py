@@ -65,7 +65,7 @@ SEEN_ROWS, SEEN_TEXTS = 64, 200
 SHARE, RATE, WIDTH = 0.3, 1e-4, 768
 # A head that is drawn learns alone for a share of the run, and faster than the body under it, which
 # was never trained for it and has most to lose: that learns at a rate for a width of 768, too.
-HEAD_FIRST, HEAD_RATE, BODY_RATE = 0.3, 1e-3, 2e-5
+HEAD_FIRST, HEAD_RATE, BODY_RATE = 0.3, 1e-3, 1e-5
 LENGTH, BATCH = 128, 64
 SCHEDULE = Schedule(kind="linear", warmup=0.1)
 
@@ -187,6 +187,10 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     tables.add(out, made)
     for each in made:
         printer(stream)(tables.for_terminal(each))
+    lost = [row[0] for row in made[0]["rows"][1:] if row[-1].startswith("+")]
+    if lost:
+        printer(stream)(f"warning: something was lost on {lost[0]}: whether what was won is worth "
+                        "it, a task of yours can tell: fine-tune both models on it")  # fmt: skip
     page.write_report(out)
 
 
