@@ -16,6 +16,7 @@ from maskwright.tasks.build import build
 from maskwright.tasks.examples import Examples
 from maskwright.tasks.flags import flag
 from maskwright.tasks.infer import infer
+from maskwright.tasks.survey import survey
 from maskwright.tasks.table import Table
 from tasks.tables import loaded, refusal, sentence, table_of, understood, write
 
@@ -256,6 +257,22 @@ def test_one_flag_beside_numbers_is_the_label() -> None:
     ]
     task = infer(table_of(*rows))
     assert task.kind == "classification" and task.columns.roles["label"] == ("loud",)
+
+
+def test_what_flags_may_mean_otherwise_is_told() -> None:
+    rows = [
+        {
+            "comment": sentence(n),
+            **{c: int(n % 3 == k) for k, c in enumerate("abc")},
+            "mood": "xyz"[n % 3],
+        }
+        for n in range(40)
+    ]
+    task, examples = understood(table_of(*rows))
+    assert "'mood' might be it, too" in task.columns.why["label"]
+    assert any("exactly one label" in note for note in survey(examples).warnings)
+    _, examples = understood(columns(0, 1))
+    assert not any("exactly one" in note for note in survey(examples).warnings), "the control"
 
 
 def test_an_aspect_among_flags_is_no_label_by_its_name() -> None:

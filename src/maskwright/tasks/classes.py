@@ -65,10 +65,12 @@ def given(
         theirs = {name: by_number[n] for n, name in called.items() if n in by_number}
         places = {name: number for number, name in by_number.items()}
         note(table, f"the model's classes are those of the same number: {_some(theirs)}")
-        return Vocabulary(plain, tuple(places[name] for name in plain), column, theirs, True)
+        return Vocabulary(
+            plain, tuple(places[name] for name in plain), column, theirs, labels.MODEL
+        )
     if not task.flags and task.columns.column(role).kind not in NUMBERS:
         folded = fold_onto(plain, map(str, met)) if fold else {}
-        return Vocabulary(plain, plain, column, folded, True)
+        return Vocabulary(plain, plain, column, folded, labels.MODEL)
     numbers = {number: row for cell, row in met.items() if (number := whole(cell)) is not None}
     if values is not None and plain == tuple(map(str, values)):
         called = {}  # whatever they are called, the model learned them as numbers
@@ -102,7 +104,7 @@ def given(
             'which number each name has, such as {"NAME": 0, …}',
         )
     own = {name: number for number, name in called.items()}
-    return Vocabulary(plain, tuple(own.get(name, name) for name in plain), column, {}, True)
+    return Vocabulary(plain, tuple(own.get(name, name) for name in plain), column, {}, labels.MODEL)
 
 
 def _numbers_in(names: Sequence[str]) -> dict[int, str]:

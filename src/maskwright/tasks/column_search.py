@@ -141,7 +141,9 @@ class Search:
         free = [c for c in self._free() if not self._is_group(c)]
         flags = columns_of_flags(self.rows, free)
         if len(flags) > 2:
-            self._take("label", flags, "each holds flags only: a label of its own")
+            others = [repr(c.name) for c in free if c.has_classes and c.name not in flags]
+            rivals = f"; {' and '.join(others[:3])} might be it, too" if others else ""
+            self._take("label", flags, f"each holds flags only: a label of its own{rivals}")
             return
         likely = [c for c in free if c.has_classes]
         if len(likely) == 1:

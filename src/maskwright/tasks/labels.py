@@ -22,6 +22,10 @@ from maskwright.tasks.rows import Row
 LISTED = 8
 OUTSIDE = "O"
 EMPTY: Mapping[int, str] = {}
+# What to know of a label that is none, by what the classes are from.
+MODEL = "; the classes are those of the model"
+ADD = ", or add the class to the training rows"
+NAMES = ", or add its name to those beside the data (labels.json)"
 
 
 @dataclass(frozen=True)
@@ -33,14 +37,14 @@ class Vocabulary:
         values: what stands in the data for each class: whole numbers, or names.
         column: where it stands, for messages.
         folded: other spellings of a class -> the one they were joined with.
-        fixed: whether the classes are those of a model, and rows add none.
+        fixed: what to know where rows add no class, as those of a model or of `labels.json`.
     """
 
     names: tuple[str, ...]
     values: tuple[Label, ...]
     column: str
     folded: Mapping[str, str] = field(default_factory=dict)
-    fixed: bool = False
+    fixed: str = ""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -108,7 +112,7 @@ def learn(
     if names:
         called_so = tuple(names.values())
         listed: tuple[Label, ...] = tuple(names) if numbers else called_so
-        made = Vocabulary(called_so, listed, column, folded)
+        made = Vocabulary(called_so, listed, column, folded, NAMES)
         # A label that is not among the names is refused where its row is read.
         met = {made.places[label] for label in values if label in made.places}
         _check_agreement(called, made)
@@ -195,13 +199,7 @@ def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
             where=where,
             found=label,
             wanted=said,
-            do="correct the row"
-            + (
-                "; the classes are the model's"
-                if known.fixed
-                else ", or add the class to the training rows"
-            )
-            + _or_none(label),
+            do=f"correct the row{known.fixed or ADD}{_or_none(label)}",
         )
     return DataError(
         "the label is not in the label set",
@@ -214,14 +212,12 @@ def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
 
 def _or_more(known: Vocabulary) -> str:
     """What else to do about a label that is no class."""
-    if not known.fixed:
-        return ", or add the class to the training rows"
-    return (
-        ", or say in a labels.json beside the file which number the model has for each name, "
-        'such as {"NAME": 0, …}'
-        if _numbered(known)
-        else "; the classes are the model's"
-    )
+    if known.fixed == MODEL and _numbered(known):
+        return (
+            ", or say in a labels.json beside the file which number the model has for each name, "
+            'such as {"NAME": 0, …}'
+        )
+    return known.fixed or ADD
 
 
 def _numbered(known: Vocabulary) -> bool:

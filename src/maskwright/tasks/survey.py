@@ -285,6 +285,13 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
             yield (f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
                    f"{counted(empty, 'row')}; take out rows whose labels are not "
                    "known")  # fmt: skip
+    if examples.task.kind == "multi-label":
+        sets = [row.label for rows in examples.parts.values() for row in rows]
+        if len(sets) >= RARE and all(len(some) == 1 for some in sets):
+            yield (
+                "every row has exactly one label; where only one can be right, a column with "
+                "its name makes the task a classification"
+            )
     blank = [name for name in next(iter(found.parts.values())).classes if name != name.strip()]
     if blank:
         yield (f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers; "
