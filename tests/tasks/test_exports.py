@@ -64,6 +64,7 @@ SPANS: dict[str, Make] = {
     "Label Studio, marks and choices": lambda n: task(n, MARKED, chosen("A")),
     "Label Studio, old": lambda n: {"data": {"text": text(n)},
                                     "completions": task(n, MARKED)["annotations"]},
+    "Label Studio, stored": lambda n: {"result": [MARKED], "task": {"data": {"text": text(n)}}},
     "Label Studio, short": lambda n: short(n, label=[{**MARK, "labels": ["PER"]}]),
     "doccano": lambda n: {"id": n, "text": text(n), "label": [[3, 8, "PER"]], "Comments": []},
     "doccano, relations": lambda n: {

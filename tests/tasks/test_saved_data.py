@@ -86,6 +86,14 @@ def test_what_is_not_whole_is_refused(tmp_path: Path) -> None:
     assert "flatten_indices" in str(caught.value.do)
 
 
+def test_what_is_said_of_the_columns_is_no_data(tmp_path: Path) -> None:
+    write_arrow(tmp_path / "reviews-train.arrow", rows(20))
+    (tmp_path / "dataset_info.json").write_text(json.dumps({"features": FEATURES}))
+    infos = {"default": {"features": FEATURES}}
+    (tmp_path / "dataset_infos.json").write_text(json.dumps(infos, indent=1))
+    assert {part: len(some) for part, some in load(tmp_path).parts.items()} == {"train": 20}
+
+
 def test_other_files_of_these_names_are_data(tmp_path: Path) -> None:
     """The control: a `state.json` that lists no files is a table as any other."""
     (tmp_path / "state.json").write_text(json.dumps(rows(20)))

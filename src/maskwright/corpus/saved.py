@@ -16,7 +16,8 @@ from typing import Any
 from maskwright.errors import DataError
 from maskwright.strict_json import parse
 
-STATE, INFO, PARTS = "state.json", "dataset_info.json", "dataset_dict.json"
+STATE, INFO, INFOS, PARTS = ("state.json", "dataset_info.json", "dataset_infos.json",
+                              "dataset_dict.json")  # fmt: skip
 
 
 def notes(paths: Sequence[Path]) -> set[Path]:
@@ -28,13 +29,15 @@ def notes(paths: Sequence[Path]) -> set[Path]:
     found: set[Path] = set()
     known = set(paths)
     for path in paths:
-        if path.name == PARTS and type(parts := _value(path).get("splits")) is list:
+        if path.name in (INFO, INFOS) and _is_info(path):
+            found.add(path)
+        elif path.name == PARTS and type(parts := _value(path).get("splits")) is list:
             found.add(path)
             for name in parts:
                 if not (path.parent / str(name)).is_dir():
                     raise _missing(path, str(name), "a folder")
         elif path.name == STATE and type(files := _value(path).get("_data_files")) is list:
-            found |= {path, path.with_name(INFO)}
+            found.add(path)
             listed = {path.with_name(_name(each)) for each in files}
             if lost := sorted(listed - known):
                 raise _missing(path, lost[0].name, "a file")
@@ -52,6 +55,13 @@ def info(file: Path) -> dict[str, Any]:
     """What the folder of a saved file says of its columns; empty where it says nothing."""
     path = file.with_name(INFO)
     return _value(path) if path.is_file() else {}
+
+
+def _is_info(path: Path) -> bool:
+    """Whether a file says what columns a data set has, by itself or for each of its versions."""
+    value = _value(path)
+    return any(type(each.get("features")) is dict
+               for each in (value, *value.values()) if type(each) is dict)  # fmt: skip
 
 
 def _value(path: Path) -> dict[str, Any]:

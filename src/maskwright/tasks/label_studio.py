@@ -31,8 +31,13 @@ BOOKS = ("annotation_id", "annotator")
 
 
 def is_task(value: Any) -> bool:
-    """Whether a value is a task of the full export."""
-    if type(value) is not dict or type(value.get("data")) is not dict:
+    """Whether a value is a task of the full export, or an annotation with its task in it, as they
+    are put into a storage."""
+    if type(value) is not dict:
+        return False
+    if type(value.get("result")) is list and type(value.get("task")) is dict:
+        return type(value["task"].get("data")) is dict
+    if type(value.get("data")) is not dict:
         return False
     return type(value.get("annotations", value.get("completions"))) is list
 
@@ -54,6 +59,8 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
     several = golden = 0
     for number, task in enumerate(tasks, 1):
         where = f"{file}, item {number}"
+        if "result" in task:
+            task = {**task["task"], "annotations": [task]}
         every = task.get("annotations", task.get("completions"))
         if not all(type(each) is dict and type(each.get("result")) is list for each in every):
             raise DataError("no annotation of Label Studio", where=where, found=repr(every)[:80],
