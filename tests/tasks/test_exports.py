@@ -74,6 +74,10 @@ SPANS: dict[str, Make] = {
     "spaCy": lambda n: [text(n), ENTITIES],
     "spaCy, a list": lambda n: [text(n), [[3, 8, "PER"]]],
     "spaCy, with cats": lambda n: [text(n), {**ENTITIES, "cats": flags(n)}],
+    "spaCy, a document": lambda n: {
+        "text": text(n), "ents": [{"start": 3, "end": 8, "label": "PER"}],
+        "sents": [{"start": 0, "end": len(text(n))}],
+        "tokens": [{"id": 0, "start": 0, "end": 2, "tag": "RB", "pos": "ADV"}]},
     "Prodigy": lambda n: {"text": text(n), "_input_hash": n, "answer": "accept",
                           "spans": [{**MARK, "label": "PER", "token_start": 1}]},
     "Dataturks": lambda n: {"content": text(n), "annotation": [
@@ -262,6 +266,12 @@ def test_trees_of_spacy_2_are_sentences(tmp_path: Path) -> None:
     [
         (lambda n: task(n, result("hypertextlabels", {**MARK, "start": "/p"})), "places"),
         (lambda n: {"text": text(n), "annotations": [{"label": 3, "user": 1}]}, "numbers of"),
+        (lambda n: short(n, label=[{**MARK, "labels": ["A", "B"][: 1 + n % 2]}]), "several kinds"),
+        (lambda n: short(n, label=[{**MARK, "labels": ["A"][: n % 2]}]), "without a kind"),
+        (
+            lambda n: task(n, result("labels", {**MARK, "start": 4, "labels": ["A"]})),
+            "another text",
+        ),
         (lambda n: [text(n), {"cats": {"A": 1, "B": 1} if n % 2 else {"A": 1}}], "say nothing"),
         (lambda n: task(n, annotations=[]), "nothing to learn from"),
         (lambda n: task(n, annotations=[7]), "no annotation of Label Studio"),

@@ -91,7 +91,10 @@ def test_what_is_said_of_the_columns_is_no_data(tmp_path: Path) -> None:
     (tmp_path / "dataset_info.json").write_text(json.dumps({"features": FEATURES}))
     infos = {"default": {"features": FEATURES}}
     (tmp_path / "dataset_infos.json").write_text(json.dumps(infos, indent=1))
-    assert {part: len(some) for part, some in load(tmp_path).parts.items()} == {"train": 20}
+    table = load(tmp_path)
+    assert {part: len(some) for part, some in table.parts.items()} == {"train": 20}
+    assert list(table.names["label"].values()) == ["bad", "good"]
+    assert [d.text for d in read(tmp_path)] == [row["text"] for row in rows(20)]
 
 
 def test_other_files_of_these_names_are_data(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
 def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], list[str]]:
     """The files to read below `folder`, and the names of the others."""
     every = list(_walk(folder))
-    notes = saved.notes(every)
+    notes = saved.notes(every) | (saved.about(every) if otherwise is None else set())
     found = [source for path in every if path not in notes and (source := _source(path))]
     if otherwise is not None:
         found = [source for source in found if not _tells_of(folder, source)]

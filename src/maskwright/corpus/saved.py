@@ -29,9 +29,7 @@ def notes(paths: Sequence[Path]) -> set[Path]:
     found: set[Path] = set()
     known = set(paths)
     for path in paths:
-        if path.name in (INFO, INFOS) and _is_info(path):
-            found.add(path)
-        elif path.name == PARTS and type(parts := _value(path).get("splits")) is list:
+        if path.name == PARTS and type(parts := _value(path).get("splits")) is list:
             found.add(path)
             for name in parts:
                 if not (path.parent / str(name)).is_dir():
@@ -49,6 +47,12 @@ def notes(paths: Sequence[Path]) -> set[Path]:
                                 "load_from_disk(FOLDER).flatten_indices().save_to_disk(OTHER)",
                                 )  # fmt: skip
     return found
+
+
+def about(paths: Sequence[Path]) -> set[Path]:
+    """Those of the files that say what columns a data set has; of labelled data they tell the names
+    of classes."""
+    return {path for path in paths if path.name in (INFO, INFOS) and _is_info(path)}
 
 
 def info(file: Path) -> dict[str, Any]:

@@ -190,6 +190,8 @@ class Search:
     def _tagging(self) -> None:
         marks = [c.name for c in self._free() if c.kind == "parts"]
         marks = [name for name in marks if self._commonest([name, *marks]) == name]
+        if len(marks) > 1:  # of a document of spaCy, the words have places and tags, too
+            marks = [name for name in marks if plain(name) not in NAMES["tokens"]]
         if len(marks) == 1 and not {"tokens", "tags"} & set(self.roles):
             texts = {c.name for c in self._free() if c.kind == "text"}
             text = next((n for s in NAMES["text"] if (n := self.by_plain.get(s)) in texts), None)

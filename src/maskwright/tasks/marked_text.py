@@ -35,13 +35,14 @@ DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
 
 class Part(NamedTuple):
     """A marked part; `own` is the text that it brings, where it does, and `loose` whether that may
-    be another name of the thing."""
+    be another name of the thing. One that has not one kind has several, or none, in `kinds`."""
 
     begin: int
     end: int
     kind: str
     own: str = ""
     loose: bool = False
+    kinds: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,13 @@ def marked(text: str, value: Any, where: str) -> Marked:
     for part in sorted(part for part in parts if part is not None):
         begin, end, kind = part[:3]
         shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {kind}"
+        if part.kinds is not None:
+            raise DataError("a marked part with several kinds" if part.kinds else
+                            "a marked part without a kind", where=where,
+                            found=f"{shown}{', '.join(part.kinds) or 'none'}",
+                            wanted="one kind for each part",
+                            do="keep one of them, or take the row out (--read on_bad=skip drops "
+                            "and counts it)")  # fmt: skip
         if not 0 <= begin < end <= len(text):
             raise DataError("a marked part that is not in the text", where=where, found=shown,
                             wanted=f"0 <= begin < end <= {len(text)}, in characters",
@@ -147,7 +155,11 @@ def _part(value: Any) -> Part | None:
     if type(value) is not list or len(value) != 3:
         return None
     begin, end, kind = value
-    if type(begin) is not int or type(end) is not int or type(kind) is not str or not kind.strip():
+    if type(begin) is not int or type(end) is not int:
+        return None
+    if type(kind) is list and len(kind) != 1 and all(type(each) is str for each in kind):
+        return Part(begin, end, "", own, loose, tuple(kind))
+    if type(kind) is not str or not kind.strip():
         return None
     return Part(begin, end, kind.strip(), own, loose)
 
