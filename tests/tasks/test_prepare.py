@@ -62,6 +62,8 @@ def test_what_was_dropped_is_said(tmp_path: Path) -> None:
     assert [w for w in survey(made).warnings if "repeat" not in w] == [
         "all: 1 bad rows dropped",
         "all: 1 byte order marks removed",
+        "rows that share their 'author' may be in different parts; --column group=author keeps "
+        "them together",
         f"left out: 1 bad row; the first: {path}, line 203, column 'stars', the label is empty",
         f"rows left out are listed in {tmp_path / 'rejects.jsonl'}",
     ]
