@@ -80,6 +80,11 @@ def cleaned(
         line_ends: of a table: CRLF in a text becomes LF, too, and a byte order mark at the begin
             of its line is left out.
     """
+    texts = [value for value in values.values() if type(value) is str]
+    if len(texts) == len(values):  # most rows of tables: nothing to do
+        every = "".join([*values, *texts])
+        if not LEFT_OUT.search(every) and "\ufeff" not in every:
+            return values, {}
     read = _clean(values, ledger, line_ends)
     first = next(iter(read), "")
     if line_ends and type(read.get(first)) is str and read[first].startswith("\ufeff"):
