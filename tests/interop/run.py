@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from maskwright.checkpoint import pretrained
+from maskwright.families.family import family
 from maskwright.nn.mask import real
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.train import TokenizerChoice, train
@@ -185,6 +186,29 @@ def compare_words(python: Path, scratch: Path) -> dict[str, int]:
     return wrong
 
 
+def compare_used(python: Path, scratch: Path) -> dict[str, Any]:
+    """Per class, how far apart the answers are that the other library gives to its tokenizer's own
+    output, or what it refused; and that `pipeline` answers."""
+    sys.path.insert(0, str(HERE.parent))  # helpers of other tests
+    from parity import used
+
+    folders, out = scratch / "used", scratch / "as-used"
+    out.mkdir()
+    for name, architecture in used.CLASSES:
+        used.folder_of(family(name), architecture, folders / architecture)
+    script = HERE / "as_used.py"
+    subprocess.run([str(python), str(script), str(folders), str(out)], check=True)
+    told = json.loads((out / "answers.json").read_text())["models"]
+    found: dict[str, Any] = {}
+    for _, architecture in used.CLASSES:
+        if error := told[architecture].get("error"):
+            found[architecture] = error
+            continue
+        theirs = load_file(out / f"{architecture}.outputs")
+        found[architecture] = used.apart(folders / architecture, architecture, theirs)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
@@ -197,10 +221,12 @@ def main() -> int:
         python = chosen.python or environment(scratch / "environment")
         models = compare_models(python, scratch)
         words = compare_words(python, scratch)
+        as_used = compare_used(python, scratch)
         versions = json.loads((scratch / "theirs" / "versions.json").read_text())
     worst = max(max(m["we load theirs"], m["they load ours"]) for m in models.values())
     complaints = sorted(name for name, m in models.items() if m["their complaints"])
-    good = worst < TOLERANCE and not complaints and not any(words.values())
+    refused = [name for name, far in as_used.items() if isinstance(far, str) or far > TOLERANCE]
+    good = worst < TOLERANCE and not complaints and not any(words.values()) and not refused
     report = {
         "against": versions,
         "torch here": torch.__version__,
@@ -208,6 +234,7 @@ def main() -> int:
         "largest relative difference": worst,
         "models": models,
         "texts with other ids, by tokenizer": words,
+        "as used: the tokenizer's own output, and pipeline": as_used,
         "passed": good,
     }
     chosen.out.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")

@@ -250,7 +250,9 @@ def save_files(
     if tokenizer is not None:
         # To fill a mask its token has to be read; what reads texts alone learned from such ids.
         alone = model.config.vocabulary_head is None
-        content |= tokenizer.files(model.config.longest, plain=alone)
+        content |= tokenizer.files(
+            model.config.longest, plain=alone, segments=model.config.has_segments
+        )
     return content
 
 

@@ -353,17 +353,22 @@ class Tokenizer:
         named = {**self._roles, "pad": self._roles["end"]}
         return Tokenizer(self._plain, roles.special_map(named, self._extra()))
 
-    def files(self, max_length: int | None = None, *, plain: bool = False) -> dict[str, bytes]:
+    def files(
+        self, max_length: int | None = None, *, plain: bool = False, segments: bool = True
+    ) -> dict[str, bytes]:
         """The three files of a tokenizer, by name.
 
         Args:
             max_length: the model's longest input.
             plain: other libraries, too, shall read no special token out of a text.
+            segments: whether the model tells a first text from a second; where it does not, other
+                libraries must not give it numbers of segments (DistilBERT refuses them, GPT-2 would
+                add the vectors of tokens 0 and 1).
         """
-        extra = self._extra()
+        extra, numbered = self._extra(), segments and self._frame.segments
         tables = (
             self._plain,
-            roles.settings(self._roles, extra, self._frame.segments, max_length, plain),
+            roles.settings(self._roles, extra, numbered, max_length, plain),
             roles.special_map(self._roles, extra),
         )
         return {

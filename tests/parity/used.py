@@ -1,0 +1,126 @@
+"""Small folders of every class, with a tokenizer of their style, and what ours give for what
+tests/interop/as_used.py asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from checkpoint.small import SMALL, model_of
+from interop.as_used import CHOICES, GIVEN, ONE
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.layout import About
+from maskwright.families.family import Family, family
+from maskwright.nn.mask import real
+from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import TokenizerChoice, train
+
+KINDS = {"bert": "wordpiece", "roberta": "byte-bpe", "gpt2": "byte-bpe", "t5": "unigram"}
+CLASSES = [(name, each) for name in SMALL for each in family(name).architectures]
+WORDS = (
+    "the cat dog sat ran on mat and then saw one big red hat under a tall old tree who".split()  # noqa: SIM905
+)
+
+
+def folder_of(member: Family, architecture: str, out: Path, style: str | None = None) -> Path:
+    """A model of that class with random weights, and a tokenizer of the family's style, or of
+    another."""
+    style = style or member.style
+    text = [" ".join(WORDS[n % 20 :] + WORDS[: n % 20]) for n in range(40)]
+    chosen = TokenizerChoice(kind=KINDS[style], style=style, vocabulary=300)  # type: ignore[arg-type]
+    tokenizer = train(text, chosen)
+    ids = {"pad_token_id": tokenizer.pad, "bos_token_id": tokenizer.begin,
+           "eos_token_id": tokenizer.end}  # fmt: skip
+    keys = {**SMALL[member.name], "vocab_size": tokenizer.vocabulary_size,
+            **{key: value for key, value in ids.items() if value is not None},
+            "architectures": [architecture]}  # fmt: skip
+    for name in ("max_position_embeddings", "n_positions"):
+        keys |= {name: keys[name] + 64} if name in keys else {}
+    model = model_of(member.point(keys))
+    pretrained.save(model, tokenizer, out, About(family=member.name))
+    return out
+
+
+def rows_of(
+    tokenizer: Tokenizer, name: str, architecture: str
+) -> list[tuple[list[int], list[int]]]:
+    """Ids and segments of the rows of an example."""
+    first, second = GIVEN[name]
+    pairs: list[tuple[str, ...]] = [(text,) for text in first]
+    if second is not None:
+        pairs = list(zip(first, second, strict=True))
+    if architecture.endswith("MultipleChoice"):
+        pairs = [(ONE, choice) for choice in CHOICES]
+    return [tokenizer.frame(*map(tokenizer.encode, pair)) for pair in pairs]
+
+
+@torch.no_grad()
+def expected(folder: Path, architecture: str) -> Iterator[tuple[str, int, dict[str, Tensor]]]:
+    """(example, row, our outputs by the other library's names) for every row of every example."""
+    loaded = pretrained.load(folder)
+    assert loaded.tokenizer is not None
+    model, config = loaded.model, loaded.config
+    for name in GIVEN:
+        for row, (ids, segments) in enumerate(rows_of(loaded.tokenizer, name, architecture)):
+            tokens = torch.tensor([ids])
+            kinds = torch.tensor([segments]) if config.has_segments else None
+            keep = real(torch.ones_like(tokens).bool())
+            states = model.hidden_states(tokens, segments=kinds, visible=keep)[-1]
+            if len(config.stacks) == 2:
+                start = loaded.extra["decoder_start_token_id"]
+                states = written(model, states, tokens, start, bool(config.heads))
+            yield name, row, scores(model, states)
+
+
+def written(model: Transformer, memory: Tensor, tokens: Tensor, start: int, reads: bool) -> Tensor:
+    """The decoder's states: behind the start alone, or behind the whole text where it is read."""
+    first = torch.tensor([[start]])
+    given = torch.cat([first, tokens[:, :-1]], 1) if reads else first
+    return model.decode(given, memory=memory)
+
+
+def scores(model: Transformer, states: Tensor) -> dict[str, Tensor]:
+    config = model.config
+    if config.vocabulary_head is None and not config.heads:
+        return {"last_hidden_state": states[0]}
+    found: dict[str, Any] = {}
+    if config.vocabulary_head is not None:
+        found["prediction_logits" if config.heads else "logits"] = model.logits(states)[0]
+    for head in config.heads:
+        place = 0 if model.decoder is None else -1
+        made = model.head(head.name, states[:, place] if head.pools else states)[0]
+        if head.kind == "span":
+            return {"start_logits": made[:, 0], "end_logits": made[:, 1]}
+        if head.kind == "token" and head.labels == 1:
+            made = made[:, 0]
+        found["logits" if config.vocabulary_head is None else "of the pair"] = made
+    return found
+
+
+def apart(folder: Path, architecture: str, theirs: dict[str, Tensor]) -> float:
+    """The largest difference, relative to the largest value of each tensor; padding is left out."""
+    worst, seen = 0.0, 0
+    for name, row, ours in expected(folder, architecture):
+        for key, value in ours.items():
+            named = f"{name}.{key}"
+            if key == "of the pair":
+                ends = ("relationship_logits", "sop_logits")
+                named = next(k for k in theirs if k.startswith(name) and k.endswith(ends))
+            if named not in theirs:
+                continue
+            found = theirs[named]
+            if architecture.endswith("MultipleChoice"):
+                found, value = found[0, row], value[0]
+            else:
+                found = found[row]
+                if found.shape != value.shape:  # padded
+                    found = found[: len(value)]
+            worst = max(worst, float((found - value).abs().max() / value.abs().max()))
+            seen += 1
+    assert seen, f"nothing to compare: {sorted(theirs)}"
+    return worst
