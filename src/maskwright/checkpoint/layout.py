@@ -27,8 +27,30 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 OURS = "maskwright"
 OUR_ARCHITECTURE = "Transformer"
 OUR_FORMAT = 1
+TAUGHT = "maskwright_taught"
+"""The key of config.json under which `Taught` stands, where it is not the usual."""
 WRITTEN_FOR = "4.57.6"
 """The oldest release of the reference library whose reading of these files is tested."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taught:
+    """How a pretrained model is to be asked, where its class alone does not say it.
+
+    Attributes:
+        shift: how many places before a hole its scores stand.
+        whole: whether it was taught to read a prompt in both directions before it writes on.
+        decoder: whether its decoder was trained, of two stacks.
+    """
+
+    shift: int = 0
+    whole: bool = False
+    decoder: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shift <= 8:
+            raise ConfigError("out of range", where=f"{TAUGHT}.shift", found=self.shift,
+                              wanted="0 to 8")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +70,7 @@ class About:
     """The id that the decoder of two stacks was taught to begin with; None: the family's usual."""
     writing: Mapping[str, int] = field(default_factory=dict)
     """How answers are written, in the words of generation_config.json: `num_beams`, …"""
+    taught: Taught = Taught()
     largest_shard: int = LARGEST_SHARD
     """Bytes of weights in one file, before they are split into several."""
 
@@ -167,6 +190,7 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
         family=None if form.family is None else form.family.name,
         labels=labels,
         problem_type=problem if isinstance(problem, str) else None,
+        taught=from_plain(Taught, hf.get(TAUGHT, {}), TAUGHT),
     )
 
 
@@ -215,6 +239,8 @@ def _hf(
         "transformers_version": WRITTEN_FOR,
         **ids,
     }
+    if about.taught != Taught():
+        hf[TAUGHT] = to_plain(about.taught)
     if form.family is None:
         body = {"format": OUR_FORMAT, "config": to_plain(form.config)}
         hf |= {"model_type": OURS, "architectures": [OUR_ARCHITECTURE], OURS: body}

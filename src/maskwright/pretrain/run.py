@@ -26,6 +26,8 @@ from typing import TextIO
 import torch
 
 from maskwright import commit, dotted, memory
+from maskwright.checkpoint.guarded import read_json
+from maskwright.checkpoint.pretrained import CONFIG
 from maskwright.data.loader import Loader
 from maskwright.errors import (
     ConfigError,
@@ -42,7 +44,7 @@ from maskwright.pretrain.prepare import Prepared, prepare, text_changed
 from maskwright.pretrain.sitting import Sitting, begin
 from maskwright.recipes.find import read
 from maskwright.recipes.recipe import FREE, INEXACT, Recipe, frozen_part
-from maskwright.report import document
+from maskwright.report import document, opened
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
@@ -227,7 +229,16 @@ def _run(
                 say(f"note: {lost:,} of {sitting.state.step:,} steps were skipped, as their loss "
                     "or gradient was no finite number")  # fmt: skip
             say(f"report: {write_report(out)}")
+            _say_misread(sitting.checkpoints.path(sitting.state.step), say)
     return sitting.checkpoints.path(sitting.state.step)
+
+
+def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
+    """Say where another library would read the model wrongly."""
+    if (checkpoint / CONFIG).is_file() and (
+        warning := opened.misread(read_json(checkpoint, CONFIG))
+    ):
+        say(f"note: {warning}")
 
 
 def _quoted(folder: Path) -> str:

@@ -23,7 +23,7 @@ from maskwright.memory import free_bytes
 from maskwright.nn.config import TransformerConfig
 from maskwright.objectives.encoder_decoder import EncoderDecoder
 from maskwright.objectives.objective import Objective
-from maskwright.pretrain import build, head_first, journal, start
+from maskwright.pretrain import build, card, head_first, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints, has_checkpoint
 from maskwright.pretrain.head_first import HeadFirst
 from maskwright.pretrain.lengths import check_length, untrained_positions
@@ -99,7 +99,9 @@ def begin(
     average = Average(parameters, ema) if ema else None
     about = _about(recipe, out, prepared, chosen)
     begins = objective.start if isinstance(objective, EncoderDecoder) else None
-    model = About(family=family, decoder_start=begins)
+    network = objective.product.config
+    model = card.about(recipe, network, prepared.tokenizer,
+                       About(family=family, decoder_start=begins))  # fmt: skip
     checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, model)
     state = TrainState()
     if saved:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright import catalogue, config
+from maskwright.checkpoint.layout import Taught
 from maskwright.recipes.recipe import Recipe
 
 PAIRS = ("pairs", "swapped-pairs")
@@ -49,6 +50,12 @@ def shift(recipe: Recipe) -> int:
 def reads_whole(recipe: Recipe) -> bool:
     """Whether the recipe's model was taught to read a prompt in both directions."""
     return bool(getattr(catalogue.load("objectives", recipe.objective.name), "WHOLE", False))
+
+
+def taught_of(recipe: Recipe, stacks: int) -> Taught:
+    """How the recipe's model, of one stack or two, is to be asked."""
+    decoder = stacks == 1 or decoder_start(recipe) is not None
+    return Taught(shift=shift(recipe), whole=reads_whole(recipe), decoder=decoder)
 
 
 def decoder_start(recipe: Recipe) -> str | None:

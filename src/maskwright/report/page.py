@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from maskwright.report import markup, tables
+from maskwright.report import markup, opened, tables
 from maskwright.report.curves import draw
 from maskwright.report.document import document, write
 from maskwright.report.run_charts import main_chart, small_charts
@@ -246,7 +246,8 @@ def _next_steps(folder: RunFolder) -> str:
     two_stacks = objective in TWO_STACKS
     judges = objective in JUDGES
     steps = []
-    if folder.checkpoints and (objective == "denoising" or not two_stacks) and not judges:
+    asked = not two_stacks or objective in ("denoising", "span-corruption")
+    if folder.checkpoints and asked and not judges:
         prompt = shell_word(_prompt(folder, causal))
         verb = "generate" if causal else "fill-mask"
         steps.append(("Ask it", f"maskwright {verb} {where} {prompt}"))
@@ -258,13 +259,13 @@ def _next_steps(folder: RunFolder) -> str:
     if folder.recipe:
         command = f"maskwright pretrain {where}/recipe.toml --text your-texts/ --out runs/mine"
         steps.append(("The same recipe on your own text", command))
-    if folder.checkpoints:
-        task = "Seq2SeqLM" if two_stacks else "CausalLM" if causal else "MaskedLM"
-        kind = f"AutoModelFor{'PreTraining' if judges else task}"
+    warning = ""
+    if folder.checkpoints and folder.saved:
         place = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
-        code = f"from transformers import {kind}\nmodel = {kind}.from_pretrained({place!r})"
-        steps.append(("In Python, with transformers", code))
-    return "".join(f"<h3>{escape(what)}</h3>{markup.block(how)}" for what, how in steps)
+        warning = opened.misread(folder.saved)
+        steps.append(("In Python", opened.code(folder.saved, place)))
+    shown = "".join(f"<h3>{escape(what)}</h3>{markup.block(how)}" for what, how in steps)
+    return shown + (f'<p class="warning">{escape(warning)}</p>' if warning else "")
 
 
 def _prompt(folder: RunFolder, causal: bool) -> str:
@@ -272,5 +273,7 @@ def _prompt(folder: RunFolder, causal: bool) -> str:
     prompts = [str(s.get("prompt") or "") for s in folder.samples]
     framed = folder.run.get("objective") == "denoising"  # shown as the encoder reads it
     short = "" if framed else next((p for p in prompts if 0 < len(p) <= 60), "")
+    if folder.run.get("objective") == "span-corruption":
+        return "It is <extra_id_0>."
     mask = MASK.search(" ".join(prompts))
     return short or ("It is" if causal else f"It is a {mask.group() if mask else '[MASK]'}.")

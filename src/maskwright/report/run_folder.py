@@ -23,7 +23,8 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of a run, as plain values. `unreadable` counts lines that were left out."""
+    """The files of a run, as plain values. `saved` is the config.json of its newest checkpoint;
+    `unreadable` counts lines that were left out."""
 
     path: Path
     run: Record = field(default_factory=dict)
@@ -35,6 +36,7 @@ class RunFolder:
     tables: list[Record] = field(default_factory=list)
     recipe: str = ""
     checkpoints: tuple[str, ...] = ()
+    saved: Record = field(default_factory=dict)
     unreadable: int = 0
 
     @property
@@ -74,6 +76,7 @@ def read(folder: Path) -> RunFolder:
     metrics, lost = _lines(metrics_file)
     timings, lost_timings = _lines(folder / "timings.jsonl")
     recipe_file = folder / "recipe.toml"
+    checkpoints = numbered(folder / "checkpoints")
     return RunFolder(
         path=folder,
         run=_run(run_file) if run_file.is_file() else {},
@@ -84,7 +87,8 @@ def read(folder: Path) -> RunFolder:
         timings=timings,
         tables=tables.read(folder),
         recipe=recipe_file.read_text("utf-8", "replace") if recipe_file.is_file() else "",
-        checkpoints=tuple(p.name for p in numbered(folder / "checkpoints")),
+        checkpoints=tuple(p.name for p in checkpoints),
+        saved=_saved(checkpoints[-1]) if checkpoints else {},
         unreadable=lost + lost_timings,
     )
 
@@ -102,6 +106,14 @@ def _run(path: Path) -> Record:
     if not isinstance(value, dict):
         raise DataError("run.json is not an object", where=path, found=type(value).__name__)
     return value
+
+
+def _saved(checkpoint: Path) -> Record:
+    """The checkpoint's config.json; nothing where it cannot be read."""
+    try:
+        return table(json.loads((checkpoint / "config.json").read_text("utf-8")))
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
 def _lines(path: Path) -> tuple[list[Record], int]:

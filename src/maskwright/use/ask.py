@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.layout import Taught
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.generate.decode import Sampling, generate, require_writer
 from maskwright.generate.fill import Candidate, Hole, fill
+from maskwright.generate.gaps import spans
 from maskwright.pretrain import build, checkpoints, taught
 from maskwright.pretrain.run import RECIPE
 from maskwright.pretrain.samples import opening
@@ -22,6 +24,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.unknown import OTHER_MODEL
 from maskwright.tokenizer.wordpiece import CONTINUATION
 from maskwright.train import machine
+from maskwright.use.gaps import Gapped, gapped, spelled
 
 FRAMED = ("documents", "sentences")
 """The kinds of rows of one text each in its frame."""
@@ -44,7 +47,9 @@ def open_model(folder: Path) -> tuple[Pretrained, Tokenizer]:
 
 
 def fill_mask(folder: Path | str, text: str, *, top: int = 5, say: Say = quiet) -> list[Hole]:
-    """The likeliest `top` tokens for every mask in `text`, in its order.
+    """The likeliest `top` tokens for every mask in `text`, in its order; of a model that was taught
+    to fill gaps (T5) the likeliest spans for every sentinel, such as <extra_id_0>, each behind the
+    best for those before it.
 
     Args:
         say: is told when much of the text is unknown to the tokenizer.
@@ -54,8 +59,16 @@ def fill_mask(folder: Path | str, text: str, *, top: int = 5, say: Say = quiet) 
     """
     folder = Path(folder)
     loaded, tokenizer = open_model(folder)
-    shift = taught.shift(read(folder / RECIPE)) if is_run(folder) else 0
+    shift = _taught(folder, loaded).shift
     start = None
+    if len(loaded.config.stacks) == 2 and tokenizer.sentinels and _taught(folder, loaded).decoder:
+        if (given := gapped(tokenizer, text)) is not None:
+            return _fill_gaps(folder, loaded, tokenizer, given, top)
+        if tokenizer.mask is None:
+            first = tokenizer.vocabulary[tokenizer.sentinels[0]]
+            raise UsageError("the text has no gap", where=text[:60],
+                             wanted=f"{first} where something is to be found",
+                             do=f"write {first} for the first gap, and so on")  # fmt: skip
     if len(loaded.config.stacks) == 2 and tokenizer.mask is not None:
         start = _decoder_start(folder, loaded, tokenizer)
     holes = fill(
@@ -74,6 +87,42 @@ def fill_mask(folder: Path | str, text: str, *, top: int = 5, say: Say = quiet) 
         _in_own_words(hole, sign.join(parts[:n]), sign.join(parts[n:]), tokenizer)
         for n, hole in enumerate(holes, start=1)
     ]
+
+
+def _fill_gaps(
+    folder: Path, loaded: Pretrained, tokenizer: Tokenizer, given: Gapped, top: int
+) -> list[Hole]:
+    """The likeliest spans for each gap; a candidate's `id` is the first of its span's."""
+    if top < 1:
+        raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
+    source, start = tokenizer.frame(given.ids)[0], _decoder_start(folder, loaded, tokenizer)
+    _require_room(loaded, source, given.text)
+    assert start is not None  # the decoder was taught
+    end = build.vocabulary(tokenizer).end
+    stops = {*tokenizer.sentinels, *(() if end is None else (end,))}
+    rows = range(tokenizer.vocabulary_size, loaded.config.tokens.vocabulary)
+    forbidden = {*tokenizer.special_ids, *rows} - stops
+    written, holes = [start], []
+    for sign in given.signs:
+        number = tokenizer.id(sign)
+        assert number is not None
+        written.append(number)
+        found = spans(loaded.model, source, written, stops, forbidden, top)
+        words = [tokenizer.decode(list(each.ids)).strip() for each in found]
+        holes.append(Hole(source.index(number), tuple(
+            Candidate(each.ids[0], word, each.probability, given.filled(sign, word))
+            for each, word in zip(found, words, strict=True)
+        )))  # fmt: skip
+        written += found[0].ids if found else ()
+    return holes
+
+
+def _require_room(loaded: Pretrained, source: list[int], text: str) -> None:
+    longest = loaded.config.longest
+    if longest is not None and len(source) > longest:
+        raise UsageError("the text is longer than the model reads", where=text[:60],
+                         found=f"{len(source)} tokens", wanted=f"at most {longest}",
+                         do="shorten the text around the gaps")  # fmt: skip
 
 
 def _in_own_words(hole: Hole, before: str, after: str, tokenizer: Tokenizer) -> Hole:
@@ -98,12 +147,14 @@ def generate_text(
     top_p: float = 1.0,
     seed: int = 0,
 ) -> str:
-    """`prompt` and what the model writes after it; from two stacks, only what it makes of it."""
+    """`prompt` and what the model writes after it; from two stacks, only what it makes of it. A
+    prompt with sentinels, such as <extra_id_0>, is answered with them."""
     folder = Path(folder)
     loaded, tokenizer = open_model(folder)
     require_writer(loaded.config)
-    start, sources = tokenizer.encode(prompt), None
     reads = len(loaded.config.stacks) == 2
+    given = gapped(tokenizer, prompt) if reads else None
+    start, sources = tokenizer.encode(prompt) if given is None else given.ids, None
     if reads:
         sources, first = [tokenizer.frame(start)[0]], _decoder_start(folder, loaded, tokenizer)
         if first is None:
@@ -124,18 +175,28 @@ def generate_text(
         start = [tokenizer.begin]
     end = build.vocabulary(tokenizer).end
     rows = range(tokenizer.vocabulary_size, loaded.config.tokens.vocabulary)
+    allowed = {end} if given is None else {end, *tokenizer.sentinels}
     sampling = Sampling(
         temperature=temperature,
         top_k=top_k or None,
         top_p=top_p,
         seed=seed,
-        forbidden=(*(i for i in tokenizer.special_ids if i != end), *rows),
+        forbidden=(*(i for i in tokenizer.special_ids if i not in allowed), *rows),
     )
-    whole = is_run(folder) and taught.reads_whole(read(folder / RECIPE))
+    whole = _taught(folder, loaded).whole
     (made,) = generate(
         loaded.model, [start], tokens, sampling, sources=sources, end=end, whole=whole
     )
+    if given is not None:
+        return spelled(tokenizer, made)
     return tokenizer.decode(made if reads else start + made)
+
+
+def _taught(folder: Path, loaded: Pretrained) -> Taught:
+    """How the model is to be asked: as its run says, or its config.json where it lies alone."""
+    if not is_run(folder):
+        return loaded.about.taught
+    return taught.taught_of(read(folder / RECIPE), len(loaded.config.stacks))
 
 
 def _decoder_start(folder: Path, loaded: Pretrained, tokenizer: Tokenizer) -> int | None:
@@ -148,6 +209,8 @@ def _decoder_start(folder: Path, loaded: Pretrained, tokenizer: Tokenizer) -> in
         known = build.vocabulary(tokenizer)
         found: int | None = {"pad": known.pad, "begin": known.begin, "end": known.end}[role]
         return found
+    if not loaded.about.taught.decoder:
+        return None
     token = loaded.extra.get("decoder_start_token_id")
     if type(token) is not int or not 0 <= token < loaded.config.tokens.vocabulary:
         raise CheckpointError(

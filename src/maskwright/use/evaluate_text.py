@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from maskwright import config
+from maskwright.checkpoint.layout import TAUGHT, Taught
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.corpus.files import Paths
 from maskwright.corpus.read import Reader, Reading
@@ -172,6 +173,14 @@ def _measure(
     an encoder and next tokens for a decoder, and that of the run where these would not do."""
     config = loaded.config
     simple = len(config.stacks) == 1 and config.vocabulary_head is not None
+    if recipe is None and loaded.about.taught != Taught():
+        raise IncompatibleError(
+            "how this model is to be measured is written in its run alone",
+            where=folder,
+            found=f"config.json: {TAUGHT}",
+            wanted=f"a run folder with {RECIPE}",
+            do="name the run, or score minimal pairs: --data FOLDER",
+        )
     if simple and (recipe is None or not (taught.shift(recipe) or taught.reads_whole(recipe))):
         objective = _objective(loaded, tokenizer, recipe)
         if recipe is not None and recipe.objective.name in ("causal", "masked"):

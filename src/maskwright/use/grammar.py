@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from maskwright import commit
+from maskwright.checkpoint.layout import Taught
 from maskwright.errors import DataError
 from maskwright.evaluate import minimal_pairs, text_likelihood
 from maskwright.evaluate.likelihood import token_counts
@@ -42,18 +43,21 @@ WITHOUT_MODEL = {
 }
 
 
-def as_trained(model: Transformer, recipe: Recipe | None) -> str:
+def as_trained(model: Transformer, recipe: Recipe | None, said: Taught | None = None) -> str:
     """The method of `text_likelihood` that asks `model` what its `recipe` taught it; without one,
-    what models of its shape are usually taught.
+    what its folder has `said`, or what models of its shape are usually taught.
 
     Raises:
         IncompatibleError: it predicts no tokens.
     """
-    if recipe is not None and len(model.config.stacks) == 2 and not taught.decoder_start(recipe):
+    way = said or Taught()
+    if recipe is not None:
+        way = taught.taught_of(recipe, len(model.config.stacks))
+    if not way.decoder:
         return "masked"  # the encoder alone was trained
-    if recipe is not None and taught.shift(recipe):
+    if way.shift:
         return "masked-next"
-    if recipe is not None and taught.reads_whole(recipe):
+    if way.whole:
         return "causal"
     return text_likelihood.native(model)
 
@@ -84,7 +88,7 @@ def evaluate_pairs(
     loaded, tokenizer = open_model(model)
     recipe = read(model / RECIPE) if is_run(model) else None
     if how is None:
-        how = as_trained(loaded.model, recipe)
+        how = as_trained(loaded.model, recipe, loaded.about.taught)
     result = score(loaded.model, tokenizer, paradigms, how)
     stores = training_stores(model) if recipe is not None else []
     counts = token_counts(stores, recipe.corpus.weights) if recipe is not None and stores else None
