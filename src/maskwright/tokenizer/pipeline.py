@@ -67,7 +67,7 @@ def document(
         "padding": None,
         "added_tokens": [
             *(_added(i, token, token == mask) for i, token in enumerate(specials)),
-            *(_added(i, token) for i, token in enumerate(last, size)),
+            *(_added(i, token, kind in SPACE_IN_WORDS) for i, token in enumerate(last, size)),
         ],
         "normalizer": normalizer,
         "pre_tokenizer": pre_tokenizer,

@@ -1,0 +1,114 @@
+"""Every line of code that a page or a card of a run prints does run, and says where another library
+would read the model wrongly."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.checkpoint import layout, pretrained
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.pretrain import run
+from maskwright.recipes.find import find
+from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.report import opened
+from maskwright.use import ask
+from maskwright.use.evaluate_text import evaluate_folder
+from tinyrun import recipe, text_file
+
+pytest.importorskip("transformers", reason="the extra `hf` is not installed")
+GPT2 = {"n_embd": 32, "n_layer": 1, "n_positions": 64, "n_head": 2}
+BART = {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "encoder_layers": 1,
+        "decoder_layers": 1, "max_position_embeddings": 64}  # fmt: skip
+T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1}
+BERT = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "intermediate_size": 32, "max_position_embeddings": 64}  # fmt: skip
+# Recipe, its model made small, another objective, and a word of the warning.
+CASES: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
+    "masked": ("bert-mini", BERT, None, ""),
+    "next sentence": ("bert-nsp-mini", BERT, None, ""),
+    "replaced token": ("electra-mini", BERT, None, ""),
+    "causal": ("gpt2-mini", GPT2, None, ""),
+    "span corruption": ("t5-mini", T5, None, ""),
+    "denoising": ("bart-mini", BART, None, ""),
+    "hybrid": ("hybrid-mini", BERT, None, "one place before"),
+    "prefix": ("prefix-lm-mini", GPT2, None, "both directions"),
+    "prefix of an encoder": ("modernbert-mini", BERT, "prefix-lm", "both directions"),
+    "encoder of two": ("bart-mini", BART, "masked", "only the encoder was trained"),
+    "masked twin": ("shakespeare-bert", {}, None, "model_type maskwright"),
+    "causal twin": ("shakespeare-gpt", {}, None, "model_type maskwright"),
+}
+
+
+def small(text: Path, name: str, settings: dict[str, Any], objective: str | None) -> Recipe:
+    base, made = recipe(text, steps=1), find(name)
+    choice = replace(made.tokenizer, vocabulary=62 if not settings else 400)
+    other = made.objective if objective is None else ObjectiveChoice(name=objective, options={})
+    model = made.model
+    if isinstance(model, FamilyModel):
+        model = replace(model, settings={**model.settings, **settings})
+    return replace(base, name=name, tokenizer=choice, objective=other, model=model)
+
+
+def blocks_of_page(page: str) -> list[str]:
+    found = re.findall(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL)
+    plain = [html.unescape(re.sub("<[^>]+>", "", each)) for each in found]
+    return [each for each in plain if each.startswith(("from ", "import "))]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_code_runs_and_misreadings_are_told(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, settings, objective, word = CASES[case]
+    said, out = io.StringIO(), tmp_path / "run"
+    last = run.pretrain(small(text_file(tmp_path), name, settings, objective), out, stream=said)
+    page, card = ((path).read_text() for path in (out / "report.html", last / "README.md"))
+    for place in (said.getvalue(), html.unescape(page), card):
+        assert (word in place) if word else "transformers library" not in place
+    blocks = blocks_of_page(page), re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    assert all(blocks)
+    assert all(("from transformers" in each) == (not word) for each, *_ in blocks)
+    for block in blocks[0]:
+        exec(block, {})
+    monkeypatch.chdir(last)
+    for block in blocks[1]:
+        exec(block, {})
+
+
+def test_a_checkpoint_that_is_copied_away_is_asked_as_its_run(tmp_path: Path) -> None:
+    """Its scores stand one place before a hole; asked as any other model it answers otherwise."""
+    recipe_ = small(text_file(tmp_path), "hybrid-mini", BERT, None)
+    out = tmp_path / "run"
+    last = run.pretrain(recipe_, out, stream=io.StringIO())
+    text = "the cat [MASK] on the mat"
+    assert ask.fill_mask(last, text) == ask.fill_mask(out, text)
+    with pytest.raises(IncompatibleError, match="written in its run alone"):
+        evaluate_folder(last, [str(tmp_path / "text.txt")])
+    loaded = pretrained.load(last)
+    plain = replace(loaded.about, taught=layout.Taught())
+    pretrained.save(loaded.model, loaded.tokenizer, tmp_path / "plain", plain)
+    assert ask.fill_mask(tmp_path / "plain", text) != ask.fill_mask(out, text)
+    again = tmp_path / "again"
+    pretrained.save(loaded.model, loaded.tokenizer, again, loaded.about)
+    assert pretrained.load(again).about.taught == layout.Taught(shift=1)
+
+
+@pytest.mark.parametrize("odd", [[], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}])
+def test_what_is_said_of_a_model_is_checked(odd: Any, tmp_path: Path) -> None:
+    last = run.pretrain(
+        small(text_file(tmp_path), "bert-mini", BERT, None), tmp_path / "run", stream=io.StringIO()
+    )
+    form = layout.of_hf(hf := pretrained.read_json(last, "config.json"))
+    with pytest.raises(ConfigError):
+        layout.about_of({**hf, layout.TAUGHT: odd}, form)
+
+
+def test_pages_and_folders_use_one_key() -> None:
+    assert (opened.OURS, opened.TAUGHT) == (layout.OURS, layout.TAUGHT)
