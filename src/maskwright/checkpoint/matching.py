@@ -16,10 +16,14 @@ from torch import Tensor
 from maskwright.checkpoint import shapes
 from maskwright.checkpoint.files import NAMES, Tensors
 from maskwright.checkpoint.layout import Layout
+from maskwright.checkpoint.wrapped import unwrapped
 from maskwright.errors import CheckpointError
 from maskwright.families import weights
 from maskwright.nn.fresh import materialise
 from maskwright.nn.transformer import Transformer
+
+# Parts of names that adapters leave in a file which is not merged.
+OF_ADAPTERS = (".base_layer.", ".lora_", ".ia3_", ".modules_to_save.")
 
 
 def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -31,8 +35,12 @@ def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ..
     rules, wanted = weights.for_reading(form.rules()), shapes.parameters(form.config)
     expected = {name for rule in weights.carriers(rules) for name in rule.names()}
     expected |= {rule.theirs for rule in weights.ties(rules)}
-    found = weights.canonical(tensors.entries, expected, form.prefix, form.ignored)
     where = tensors.files[0]
+    plain = unwrapped(
+        tensors.entries, lambda name: weights.fits(name, expected, form.prefix), where
+    )
+    found = weights.canonical(plain, expected, form.prefix, form.ignored)
+    found = {canonical: plain[name] for canonical, name in found.items()}
     carriers = [(rule, rule.reads(found)) for rule in weights.carriers(rules)]
     missing = sorted(name for _, name in carriers if name not in found)
     rest = sorted(set(found) - expected)
@@ -44,7 +52,9 @@ def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ..
             where=where,
             found=f"missing {missing[:10]}, unknown {unknown[:10]}",
             wanted=f"{len(carriers)} tensors of {form.architecture}",
-            do="check that config.json belongs to this file",
+            do="merge the adapter into its model before it is saved (peft: merge_and_unload)"
+            if any(mark in name for name in unknown for mark in OF_ADAPTERS)
+            else "check that config.json belongs to this file",
         )
     for rule in rules:
         name = rule.reads(found) if isinstance(rule, weights.Carrier) else rule.theirs

@@ -213,6 +213,11 @@ def canonical(
     return found
 
 
+def fits(name: str, expected: Collection[str], prefix: str) -> bool:
+    """Whether a file's name is that of an `expected` tensor, in some spelling."""
+    return _fitting(name, expected, prefix) in expected
+
+
 def _fitting(name: str, expected: Collection[str], prefix: str) -> str:
     spellings = [name]
     for old, new in LEGACY:

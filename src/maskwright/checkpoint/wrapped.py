@@ -1,0 +1,74 @@
+"""Names of tensors that a wrapper put something before: parallel training, compiling, a trainer.
+
+    module.bert.encoder…                DataParallel and its like
+    _orig_mod.module.bert.encoder…      compiled as well
+    model.bert.encoder…                 a module of a trainer around the model
+    bert.encoder.layer.0._fsdp_wrapped_module.attention…     sharded by layers
+
+What stands before all of a model's names is found by trying: it is what leaves the names that the
+config asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from maskwright.errors import CheckpointError
+
+# Parts of a name that wrappers add anywhere; no model has modules called so.
+INSIDE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module")
+DEEPEST = 4  # wrappers before a name
+
+
+def unwrapped(names: Iterable[str], known: Callable[[str], bool], where: object) -> dict[str, str]:
+    """Name without wrappers -> name in the file.
+
+    Args:
+        known: whether the config asks for a tensor of that name.
+        where: the file, for messages.
+
+    Raises:
+        CheckpointError: two models lie in one file, or two names become one.
+    """
+    plain: dict[str, str] = {}
+    for name in names:
+        short = ".".join(part for part in name.split(".") if part not in INSIDE)
+        if short in plain:
+            raise _two(short, plain[short], name, where)
+        plain[short] = name
+    counts = {"": sum(map(known, plain))}
+    if counts[""] < len(plain):
+        for prefix in _prefixes(plain):
+            tails = (name.removeprefix(prefix) for name in plain if name.startswith(prefix))
+            counts[prefix] = sum(map(known, tails))
+    most = max(counts.values())
+    best = [prefix for prefix, count in counts.items() if count == most]
+    prefix = min(best, key=len)
+    rivals = [other for other in best if not other.startswith(prefix)]
+    if prefix and rivals:
+        raise CheckpointError(
+            "several models lie in one file", where=where,
+            found=", ".join(sorted(each.rstrip(".") for each in best)), wanted="one model",
+            do="save the tensors of one of them by themselves",
+        )  # fmt: skip
+    found: dict[str, str] = {}
+    for name, whole in plain.items():
+        short = name.removeprefix(prefix)
+        if short in found:
+            raise _two(short, found[short], whole, where)
+        found[short] = whole
+    return found
+
+
+def _two(short: str, first: str, second: str, where: object) -> CheckpointError:
+    return CheckpointError("two tensors stand for the same weight", where=f"{where}: {short}",
+                           found=f"{first!r} and {second!r}", do="remove one of them")  # fmt: skip
+
+
+def _prefixes(names: Iterable[str]) -> set[str]:
+    """What may stand before the names: their first parts, up to `DEEPEST` of them."""
+    found = set()
+    for name in names:
+        parts = name.split(".")
+        found |= {".".join(parts[:n]) + "." for n in range(1, min(DEEPEST, len(parts) - 1) + 1)}
+    return found

@@ -1,0 +1,84 @@
+"""Names with something before them that is not the model's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from checkpoint.small import SMALL, model_of, small
+from maskwright.checkpoint import files, pretrained
+from maskwright.checkpoint.layout import About
+from maskwright.errors import CheckpointError
+from maskwright.families.family import family
+from maskwright.nn.transformer import Transformer
+
+Tensors = dict[str, torch.Tensor]
+WRAPPERS = ("module.", "_orig_mod.", "model.", "_orig_mod.module.", "module._orig_mod.model.",
+            "_fsdp_wrapped_module.", "base_model.model.", "student.", "net.a.b.c.")  # fmt: skip
+
+
+def saved(folder: Path, name: str, kind: str) -> tuple[Transformer, Tensors]:
+    model = model_of(small(family(name), kind))
+    pretrained.save(model, None, folder, About(family=name))
+    (folder / "MANIFEST.json").unlink()
+    opened = files.open_folder(folder)
+    return model, {each: opened.read(each) for each in opened.entries}
+
+
+def renamed(folder: Path, tensors: Tensors) -> Path:
+    (folder / files.WEIGHTS).write_bytes(b"".join(files.chunks(tensors)))
+    return folder
+
+
+def same(one: Transformer, other: Transformer) -> bool:
+    theirs = dict(other.named_parameters())
+    return all(torch.equal(p, theirs[n]) for n, p in one.named_parameters())
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_what_stands_before_all_names_is_left_out(wrapper: str, tmp_path: Path) -> None:
+    model, tensors = saved(tmp_path / "m", "bert", "BertForMaskedLM")
+    renamed(tmp_path / "m", {wrapper + name: tensor for name, tensor in tensors.items()})
+    assert same(pretrained.load(tmp_path / "m").model, model)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_family_and_head(name: str, tmp_path: Path) -> None:
+    for number, kind in enumerate(family(name).architectures):
+        folder = tmp_path / str(number)
+        model, tensors = saved(folder, name, kind)
+        renamed(folder, {f"module.{each}": tensor for each, tensor in tensors.items()})
+        assert same(pretrained.load(folder).model, model)
+
+
+def test_wrappers_within_a_name_and_bodies_without_their_prefix(tmp_path: Path) -> None:
+    model, tensors = saved(tmp_path / "m", "bert", "BertForSequenceClassification")
+    inner = {n.replace("layer.0.", "layer.0._checkpoint_wrapped_module."): t
+             for n, t in tensors.items()}  # fmt: skip
+    assert same(pretrained.load(renamed(tmp_path / "m", inner)).model, model)
+    model, tensors = saved(tmp_path / "bare", "bert", "BertModel")
+    bare = {f"module.{n.removeprefix('bert.')}": t for n, t in tensors.items()}
+    assert same(pretrained.load(renamed(tmp_path / "bare", bare)).model, model)
+
+
+def test_what_is_not_certain_is_refused(tmp_path: Path) -> None:
+    _, tensors = saved(tmp_path / "m", "bert", "BertForMaskedLM")
+    two = {f"{who}.{n}": t.clone() for n, t in tensors.items() for who in ("student", "teacher")}
+    with pytest.raises(CheckpointError, match="several models") as refused:
+        pretrained.load(renamed(tmp_path / "m", two))
+    assert refused.value.found == "student, teacher"
+    beside = {f"model.{n}": t for n, t in tensors.items()} | {"loss.weight": torch.ones(2)}
+    with pytest.raises(CheckpointError, match=r"loss\.weight") as refused:
+        pretrained.load(renamed(tmp_path / "m", beside))
+    assert "missing []" in str(refused.value.found), "only the stranger is named"
+    twice = {**tensors, **{f"module.{n}": t.clone() for n, t in tensors.items()}}
+    with pytest.raises(CheckpointError):
+        pretrained.load(renamed(tmp_path / "m", twice))
+    short = {f"module.{n}": t for n, t in list(tensors.items())[1:]}
+    with pytest.raises(CheckpointError, match="missing"):
+        pretrained.load(renamed(tmp_path / "m", short))
+    unmerged = {n.replace("query.", "query.base_layer."): t for n, t in tensors.items()}
+    with pytest.raises(CheckpointError, match="merge_and_unload"):
+        pretrained.load(renamed(tmp_path / "m", unmerged))
