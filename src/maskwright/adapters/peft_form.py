@@ -179,8 +179,7 @@ def load(
     elif kind == "IA3":
         found = peft_ia3.read(form, config, foreign)
     else:
-        raise IncompatibleError("a kind of adapter that is not read here", where=folder / CONFIG,
-                                found=kind, wanted="LORA or IA3")  # fmt: skip
+        raise _other_kind(kind, folder / CONFIG)
     settings, own, seen = found
     if left := sorted(foreign.keys() - seen - heads):
         raise CheckpointError("the folder has tensors that this model has no place for",
@@ -195,6 +194,23 @@ def load(
         adapter.detach()
         raise
     return adapter
+
+
+def require_kind(config: Mapping[str, Any], where: object) -> None:
+    """Refuse an adapter_config.json of a method that is not read here.
+
+    Raises:
+        IncompatibleError: naming it.
+    """
+    if str(config.get("peft_type")).lower() not in KINDS:
+        raise _other_kind(config.get("peft_type"), where)
+
+
+def _other_kind(kind: object, where: object) -> IncompatibleError:
+    return IncompatibleError("a kind of adapter that is not read here", where=where, found=kind,
+                             wanted="LORA or IA3",
+                             do="answer with peft, or merge it into its model there "
+                             "(merge_and_unload) where its method can be")  # fmt: skip
 
 
 def _left_as_they_were(

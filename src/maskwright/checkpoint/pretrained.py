@@ -42,6 +42,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
+ADAPTER = "adapter_config.json"  # of an adapter alone, in the form of `peft`
 SPARE_MEMORY = 0.9  # share of the free memory that a model may take
 
 
@@ -140,10 +141,28 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
     """The config.json in `folder`, and what it means."""
     require_finished(folder)
     if not (folder / CONFIG).exists():
+        if (folder / ADAPTER).is_file():
+            raise IncompatibleError(
+                "an adapter, and not a model", where=folder / ADAPTER,
+                wanted=f"{CONFIG} beside the weights of a whole model",
+                do="predict and evaluate open it on its base; for all else make a model of it "
+                "first, in Python: maskwright.api.merge_adapter(FOLDER, OUT)",
+            )  # fmt: skip
+        if several := sorted(p.parent.name for p in folder.glob(f"*/{ADAPTER}")):
+            raise IncompatibleError("several adapters, and not a model", where=folder,
+                                    found=", ".join(several), wanted="one of them",
+                                    do=f"name {folder / several[0]}, or another")  # fmt: skip
         there = sorted(path.name for path in folder.iterdir())
         raise CheckpointError("not the folder of a model", where=folder, found=listed(there),
                               wanted=f"{CONFIG} beside the weights",
                               do="name the folder of a model, a run or a fine-tuning")  # fmt: skip
+    if (folder / ADAPTER).is_file():
+        raise IncompatibleError(
+            "a model and an adapter in one folder, and other libraries read the adapter",
+            where=folder, found=f"{CONFIG} and {ADAPTER}", wanted="one of the two",
+            do="move adapter_config.json and adapter_model.safetensors into a folder of their own: "
+            "that is then the adapter, and this one the model alone",
+        )  # fmt: skip
     hf = read_json(folder, CONFIG)
     return hf, _located(folder / CONFIG, lambda: layout.of_hf(hf, architecture))
 
