@@ -10,6 +10,7 @@ This brings torch with it; `maskwright.load` waits until it is asked for.
 
 from __future__ import annotations
 
+from maskwright.adapters.opened import merge_adapter
 from maskwright.checkpoint.pretrained import load as load_pretrained
 from maskwright.checkpoint.pretrained import save as save_pretrained
 from maskwright.closing import pretrain, resume
@@ -50,6 +51,7 @@ __all__ = [
     "how_read",
     "load",
     "load_pretrained",
+    "merge_adapter",
     "override",
     "predict_file",
     "pretrain",

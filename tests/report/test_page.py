@@ -183,9 +183,11 @@ def test_unreadable_lines_are_told(tmp_path: Path) -> None:
 def test_a_causal_model_is_asked_to_go_on_and_bits_are_shown(tmp_path: Path) -> None:
     metrics = [train(1, 5.0), evaluation(1, 5.0, bits_per_byte=1.226), sample(1, "It's", "It's so")]
     folder = write_run(tmp_path / "run", metrics=metrics, run=RUN | {"objective": "causal"})
+    saved = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}
+    (folder / "checkpoints" / "step-00000040" / "config.json").write_text(json.dumps(saved))
     text = plain(written(folder))
     assert f"""maskwright generate {folder} 'It'"'"'s'""" in text
-    assert "AutoModelForCausalLM" in text
+    assert "from transformers import AutoTokenizer, GPT2LMHeadModel" in text
     assert "1.23 bits per byte" in text
 
 

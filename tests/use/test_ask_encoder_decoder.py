@@ -16,7 +16,7 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright.checkpoint import pretrained
-from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError
+from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.evaluate import text_likelihood
 from maskwright.families.family import family
 from maskwright.generate.decode import Sampling, generate
@@ -152,8 +152,14 @@ def test_what_has_no_mask_token_is_to_write(tmp_path: Path) -> None:
     words = train(TEXTS * 3, TokenizerChoice(kind="unigram", vocabulary=160, style="t5"))
     config = small(family("t5"), "T5ForConditionalGeneration", vocab_size=words.vocabulary_size)
     pretrained.save(model_of(config), words, tmp_path / "t5")
-    with pytest.raises(IncompatibleError, match=r"no mask token[\s\S]*maskwright generate"):
+    with pytest.raises(UsageError, match=r"no gap[\s\S]*<extra_id_0>"):
         ask.fill_mask(tmp_path / "t5", "the cat <mask> on the mat .")
+    words = train(TEXTS * 3, TokenizerChoice(kind="byte-bpe", vocabulary=300, style="gpt2"))
+    config = small(family("bart"), "BartForConditionalGeneration",
+                   vocab_size=words.vocabulary_size)  # fmt: skip
+    pretrained.save(model_of(config), words, tmp_path / "bart")
+    with pytest.raises(IncompatibleError, match=r"no mask token[\s\S]*maskwright generate"):
+        ask.fill_mask(tmp_path / "bart", "the cat <mask> on the mat .")
 
 
 # ------------------------------------------------------------------------------ writing

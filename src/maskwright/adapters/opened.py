@@ -18,7 +18,7 @@ import torch
 
 from maskwright.adapters import peft_form
 from maskwright.adapters.peft_names import CONFIG, WEIGHTS
-from maskwright.checkpoint import files, guarded, layout, pretrained
+from maskwright.checkpoint import files, guarded, pretrained
 from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.families.family import Family
@@ -87,9 +87,7 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
     return Opened(whole, place)
 
 
-def merge_adapter(
-    folder: Path | str, out: Path | str, *, base: Path | str | None = None
-) -> Path:
+def merge_adapter(folder: Path | str, out: Path | str, *, base: Path | str | None = None) -> Path:
     """Write the model that the adapter in `folder` makes of its base as a model folder of its own.
 
     Raises:
@@ -146,9 +144,11 @@ def _headed(
             continue
         return replace(made, heads=(replace(made.heads[0], labels=labels),))
     raise IncompatibleError(
-        "the adapter brings a head that no class of its base's family has", where=place,
-        found=", ".join(sorted(heads - known)[:5]) or str(task), wanted=", ".join(member.architectures),
-    )  # fmt: skip
+        "the adapter brings a head that no class of its base's family has",
+        where=place,
+        found=", ".join(sorted(heads - known)[:5]) or str(task),
+        wanted=", ".join(member.architectures),
+    )
 
 
 def _labels(

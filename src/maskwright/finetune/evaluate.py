@@ -54,6 +54,7 @@ def evaluate_file(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
     out: Path | str | None = None,
+    base: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> dict[str, Estimate]:
     """The figures of the fine-tuned model in `folder` on the labelled rows of `data`.
@@ -64,6 +65,7 @@ def evaluate_file(
         read: encoding, separator, and what becomes of bad rows.
         out: a folder for the figures (`evaluation.json`) and a page with the worst mistakes; it is
             made if need be. Rows that are passed over are listed there (`rejects.jsonl`).
+        base: the folder of the base, where `folder` is an adapter and does not name it.
         stream: where the figures are said; None: standard output.
 
     Returns:
@@ -78,7 +80,7 @@ def evaluate_file(
         for name in (NAME, PAGE):
             document.require_new(Path(out) / name)
         commit.probe_writable(Path(out))
-    say, model = printer(stream), load(folder)
+    say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS
     whole = table.load(data, header=read.header, reading=read.reading, rejects=rejects,
                        learned=False)  # fmt: skip

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from maskwright.adapters.folder import load as attach
+from maskwright.adapters.opened import is_adapter, open_adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.fine_tuned import (
     ADAPTER,
@@ -227,12 +228,18 @@ def home(folder: Path) -> Path:
     Raises:
         CheckpointError: it is not finished.
     """
-    return require_finished(folder) or folder
+    within = is_adapter(folder) and (folder.resolve().parent / TASK).is_file()
+    whole = folder.resolve().parent if within else folder
+    return require_finished(whole) or whole
 
 
-def load(folder: Path | str) -> Predictor:
-    """The fine-tuned model in `folder`: what `finetune` wrote, a model folder with one head, or one
-    of sentence-transformers, whose vectors are given as that library makes them.
+def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
+    """The fine-tuned model in `folder`: what `finetune` wrote, a model folder with one head, one of
+    sentence-transformers, whose vectors are given as that library makes them, or an adapter of
+    `peft`, which is opened on its base.
+
+    Args:
+        base: the folder of an adapter's base; None: the one that the adapter names.
 
     Raises:
         UsageError: no such folder.
@@ -241,14 +248,26 @@ def load(folder: Path | str) -> Predictor:
         IncompatibleError: a model without a head, or a tokenizer.
     """
     folder = home(Path(folder))
-    own, path = folder / MODEL, folder
-    above = head_alone.opened(folder / ADAPTER)
-    if above is None:
+    own, path, also = folder / MODEL, folder, list[str]()
+    above, adapter = head_alone.opened(folder / ADAPTER), is_adapter(folder)
+    if base is not None and not adapter:
+        raise UsageError("only an adapter has a base", where="--base", found=f"{folder} is none",
+                         do="leave it out")  # fmt: skip
+    if adapter:
+        found = open_adapter(folder, base)
+        path, above = found.base, found.loaded
+        also.append(f"the adapter is opened on its base, {path}")
+        if above.config.heads and not above.about.labels:
+            also.append("an adapter does not name its classes, so they are called LABEL_0, "
+                        "LABEL_1, … in the order of its training")  # fmt: skip
+    elif above is None:
         path = own if own.is_dir() else checkpoints.model_folder(folder)
     loaded = above or pretrained.load(path)
     heads = loaded.config.heads
     told = read_task(folder)
-    made = None if told is not None or heads else sentence_folder.read(path)
+    bare = told is None and not heads and not adapter
+    made = sentence_folder.read(path) if bare else None
+    also += [] if made is None else made.notes()
     if loaded.tokenizer is None or (len(heads) != 1 and told is None and made is None):
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
@@ -304,7 +323,7 @@ def load(folder: Path | str) -> Predictor:
         task.get("targets", {}),
         task.get("values"),
         task.get("separator"),
-        () if made is None else made.notes(),
+        also,
     )
 
 

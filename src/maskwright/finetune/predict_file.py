@@ -45,6 +45,7 @@ def predict_file(
     read: HowRead = AS_IT_COMES,
     top: int | None = None,
     skip: int = 0,
+    base: Path | str | None = None,
     say: Say = quiet,
 ) -> int:
     """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
@@ -57,6 +58,7 @@ def predict_file(
         read: how the file is read; with `on_bad=skip` a row that cannot be answered has a
             prediction of null.
         top: the best so many answers for each row, as a list.
+        base: the folder of the base, where `folder` is an adapter and does not name it.
         say: is told how many rows could not be answered.
 
     Raises:
@@ -64,7 +66,7 @@ def predict_file(
             is.
         DataError: a row without the columns that are read.
     """
-    model, counts = loaded(folder, also, columns), Counts()
+    model, counts = loaded(folder, also, columns, base), Counts()
     count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts)
     say_bad(bad, counts, say)
     return count
@@ -74,6 +76,7 @@ def loaded(
     folder: Path | str,
     also: Path | str | Sequence[Path | str],
     columns: Mapping[str, str | Sequence[str]] | None,
+    base: Path | str | None = None,
 ) -> Predictor | Several:
     """What answers: the model in `folder`, or several with one body, which reads these `columns`.
 
@@ -82,7 +85,7 @@ def loaded(
     """
     others = listed(also)
     given: dict[str, Sequence[str]] = {**as_names(columns)}
-    model = load_several([folder, *others]) if others else load(folder)
+    model = load_several([folder, *others]) if others else load(folder, base=base)
     if isinstance(model, Several):
         _require_one_reading(model, given)
     if given and given.keys() == {model.kind.alone}:

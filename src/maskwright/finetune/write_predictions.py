@@ -49,6 +49,7 @@ def write_predictions(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     read: HowRead = AS_IT_COMES,
     top: int | None = None,
+    base: Path | str | None = None,
     say: Say = quiet,
 ) -> int:
     """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
@@ -70,7 +71,7 @@ def write_predictions(
                           found="no such folder", do="choose a folder that is there")  # fmt: skip
     with Lock(lock_beside(out), passing=True):
         return _written(folder, source, out, delimiter, listed(also), as_names(columns), read,
-                        top, say)  # fmt: skip
+                        top, base, say)  # fmt: skip
 
 
 def _written(
@@ -82,6 +83,7 @@ def _written(
     columns: Mapping[str, Sequence[str]],
     read: HowRead,
     top: int | None,
+    base: Path | str | None,
     say: Say,
 ) -> int:
     staged = out.with_name(f".tmp-{out.name}.jsonl")
@@ -90,11 +92,12 @@ def _written(
     begun = False
     try:
         about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
+        about |= {} if base is None else {"base": hashes(Path(base))}
         about |= {"also": [_model(Path(each)) for each in also]} if also else {}
         about |= {"columns": columns} if columns else {}
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}
-        model, counts = loaded(folder, also, columns), Counts()
+        model, counts = loaded(folder, also, columns, base), Counts()
         names = _look_at(source, model, read, top, delimiter is not None)
         begun = True
         kept, kept_bad = _kept(staged, json.dumps(about), say)

@@ -35,6 +35,17 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_base(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--base",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="the model that an adapter folder belongs to, where it does not lie where the adapter "
+        "says",
+    )
+
+
 def add_read(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--read",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from maskwright.errors import UsageError
 from maskwright.terminal import harmless_lines
 from maskwright.verbs.arguments import (
+    add_base,
     add_columns,
     add_out,
     add_read,
@@ -37,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="of a fine-tuned model: labelled rows, as for finetune; of others minimal pairs such "
         "as BLiMP's, a folder with a .jsonl file for each paradigm",
     )
+    add_base(parser)
     add_columns(parser)
     parser.add_argument(
         "--how",
@@ -81,7 +83,8 @@ def do(a: argparse.Namespace) -> None:
 
         columns, read = named_columns(a), how_read(a.read)
         data = existing(a.data, "data")
-        evaluate_file(a.model, data, part=a.part, columns=columns, read=read, out=a.out)
+        evaluate_file(a.model, data, part=a.part, columns=columns, read=read, out=a.out,
+                      base=a.base)  # fmt: skip
     elif pairs:
         from maskwright.recipes.find import is_run
         from maskwright.use.grammar import evaluate_pairs
@@ -94,6 +97,8 @@ def _has_task(model: Path) -> bool:
     """Whether the model answers tasks: `finetune` wrote the folder, or it has heads and predicts no
     tokens."""
     if any((folder / "task.json").is_file() for folder in (model, model.parent)):
+        return True
+    if (model / "adapter_config.json").is_file():
         return True
     from maskwright.checkpoint import pretrained
     from maskwright.pretrain import checkpoints
@@ -114,6 +119,7 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
         UsageError: naming the first of them.
     """
     idle = {
+        "--base": a.base is not None and not rows,
         "--how": a.how is not None and not pairs,
         "--out": a.out is not None and not (rows or pairs),
         "--part": a.part is not None and not (rows or pairs),

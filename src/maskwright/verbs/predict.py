@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import UsageError
-from maskwright.verbs.arguments import add_columns, add_read, existing, named_columns
+from maskwright.verbs.arguments import add_base, add_columns, add_read, existing, named_columns
 
 STDIN = Path("-")
 SUMMARY = "apply a fine-tuned model to the rows of a file"
@@ -35,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="more models that were fine-tuned from the same model with --method probe; all of "
         "them answer, and each text is encoded only once",
     )
+    add_base(parser)
     add_columns(parser)
     add_read(parser)
     parser.add_argument(
@@ -69,7 +70,7 @@ def do(a: argparse.Namespace) -> None:
     read = how_read(a.read)
     read.require_only("reading", "header")
     told: dict[str, Any] = {
-        "also": a.also, "columns": columns, "read": read, "top": a.top,
+        "also": a.also, "columns": columns, "read": read, "top": a.top, "base": a.base,
         "say": printer(sys.stderr),
     }  # fmt: skip
     with (
