@@ -10,11 +10,11 @@ This brings torch with it; `maskwright.load` waits until it is asked for.
 
 from __future__ import annotations
 
-from maskwright.adapters.opened import merge_adapter
 from maskwright.checkpoint.pretrained import load as load_pretrained
 from maskwright.checkpoint.pretrained import save as save_pretrained
 from maskwright.closing import pretrain, resume
 from maskwright.compare.compare import compare
+from maskwright.finetune.adapter_folder import merge_adapter
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.head_alone import write_whole

@@ -29,7 +29,7 @@ FROZEN = {
     "resume": {"run", "--set"},
     "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
     "evaluate": {
-        "model", "--text", "--data", "--how", "--part", "--column", "--out", "--read",
+        "model", "--text", "--data", "--base", "--how", "--part", "--column", "--out", "--read",
     },
     "finetune": {
         "model", "--model", "--data", "--method", "--task", "--column", "--read", "--seeds",
@@ -38,7 +38,7 @@ FROZEN = {
         "--pooling", "--measure", "--prompt", "--curve", "--out", "--weight-decay", "--warmup",
         "--accumulate",
     },
-    "predict": {"model", "file", "--also", "--column", "--read", "--top", "--out"},
+    "predict": {"model", "file", "--also", "--base", "--column", "--read", "--top", "--out"},
     "probe": {
         "model", "--data", "--word", "--task", "--column", "--read", "--items", "--out",
     },

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from maskwright.adapters.folder import load as attach
-from maskwright.adapters.opened import is_adapter, open_adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.fine_tuned import (
     ADAPTER,
@@ -37,6 +36,7 @@ from maskwright.errors import (
     near,
 )
 from maskwright.finetune import head_alone, learner, sentence_folder
+from maskwright.finetune.adapter_folder import is_adapter, open_adapter
 from maskwright.finetune.examples import Collation
 from maskwright.finetune.frame import HIERARCHICAL, LONG, Frame, collation_of, frame_of, room
 from maskwright.finetune.given import examples

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.adapters.opened import merge_adapter, open_adapter
 from maskwright.checkpoint import pretrained
 from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
+from maskwright.finetune.adapter_folder import merge_adapter, open_adapter
 from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import load
 from maskwright.finetune.write_predictions import write_predictions
