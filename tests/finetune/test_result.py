@@ -19,11 +19,13 @@ from finetune.old_results import as_before
 from finetune.test_command import table
 from maskwright.checkpoint import fine_tuned, pretrained
 from maskwright.cli import main
-from maskwright.errors import CheckpointError, MaskwrightError
-from maskwright.finetune import predict
+from maskwright.errors import CheckpointError, DataError, MaskwrightError
+from maskwright.finetune import command, predict
+from maskwright.finetune import write_predictions as write_predictions_module
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.predict import load
 from maskwright.finetune.several import load_several
+from maskwright.finetune.write_predictions import write_predictions
 from maskwright.manifest import MANIFEST, read_manifest
 from maskwright.pretrain import checkpoints, further
 from maskwright.storage import FileSystem
@@ -254,3 +256,28 @@ def test_the_script_in_the_folder_gives_the_same_answers(
             assert ours["label"] == theirs["label"]
             assert theirs["score"] == pytest.approx(ours["score"], abs=2e-6)
         assert ("import maskwright" in (out / "predict.py").read_text()) == (method == "prefix")
+
+
+def test_a_file_that_grows_while_it_is_answered_or_learned_from_is_refused(
+    results: dict[str, Path], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = table(tmp_path / "data.csv", "classification", 20)
+    out, look_at = tmp_path / "told.csv", write_predictions_module._look_at
+    assert write_predictions(results["full"], data, tmp_path / "control.csv") == 20
+
+    def grown(*given: Any) -> Any:
+        found = look_at(*given)
+        data.write_text(data.read_text() + "one more cat,meow\n")
+        return found
+
+    monkeypatch.setattr(write_predictions_module, "_look_at", grown)
+    with pytest.raises(DataError, match="changed while it was answered"):
+        write_predictions(results["full"], data, out)
+    assert not out.exists() and not list(tmp_path.glob(".tmp-*"))
+    monkeypatch.setattr(command, "hash_rows", lambda examples: (grown_rows(data), "x")[1])
+    with pytest.raises(DataError, match="changed since it was read"):
+        finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **BRIEFLY)
+
+
+def grown_rows(data: Path) -> None:
+    data.write_text(data.read_text() + "one more dog,woof\n")

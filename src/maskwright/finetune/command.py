@@ -17,7 +17,7 @@ from maskwright.finetune import sentence_folder
 from maskwright.finetune.contrast import POOLINGS
 from maskwright.finetune.frame import POOLINGS as OF_HEADS
 from maskwright.finetune.frame import room
-from maskwright.finetune.hashes import hash_rows, hashes
+from maskwright.finetune.hashes import hash_rows, hashes, require_as_read
 from maskwright.finetune.kept import REJECTS
 from maskwright.finetune.kind import Kind
 from maskwright.finetune.kind_of import kind_of
@@ -110,6 +110,7 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
         "stream": stream,
     }  # fmt: skip
     files = hashes(data)
+    require_as_read(examples)
     told = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
     if not recipe.curve:
         return finetune(model, examples, out, method=ways[0], settings=settings(ways[0]),

@@ -7,6 +7,7 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
+from maskwright.errors import DataError
 from maskwright.manifest import hash_file
 from maskwright.tasks import examples as labelled
 
@@ -21,6 +22,22 @@ def hashes(path: Path) -> dict[str, str]:
         each.name if each == path else str(each.relative_to(path)): hash_file(each)
         for each in files
     }
+
+
+def require_as_read(data: labelled.Examples) -> None:
+    """Refuse rows of files that have changed since they were read: the hashes that are kept would
+    be of other rows.
+
+    Raises:
+        DataError: naming the file.
+    """
+    for counts in data.counts.values():
+        for name, digest in counts.hashes.items():
+            path = Path(name)
+            if path.is_file() and hash_file(path) != digest:
+                raise DataError("the file has changed since it was read", where=name,
+                                wanted="a file that stays as it is",
+                                do="give the same command again")  # fmt: skip
 
 
 def hash_rows(data: labelled.Examples) -> str:

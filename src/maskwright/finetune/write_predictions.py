@@ -20,7 +20,7 @@ from typing import Any
 from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
 from maskwright.corpus.files import listed
 from maskwright.corpus.ledger import Counts
-from maskwright.errors import MaskwrightError, OutputError, UsageError
+from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError
 from maskwright.finetune.answer_columns import PREDICTION, flat_row, name_taken, names_of
 from maskwright.finetune.given import LISTS
 from maskwright.finetune.hashes import hashes
@@ -103,22 +103,43 @@ def _written(
         kept, kept_bad = _kept(staged, json.dumps(about), say)
         with staged.open("a", encoding="utf-8") as stream:
             count, bad = answer_rows(model, source, stream, read, top, kept, say, counts)
+        _require_unchanged(source, about["source"])
     except MaskwrightError:  # the same would be met again
         if begun:  # else another command's, which may go on
             with contextlib.suppress(OSError):
                 staged.unlink(missing_ok=True)
         raise
     except OSError as error:
-        raise OutputError("the predictions cannot be written", where=out, found=error,
-                          do="make room, then give the same command: what was answered is kept",
-                          ) from error  # fmt: skip
-    if delimiter is None:
-        _as_lines(staged, out)
-    else:
-        _as_table(staged, out, delimiter, names)
-    staged.unlink()
+        raise _cannot_be_written(out, error) from error
+    try:
+        if delimiter is None:
+            _as_lines(staged, out)
+        else:
+            _as_table(staged, out, delimiter, names)
+        staged.unlink()
+    except OSError as error:
+        raise _cannot_be_written(out, error) from error
     say_bad(kept_bad + bad, counts, say)
     return kept + count
+
+
+def _cannot_be_written(out: Path, error: OSError) -> OutputError:
+    return OutputError("the predictions cannot be written", where=out, found=error,
+                       do="make room, then give the same command: what was answered is kept",
+                       )  # fmt: skip
+
+
+def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
+    """Refuse answers to rows of two versions of a file.
+
+    Raises:
+        DataError: naming what changed since `before`.
+    """
+    now = hashes(source)
+    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise DataError("the file has changed while it was answered", where=source,
+                        found=", ".join(changed[:5]), wanted="a file that stays as it is",
+                        do="give the same command again")  # fmt: skip
 
 
 def _model(folder: Path) -> dict[str, str]:
