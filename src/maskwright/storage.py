@@ -130,6 +130,29 @@ def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> 
                         do="check the disk; what was complete before is still there")  # fmt: skip
 
 
+def existing_parent(path: Path) -> Path:
+    """`path`, or the nearest folder above it that is there."""
+    path = Path(os.path.abspath(path))
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def require_space(path: Path, needed: float, files: FileSystem = DISK) -> None:
+    """Refuse work whose result of `needed` bytes at the least has no room at `path`.
+
+    Raises:
+        StoppedError: with the bytes that are free.
+    """
+    folder = existing_parent(path)
+    try:
+        free = files.free_bytes(folder)
+    except OSError:  # a file system that does not say
+        return
+    if needed > free:
+        raise StoppedError("not enough free space", where=path, found=f"{free:,} bytes free",
+                           wanted=f"{int(needed):,} bytes",
+                           do="free some space and start the same command again")  # fmt: skip
+
+
 def make_folders(path: Path, files: FileSystem = DISK) -> None:
     """`path` and the parents it lacks, each made durable in its own parent."""
     missing = []

@@ -88,8 +88,8 @@ def test_differences_equal_scipys_tests(counts: tuple[int, int]) -> None:
 
 
 def test_figures_without_spread_and_single_seeds() -> None:
-    same = intervals.difference({0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0})
-    assert same is not None and same.welch == same.paired == 1.0
+    assert intervals.difference({0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0}) is None  # not known, not alike
+    assert intervals.difference({0: math.nan, 1: 1.0}, {0: 1.0, 1: 2.0}) is None
     assert intervals.difference({0: 2.0, 1: 2.0}, {0: 1.0, 1: 1.0}) is None
     beside = intervals.difference({0: 0.5, 1: 0.75}, {0: 0.25, 1: 0.5})  # as far apart by seed
     assert beside is not None and math.isnan(beside.paired) and 0.0 < beside.welch < 1.0

@@ -18,7 +18,7 @@ import torch
 
 import maskwright
 from finetune.old_results import as_before
-from maskwright import catalogue
+from maskwright import catalogue, storage
 from maskwright.cli import main
 from maskwright.corpus.reading import Reading
 from maskwright.errors import (
@@ -30,6 +30,7 @@ from maskwright.errors import (
     UsageError,
 )
 from maskwright.finetune import learner, result
+from maskwright.finetune import recipe as recipe_of
 from maskwright.finetune import write_predictions as write_module
 from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.curve import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
@@ -112,6 +113,97 @@ def test_a_folder_of_somebody_elses_is_left_alone(
     with pytest.raises(OutputError, match="holds something already"):
         finetune_file(model, data, tmp_path, **BRIEFLY, curve=curve, stream=io.StringIO())
     assert (tmp_path / "adapter").is_dir() and (tmp_path / "report.html").read_text() == "mine"
+
+
+def test_a_dry_run_says_all_and_writes_nothing(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = table(tmp_path / "data.csv", "pair-classification", 60)
+    command = ["finetune", str(model), "--data", str(data), "--out", str(tmp_path / "out")]
+    for more in ([], ["--method", "lora"], ["--curve", "10,all", "--method", "full,probe"]):
+        before = {path.name for path in tmp_path.iterdir()}
+        assert main([*command, "--dry-run", "--epochs", "2", "--seeds", "1", *more]) == 0
+        said = capsys.readouterr().out
+        for part in (
+            "task: pair-classification",
+            "using column 'sentence1'",
+            "train",
+            "test",
+            "cost: 1 seed of 4 steps each: 2 × 1 pass over",
+            "time: about",
+            "disk: ",
+        ):
+            assert part in said, part
+        assert {path.name for path in tmp_path.iterdir()} == before
+    assert main([*command[:-3], str(tmp_path / "nothing.csv"), "--dry-run"]) == 64
+
+
+def test_epochs_that_are_named_are_passes(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = str(table(tmp_path / "data.csv", "pair-classification", 60))
+    out = tmp_path / "out"
+    command = ["finetune", str(model), "--data", data, "--seeds", "1", "--threads", "1"]
+    assert main([*command, "--epochs", "1", "--patience", "1", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "seed 0 · 2 steps" in said and "epoch 1 of 1" in said and "passes" not in said
+    card = (out / "model" / "README.md").read_text(encoding="utf-8")
+    assert "- passes over the rows in each: 1" in card and "- threads: 1" in card
+    # A row of two texts is shown as one.
+    assert "predict([('first …', 'second …')])" in card
+    assert "ask({'text': 'first …', 'text_pair': 'second …'}" in card
+    assert recipe_of.read(out / "finetune.toml").threads == 1
+    # What an earlier release wrote is made again as it was; naming epochs makes them passes.
+    old = recipe_of.Recipe(model=str(model), data=data, epochs=3, least_steps=100)
+    assert old.passes == (3, 100)
+    assert recipe_of.Recipe(model="m", data="d").passes == (3, 100)
+    assert recipe_of.Recipe(model="m", data="d", epochs=5).passes == (5, 0)
+    (tmp_path / "old.toml").write_text(recipe_of.render(old))
+    assert main(["finetune", str(tmp_path / "old.toml"), "--dry-run", "--epochs", "1"]) == 0
+    assert ": 1 × 1 pass over" in capsys.readouterr().out
+    assert main(["finetune", str(tmp_path / "old.toml"), "--dry-run"]) == 0
+    assert ": 3 × 17 passes over" in capsys.readouterr().out
+
+
+def test_a_disk_without_room_is_refused_before_the_work(
+    model: Path,
+    tuned: tuple[Path, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = table(tmp_path / "data.csv", "classification", 60)
+    lines = tmp_path / "text.txt"
+    lines.write_text("the cat sat\n\n" * 200)
+    out = str(tmp_path / "out")
+    commands = [
+        ["finetune", str(model), "--data", str(data), "--out", out],
+        ["predict", str(tuned[0]), str(data), "--out", f"{out}.jsonl"],
+        ["tokenizer", "--text", str(lines), "--out", f"{out}-tokenizer"],
+        ["pretrain", "tiny", "--text", str(lines), "--out", f"{out}-pretrain"],
+        ["adapt", str(model), "--text", str(lines), "--out", f"{out}-adapt"],
+        [
+            "compare",
+            "tiny",
+            "--text",
+            str(lines),
+            "--budget",
+            "tokens=1",
+            "--out",
+            f"{out}-compare",
+        ],
+    ]
+    for free in (0, 900):
+        monkeypatch.setattr(storage.FileSystem, "free_bytes", lambda *_, free=free: free)
+        for command in commands:
+            code = main(command)
+            told = capsys.readouterr()
+            assert code == 75, told.err
+            assert "not enough free space" in told.err and f"{free:,} bytes free" in told.err
+            assert "seed 0" not in told.out and "step 1" not in told.out
+    assert not Path(f"{out}.jsonl").exists()
+    monkeypatch.undo()
+    assert main(commands[1]) == 0
 
 
 def test_the_model_card(tuned: tuple[Path, str]) -> None:
@@ -734,7 +826,8 @@ def test_where_no_seed_changes_anything_there_is_no_verdict() -> None:
     """One row of eight between figures that are the same for every seed is no proof."""
     for ours, said in (
         ({0: 0.875, 1: 0.875}, "no seed changed either"),
-        ({0: 1.0, 1: 1.0}, "do not tell from nothing"),
+        ({0: 1.0, 1: 1.0}, "no seed changed either"),
+        ({0: 0.99, 1: 1.02}, "do not tell from nothing"),
         ({0: 0.85, 1: 0.86}, "by more than the spread"),  # the control
         ({0: 0.875}, "with one seed"),
     ):
@@ -755,8 +848,8 @@ def test_the_strategy_names_what_nobody_can_tell_apart() -> None:
         for seed, value in enumerate(values):
             known.put(way, 20, seed, value)
     assert strategy(known)["rows"][0][3] == "lora"
-    known.put("words", 20, 0, 0.4)  # one seed: told apart from nothing
-    assert strategy(known)["rows"][0][3] == "lora, words"
+    known.put("words", 20, 0, 0.4)  # one seed: not known, which is not the same
+    assert strategy(known)["rows"][0][3] == "lora; not known: words"
     alone = Curve("accuracy", [20])
     alone.put("full", 20, 0, 0.8)
     alone.put("probe", 20, 0, 0.5)

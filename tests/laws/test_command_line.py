@@ -36,7 +36,7 @@ FROZEN = {
         "--epochs", "--batch", "--rate", "--length", "--layer-decay", "--head-rate",
         "--patience", "--long",
         "--pooling", "--measure", "--prompt", "--curve", "--out", "--weight-decay", "--warmup",
-        "--accumulate",
+        "--accumulate", "--dry-run", "--within-words",
     },
     "predict": {"model", "file", "--also", "--base", "--column", "--read", "--top", "--out"},
     "probe": {

@@ -10,7 +10,11 @@ import torch
 from torch.nn import functional
 
 from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.evaluate.likelihood import evaluate, questions
+from maskwright.generate.decode import generate
+from maskwright.nn import mask
 from maskwright.nn.mask import causal
 from maskwright.objectives.hybrid import Hybrid, Options
 from maskwright.objectives.masked import Options as Masking
@@ -168,3 +172,56 @@ def test_refusals() -> None:
         Options(causal_share=1.0)
     with pytest.raises(ConfigError, match="z_loss"):
         Options(z_loss=-1.0)
+
+
+class Memory:
+    """Rows that are at hand."""
+
+    fingerprint = description = "rows at hand"
+
+    def __init__(self, rows: Rows) -> None:
+        self.given, self.length = rows, rows.tokens.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.given.tokens)
+
+    def rows(self, indices: np.ndarray, epoch: int) -> Rows:
+        return self.given.take(indices)
+
+
+def test_held_out_losses_of_the_two_sorts_add_up_to_the_whole() -> None:
+    made, batch = by_hand()
+    sorts = made.sorts(batch)
+    assert set(sorts) == {"masked", "causal"} and (sorts["masked"] ^ sorts["causal"]).all()
+    line = [CLS, *range(10, 20), SEP]
+    source = Memory(rows_of(*[line] * 64))
+    found = evaluate(hybrid(causal_share=0.5), source, rows=64)
+    assert set(found.sorts) == {"masked", "causal"}
+    counts = {"masked": 0, "causal": 0}
+    for batch in questions(hybrid(causal_share=0.5), source, 64, 32):
+        counts = {name: counts[name] + n for name, n in made.counts(batch).items()}
+    parts = sum(found.sorts[name] * n for name, n in counts.items())
+    assert parts / sum(counts.values()) == pytest.approx(found.loss, rel=1e-6)
+    assert found.to_json()["sorts"] == found.sorts
+    plain = make("masked", bert()).eval()
+    assert not evaluate(plain, source, rows=64).sorts
+    assert "sorts" not in evaluate(plain, source, rows=64).to_json()
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_an_encoder_that_was_taught_so_writes_as_it_was_trained(seen: bool) -> None:
+    """Each token is the likeliest by the states that a causal row, or one with a prefix, has."""
+    made = hybrid()
+    network = made.product.eval()
+    start = [CLS, 10, 11]
+    (told,) = generate(network, [start], 4, one_way=True, whole=seen)
+    text = list(start)
+    for token in told:
+        order = causal | mask.prefix(torch.tensor([3])) if seen else causal
+        hidden = network.encode(torch.tensor([text]), visible=order)
+        assert int(network.logits(hidden[:, -1]).argmax()) == token
+        text.append(token)
+    both = generate(network, [start, [CLS, 12]], 4, one_way=True, whole=seen)
+    assert both[0] == told  # shorter texts beside it change nothing
+    with pytest.raises(IncompatibleError, match="fill-mask"):
+        generate(network, [start], 1)

@@ -329,6 +329,10 @@ def test_pairs_of_one_kind_are_told(tmp_path: Path) -> None:
         said[name] = words[-1].getvalue()
     assert "pairs of sentences are of one kind" in said["one"]
     assert "pairs of sentences are of one kind" not in said["several"]
+    assert "100.0% of the first" in said["one"]
+    share = re.search(r"pairs of sentences: ([\d.]+)% of the first \d+ are negatives \(the second",
+                      said["several"])  # fmt: skip
+    assert share is not None and 20 < float(share[1]) < 80
 
 
 @pytest.mark.parametrize(

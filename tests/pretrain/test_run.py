@@ -116,7 +116,7 @@ def test_a_shared_machine_is_told(
     made, said = recipe(text_file(tmp_path), steps=1), io.StringIO()
     made = replace(made, training=replace(made.training, threads=threads))
     run.pretrain(made, tmp_path / "run", stream=said)
-    assert ("training.threads=1" in said.getvalue()) is (busy == 1 and threads is None)
+    assert ("--threads 1" in said.getvalue()) is (busy == 1 and threads is None)
 
 
 def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:

@@ -18,6 +18,7 @@ from maskwright.tasks.answers import IGNORE, NULL, AnswerWindows
 from maskwright.tasks.offsets import covering, inked
 from maskwright.tasks.squad_file import Answer, Question
 from maskwright.tasks.squad_file import rows as rows_of
+from maskwright.tasks.words import whole_words
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 
@@ -42,6 +43,51 @@ def perfect(windows: AnswerWindows) -> list[Any]:
 
 
 # ------------------------------------------------------------------------------ by hand
+@pytest.mark.parametrize(
+    ("context", "cut", "wanted"),
+    [
+        ("The internationalisation of it", "ternational", "internationalisation"),
+        ("in 1990s style", "1990", "1990s"),
+        ("it cost $1,200 then", "1,200", "1,200"),  # signs are words of their own
+        ("France's king", "France", "France"),
+        ("a well-known man", "known", "known"),
+        ("наступила осенью 1812", "осен", "осенью"),
+        ("cafe\u0301s here", "cafe", "cafe\u0301s"),
+        ("中国的首都是北京市。", "北京", "北京"),  # no blanks: not the whole sentence
+        ("東京タワーは高い", "東京", "東京"),
+        ("กรุงเทพมหานครเป็นเมืองหลวง", "กรุงเทพ", "กรุงเทพ"),
+        ("서울에서 만났다", "서울", "서울"),  # endings are written to the word
+        ("in 北京Beijing now", "北京", "北京"),
+        ("in 北京Beijing now", "Beij", "Beijing"),
+        ("x" * 200 + " y", "x" * 100, "x" * 100),  # a hash is no word
+        ("one two", "one two", "one two"),
+        ("हिन्दी भाषा", "हिन्द", "हिन्दी"),
+    ],
+)
+def test_answers_end_at_words(context: str, cut: str, wanted: str) -> None:
+    begin = context.index(cut)
+    first, last = whole_words(context, begin, begin + len(cut))
+    assert context[first:last] == wanted
+    assert whole_words(context, first, last) == (first, last)
+    assert whole_words(context, 0, len(context)) == (0, len(context))
+
+
+def test_spans_that_are_widened_alike_count_once() -> None:
+    windows = AnswerWindows(trained("character"), [ask("Tion")], length=128, stride=8)
+    rows = windows.rows([0])
+    start, stop = np.zeros((2, *rows.tokens.shape))
+    begin = CONTEXT.index("Tion")
+    allowed = np.flatnonzero(rows.allowed[0])
+    places = windows.characters(np.zeros_like(allowed), allowed)[:, 0]
+    asked = allowed[places == begin + 1]
+    start[0, asked[-1]] = stop[0, asked[-1]] = 9.0
+    plain, words = (search(windows, [(rows, start, stop)], words=w)[0] for w in (False, True))
+    assert (plain.answer(), words.answer()) == ("i", "Tion")
+    assert words.candidates[0].start == begin
+    texts = [each.text for each in words.candidates if each.start == begin]
+    assert len(texts) == len(set(texts))
+
+
 def test_offsets_without_blanks_by_hand() -> None:
     spans = np.array([[0, 2], [2, 6], [6, 7], [7, 9], [4, 4]])
     assert inked("ab  cd e ", spans).tolist() == [[0, 2], [4, 6], [7, 7], [7, 8], [4, 4]]

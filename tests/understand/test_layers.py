@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ import pytest
 import torch
 
 from maskwright.cli import main
-from maskwright.errors import UsageError
+from maskwright.errors import DataError, UsageError
+from maskwright.pretrain import run
+from maskwright.recipes.override import override
 from maskwright.tasks.estimate import Estimate
 from maskwright.tasks.prepare import prepare
 from maskwright.understand import layers as room
-from maskwright.understand import pooling
+from maskwright.understand import pooling, senses
 from maskwright.understand.layers import Layered, probe_layers
 from maskwright.understand.layers_page import _head
 from maskwright.understand.pooling import WAYS, compare_pooling
 from maskwright.understand.probe import DIVISION, probe
 from maskwright.understand.states import Subject, layer_states
-from tinyrun import WORDS
+from tinyrun import WORDS, recipe, text_file
 
 
 def tagged(path: Path, before: bool, count: int = 400) -> Path:
@@ -198,7 +201,14 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     probe(model, tmp_path / "pairs", data=tmp_path / "pairs.csv", task="similarity", stream=said)
     found = json.loads((tmp_path / "pairs" / "results.json").read_text())
     assert set(found["found"]) == set(WAYS)
-    assert 0 < found["pairs"] == found["there"] and "Counting words" in said.getvalue()
+    assert found["pairs"] == found["there"] == 60 and "Counting words" in said.getvalue()
+    (tmp_path / "alone").mkdir()  # nothing is learned from, so nothing to learn from is needed
+    shutil.copy(tmp_path / "pairs.csv", tmp_path / "alone" / "test.csv")
+    again = {"data": tmp_path / "alone", "task": "similarity", "stream": said}
+    probe(model, tmp_path / "again", **again)  # type: ignore[arg-type]
+    assert json.loads((tmp_path / "again" / "results.json").read_text()) == found
+    probe(model, tmp_path / "few", items=20, **again)  # type: ignore[arg-type]
+    assert json.loads((tmp_path / "few" / "results.json").read_text())["pairs"] == 20
     classes = ["text,label", *(f"the {w} {n},{w > 'on'}" for n in range(9) for w in WORDS)]
     (tmp_path / "texts.csv").write_text("\n".join(classes) + "\n")
     page = probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)
@@ -219,3 +229,21 @@ def test_refusals(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     with pytest.raises(UsageError, match="layer by layer"):
         probe(model, tmp_path / "o", data=data, stream=io.StringIO())
+
+
+def test_the_own_sentences_are_cut_for_a_model_of_few_positions(tmp_path: Path) -> None:
+    chosen = recipe(text_file(tmp_path), steps=1)
+    chosen = override(chosen, ["model.settings.max_position_embeddings=8", "rows.length=8"])
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    said = io.StringIO()
+    probe(tmp_path / "run", tmp_path / "out", stream=said)
+    assert "are cut around the word" in said.getvalue() and "in 16 texts" in said.getvalue()
+    assert senses._around([1, 2, 3, 4, 5, 6, 7], [5], 3) == ([5, 6, 7], [1])
+    assert senses._around([1, 2, 3, 4, 5, 6, 7], [2, 3], 4) == ([2, 3, 4, 5], [1, 2])
+    assert senses._around([1, 2, 3], [0], 3) == ([1, 2, 3], [0])
+    own = tmp_path / "own.csv"  # of a user's own text nothing is cut without a word
+    own.write_text(
+        "text,label\n" + "".join(f"the cat {' '.join(WORDS)},{n % 2}\n" for n in range(4))
+    )
+    with pytest.raises(DataError, match="longer than the model reads"):
+        probe(tmp_path / "run", tmp_path / "other", data=own, word="cat", stream=said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -159,3 +160,14 @@ def test_a_text_in_the_place_of_a_path(capsys: pytest.CaptureFixture[str]) -> No
     for command in (["fill-mask", text, "runs/mine"], ["show", text], ["resume", text]):
         assert main(command) == 64
         assert "E-BUG" not in capsys.readouterr().err
+
+
+def test_a_hybrid_run_writes_and_tells_its_losses_apart(runs: dict[str, Path]) -> None:
+    written = ask.generate_text(runs["hybrid"], "the cat", tokens=5, temperature=0.0)
+    assert written.startswith("the cat") and len(written) > len("the cat")
+    assert "[CLS]" not in written
+    assert ask.generate_text(runs["hybrid"], "", tokens=3, temperature=0.0)
+    told = evaluate_folder(runs["hybrid"]).render()
+    assert re.search(r"loss by sort of target: masked \d", told)
+    with pytest.raises(IncompatibleError, match="only a decoder"):  # was not taught so
+        ask.generate_text(runs["replaced-token"], "the cat", tokens=5)

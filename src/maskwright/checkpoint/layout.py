@@ -41,11 +41,15 @@ class Taught:
         shift: how many places before a hole its scores stand.
         whole: whether it was taught to read a prompt in both directions before it writes on.
         decoder: whether its decoder was trained, of two stacks.
+        writes: whether an encoder was also taught to go on with a text, token by token.
+        framed: whether a text that is gone on with begins as a framed one, such as with [CLS].
     """
 
     shift: int = 0
     whole: bool = False
     decoder: bool = True
+    writes: bool = False
+    framed: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.shift <= 8:

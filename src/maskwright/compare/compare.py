@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from maskwright import commit, dotted
+from maskwright import commit, dotted, storage
 from maskwright.compare import comparable
 from maskwright.compare.entrant import Entrant, Equal, Pace, enter, finished, run_folder, train
 from maskwright.data.pack import PackedDocuments
@@ -30,6 +30,7 @@ from maskwright.evaluate.minimal_pairs import Paradigm, Result
 from maskwright.objectives import masked
 from maskwright.pretrain import build, checkpoints, journal, run, start
 from maskwright.pretrain.rows import held_out_rows
+from maskwright.pretrain.sitting import checkpoint_bytes
 from maskwright.recipes.recipe import Recipe, frozen_part
 from maskwright.report import comparison, document
 from maskwright.report.comparison import Comparison, Contender, Measure
@@ -103,6 +104,8 @@ def _compared(
         for entrant in entrants
     }
     todo = {folder: entrant for folder, (_, entrant) in planned.items() if not finished(folder)}
+    needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in todo.items())
+    storage.require_space(out, sum(needed))
     pace = Pace()
     for number, (folder, (seed, entrant)) in enumerate(planned.items(), start=1):
         left = pace.left(list(todo.values())) if folder in todo else ""

@@ -118,6 +118,12 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
     return sources, ignored
 
 
+def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
+    """Bytes of the files that `find` gives."""
+    found = find(paths, otherwise)[0]
+    return sum(_status(path).st_size for source in found for path in source.paths)
+
+
 def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], list[str]]:
     """The files to read below `folder`, and the names of the others."""
     every = list(_walk(folder))

@@ -103,17 +103,19 @@ def difference(
     ours: dict[int, float], theirs: dict[int, float], level: float = LEVEL
 ) -> Difference | None:
     """Two figures by seed, told apart; None where that cannot be known: where one of them has a
-    single seed, or they differ and no seed changed either, as on few questions."""
+    single seed or is not defined, or no seed changed either, as on few questions."""
     if min(len(ours), len(theirs)) < 2:
         return None
     a, b = np.array(list(ours.values())), np.array(list(theirs.values()))
     value = float(a.mean() - b.mean())
+    if not math.isfinite(value):
+        return None
     errors = np.array([a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)])
     paired = math.nan
     if ours.keys() == theirs.keys():
         paired = _paired(np.array([ours[seed] - theirs[seed] for seed in ours]))
     if errors.sum() == 0.0:
-        return None if value else Difference(0.0, 0.0, 0.0, 1.0, paired)
+        return None
     freedom = errors.sum() ** 2 / (errors**2 / np.array([len(a) - 1, len(b) - 1])).sum()
     error = math.sqrt(errors.sum())
     half = float(scipy.stats.t.ppf((1 + level) / 2, freedom)) * error

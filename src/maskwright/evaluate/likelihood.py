@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ class Decided:
 @dataclass(frozen=True)
 class Figures:
     """Loss in nats per target; `top1`, `top5` shares of targets, ties counted by their fair
-    share; what was decided beside them."""
+    share; what was decided beside them; the losses of `sorts` of targets, where there are some."""
 
     loss: float
     perplexity: float
@@ -75,9 +75,12 @@ class Figures:
     top5: float
     targets: int
     decided: Decided | None = None
+    sorts: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         plain = asdict(self)
+        if not plain["sorts"]:
+            plain.pop("sorts")
         decided = plain.pop("decided") or {}
         return plain | {name: value for name, value in decided.items() if value == value}
 
@@ -142,6 +145,7 @@ def evaluate(
     was_training = objective.training
     objective.eval()
     loss, hits, targets, text = 0.0, [0.0] * len(TOP), 0, 0
+    apart: dict[str, list[float]] = {}
     asked, count = list[tuple[np.ndarray, np.ndarray]](), 0
     device = objective.product.device
     framing = torch.tensor(objective.framing, dtype=torch.int64, device=device)
@@ -149,12 +153,19 @@ def evaluate(
         for batch in questions(objective, source, rows, batch_rows):
             batch = batch.to(device)
             states, every = objective.target_states(batch), objective.targets(batch)
+            sorts = objective.sorts(batch)
+            apart |= {name: [0.0, 0] for name in sorts if name not in apart}
             text += int((~torch.isin(every, framing)).sum())
             size = max(1, _SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
             for begin in range(0, len(states), size):
                 wanted = every[begin : begin + size]
                 scores = objective.target_scores(states[begin : begin + size]).float()
                 loss += float(functional.cross_entropy(scores, wanted, reduction="sum"))
+                for name, mine in sorts.items():
+                    here = mine[begin : begin + size]
+                    total = functional.cross_entropy(scores[here], wanted[here], reduction="sum")
+                    apart[name][0] += float(total)
+                    apart[name][1] += int(here.sum())
                 for i, some in enumerate(top_hits(scores, wanted, TOP)):
                     hits[i] += float(some.sum())
             targets += len(states)
@@ -174,7 +185,10 @@ def evaluate(
     if objective.decides is not None and count:
         answers, true = (np.concatenate(part) for part in zip(*asked, strict=True))
         decided = Decided.of(objective.decides, answers, true)
-    return Figures(mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided)
+    told = {name: total / number for name, (total, number) in apart.items() if number}
+    return Figures(
+        mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided, told
+    )
 
 
 def top_hits(scores: Tensor, wanted: Tensor, best: Sequence[int]) -> list[Tensor]:

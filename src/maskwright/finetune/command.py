@@ -35,6 +35,7 @@ from maskwright.tasks.examples import Examples
 from maskwright.tasks.framing import TEMPLATES, Template
 from maskwright.tasks.prepare import prepare
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train import machine
 from maskwright.train.optimizer import AdamW
 from maskwright.train.schedule import Schedule
 
@@ -62,8 +63,15 @@ def finetune_file(
     return finetune_recipe(recipe, out, stream=stream)
 
 
-def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = None) -> Path:
-    """The same of a recipe; with a `curve` no model is made, and `out` is returned."""
+def finetune_recipe(
+    recipe: Recipe, out: Path | str, *, stream: TextIO | None = None, dry: bool = False
+) -> Path:
+    """The same of a recipe; with a `curve` no model is made, and `out` is returned.
+
+    Args:
+        dry: only say what was understood and what it would cost; nothing is written.
+    """
+    machine.use_threads(recipe.threads)
     say, model, data, out = printer(stream), Path(recipe.model), Path(recipe.data), Path(out)
     # A rate that is asked for is that of all weights, as everywhere else.
     head = 1.0 if recipe.head_rate is None and recipe.rate is not None else recipe.head_rate
@@ -75,7 +83,7 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     if (wanted := recipe.length) is not None and (most := room(config, wanted)) < wanted:
         say(f"note: the model has positions for {most} tokens, not for {wanted}")
     examples = prepare(data, columns=recipe.columns or None, kind=recipe.task, division=DIVISION,
-                       rejects=out / REJECTS, **vars(recipe.read))  # fmt: skip
+                       rejects=None if dry else out / REJECTS, **vars(recipe.read))  # fmt: skip
     _say_what_was_read(examples, say)
     made_from = {"model": fingerprint(hashes(checkpoints.model_folder(model))),
                  "data": hash_rows(examples)}  # fmt: skip
@@ -88,6 +96,8 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
     kind = kind_of(examples.task.kind, settled=told_in_words)
     _refuse_idle(recipe, kind)
     settled = _settled(kind, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure)
+    if recipe.within_words is not None:
+        settled = {**settled, "within_words": recipe.within_words}
     length = recipe.length
     made_with = _made_with(checkpoints.model_folder(model), kind, say)
     if made_with is not None and kind.task in embeddings.TASKS:
@@ -105,10 +115,20 @@ def finetune_recipe(recipe: Recipe, out: Path | str, *, stream: TextIO | None = 
             say("note: the head alone reads one place of a text, for which a model may never have "
                 "been trained; --pooling mean often knows more")  # fmt: skip
     settings = partial(_settings, recipe, config.width)
+    if note := machine.crowded(recipe.threads, machine.choose().device.type):
+        say(f"note: {note}")
     common: dict[str, Any] = {
         "seeds": recipe.seeds, "length": length, "long": recipe.long, "settled": settled,
         "stream": stream,
     }  # fmt: skip
+    if dry:
+        runs = len(ways) * max(1, len(recipe.curve))
+        finetune(
+            model, examples, out, method=ways[0], settings=settings(ways[0]), dry=True, **common
+        )
+        if runs > 1:
+            say(f"so much at most for each of {runs} points of the curve")
+        return out
     files = hashes(data)
     require_as_read(examples)
     told = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
@@ -189,6 +209,9 @@ def _refuse_idle(recipe: Recipe, kind: Kind) -> None:
         raise UsageError("such a task has no head", where="--head-rate", found=kind.task,
                          wanted="a task with a head, such as classification",
                          do="leave it out")  # fmt: skip
+    if recipe.within_words is not None and kind.head != "span":
+        raise UsageError("such a task cuts no answers from a text", where="--within-words",
+                         found=kind.task, do="leave it out")  # fmt: skip
     if recipe.accumulate > 1 and kind.rivals:
         raise UsageError("each text is a wrong answer to the others of its step, which therefore "
                          "cannot be cut", where="--accumulate", found=kind.task,
@@ -198,12 +221,13 @@ def _refuse_idle(recipe: Recipe, kind: Kind) -> None:
 def _settings(recipe: Recipe, width: int, way: Method) -> Settings:
     """Of one method, for a model so wide."""
     rate = way.rate(width) if recipe.rate is None else recipe.rate
+    epochs, least_steps = recipe.passes
     return Settings(
-        epochs=recipe.epochs,
+        epochs=epochs,
         batch=recipe.batch,
         accumulate=recipe.accumulate,
         patience=recipe.patience,
-        least_steps=recipe.least_steps,
+        least_steps=least_steps,
         optimizer=AdamW(learning_rate=rate, decay=recipe.weight_decay),
         schedule=Schedule(kind="linear", warmup=recipe.warmup),
     )
@@ -211,13 +235,13 @@ def _settings(recipe: Recipe, width: int, way: Method) -> Settings:
 
 def _settled(
     kind: Kind, *, prompt: str | None, pooling: str | None, measure: str | None
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """What of `kind` is chosen beforehand.
 
     Raises:
         UsageError: a choice that such a task does not have.
     """
-    settled = {}
+    settled: dict[str, Any] = {}
     if prompt is not None:
         if not kind.writes:
             raise UsageError("such a task is not told in words", where="--prompt", found=kind.task,

@@ -88,8 +88,12 @@ def strategy(curve: Curve) -> Table:
     for count in curve.counts:
         best = curve.best(count)
         apart = {w: curve.apart(w, best, count) for w in curve.figures if w != best}
-        alike = [way for way, told in apart.items() if told is not True]
-        said = NOT_KNOWN if set(apart.values()) == {None} else ", ".join(alike) or "–"
+        alike = [way for way, told in apart.items() if told is False]
+        unknown = [way for way, told in apart.items() if told is None]
+        said = ", ".join(alike) or "–"
+        if unknown:
+            every = len(unknown) == len(apart)
+            said = NOT_KNOWN if every else f"{said}; {NOT_KNOWN}: {', '.join(unknown)}"
         rows.append([f"{count:,}", best, figure(curve.mean(best, count)), said])
     return {
         "title": "Which way at which number of labels",

@@ -103,6 +103,10 @@ class Kept:
         return Tuned(model.float().eval(), figures, facts["losses"], facts["epoch"],
                      facts["seconds"])  # fmt: skip
 
+    def count(self) -> int:
+        """How many seeds are kept."""
+        return len(list(self.folder.glob("seed-*"))) if self.folder.is_dir() else 0
+
     def finish(self) -> None:
         """Remove them all: the whole is finished."""
         if self.folder.is_dir():

@@ -19,7 +19,7 @@ NAME = "finetune.toml"
 HEADER = (
     "# Made again by: maskwright finetune THIS_FILE --out DIR (paths are as they were typed)\n\n"
 )
-LEAST_STEPS = 100
+EPOCHS, LEAST_STEPS = 3, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +43,19 @@ class Recipe:
         weight_decay: of the matrices, as AdamW has it; biases and norms have none.
         warmup: the share of the run in which the rate rises; then it falls to 0.
         patience: how many epochs without a better figure end a seed; None: none do.
-        least_steps: fewer steps than these are made up for by several passes in an epoch.
+        epochs: None: three, each of several passes where these would be fewer than `least_steps`
+            steps. A number of epochs is as many passes.
+        least_steps: fewer steps than these are made up for by several passes in an epoch; None: 100
+            where no number of epochs is given, else 0.
+        threads: of the processor; None: as many as PyTorch chooses.
         prompt: what a model that writes its answers reads, with holes for what a row has: {source},
             or {text}, {first} and {second}, {question} and {context}, of which it then writes the
             label or the answer; or the name of one in `tasks/framing.py`.
         pooling: what is read of a text: cls, mean or max; None: cls, and for vectors what the
             folder was made with, or mean.
         measure: the figure that chooses the epoch and the seed.
+        within_words: whether an answer to a question may begin or end within a word; None: where
+            answers to learn from often do.
         curve: numbers of labels, 0 for all: no model is made, but told how good each method is with
             so many.
         read: the encoding and separator of the files, what becomes of bad rows, and so on.
@@ -62,7 +68,7 @@ class Recipe:
     task: str | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     seeds: int = 3
-    epochs: int = 3
+    epochs: int | None = None
     batch: int = 32
     accumulate: int = 1
     rate: float | None = None
@@ -73,13 +79,21 @@ class Recipe:
     weight_decay: float = 0.01
     warmup: float = 0.1
     patience: int | None = None
-    least_steps: int = LEAST_STEPS
+    least_steps: int | None = None
+    threads: int | None = None
     prompt: str | None = None
     pooling: str | None = None
     measure: str | None = None
+    within_words: bool | None = None
     curve: tuple[int, ...] = ()
     read: HowRead = AS_IT_COMES
     made_from: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """The number of epochs, and the steps that they are at the least."""
+        usual = LEAST_STEPS if self.epochs is None else 0
+        return self.epochs or EPOCHS, usual if self.least_steps is None else self.least_steps
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", as_names(self.columns))
@@ -100,8 +114,12 @@ class Recipe:
         if self.rate is not None and not 0.0 < self.rate <= 1e3:
             raise UsageError("no such learning rate", where="--rate", found=self.rate,
                              wanted="above 0, such as 2e-5")  # fmt: skip
-        for option, count in (("--batch", self.batch), ("--epochs", self.epochs),
-                              ("--patience", self.patience)):  # fmt: skip
+        for option, count in (
+            ("--batch", self.batch),
+            ("--epochs", self.epochs),
+            ("--patience", self.patience),
+            ("--threads", self.threads),
+        ):
             if count is not None and count < 1:
                 raise UsageError("too small a number", where=option, found=count,
                                  wanted="1 or more")  # fmt: skip

@@ -39,6 +39,7 @@ from maskwright.report import document, tables
 from maskwright.report.say import Say
 from maskwright.report.tables import Table
 from maskwright.tasks import examples as labelled
+from maskwright.tasks.columns import LISTS
 from maskwright.tasks.labels import Vocabulary
 from maskwright.tasks.parts import VALIDATION
 
@@ -253,7 +254,8 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
     """How the model is used; `attached`: only with the adapter beside it; `alone`: which is a head
     above a model that lies elsewhere."""
     name, kind, frame = out.resolve().name, learner.kind, learner.frame
-    lines = ["import maskwright", f"maskwright.load({name!r}).predict([…])"]
+    row = _row_of(kind)
+    lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
     if alone:
         base = checkpoints.called(learner.path)
         lines = [f"# {name}/{ADAPTER} is a head; {base} below it lies where adapter.json says.",
@@ -267,7 +269,8 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
         if kind.head == "sequence":
             cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
             several = ", top_k=None" if kind.problem == "multi" else ""
-            lines += [f"ask('…', truncation=True, max_length={frame.length}{several})  "
+            text = "{'text': 'first …', 'text_pair': 'second …'}" if len(kind.roles) == 2 else "'…'"
+            lines += [f"ask({text}, truncation=True, max_length={frame.length}{several})  "
                       f"# cuts longer texts{cut}"]  # fmt: skip
             if several:
                 lines += ["# Every label with its score; those above 0.5 are told."]
@@ -277,6 +280,16 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
         lines += ["", "from sentence_transformers import SentenceTransformer",
                   f"SentenceTransformer('{name}/{MODEL}').encode(['…'])"]  # fmt: skip
     return lines
+
+
+def _row_of(kind: Kind) -> str:
+    """A row for `predict` as a person types it: a text, or a tuple of what fills the roles."""
+    several = len(kind.roles) > 1
+    told = [
+        "['…', '…']" if role in LISTS else f"'{role} …'" if several else "'…'"
+        for role in kind.roles
+    ]
+    return f"({', '.join(told)})" if several else told[0]
 
 
 def _leave_beside(adapter: Adapter | None) -> None:

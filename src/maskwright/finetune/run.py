@@ -14,12 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright import commit
+import torch
+
+from maskwright import commit, storage
 from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, finish, is_finished
 from maskwright.config import fingerprint, to_plain
 from maskwright.counted import counted
 from maskwright.errors import UsageError
-from maskwright.finetune import script
+from maskwright.finetune import cost, script
 from maskwright.finetune.frame import Long
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.kept import FOLDER, REJECTS, Kept
@@ -54,6 +56,7 @@ def finetune(
     origin: Mapping[str, str] | None = None,
     beside: Mapping[str, str] | None = None,
     stream: TextIO | None = None,
+    dry: bool = False,
 ) -> Path:
     """Fine-tune the model in `folder` (also a run) on the training part of `data`.
 
@@ -65,6 +68,7 @@ def finetune(
         settled: what of the kind is chosen beforehand, such as the "prompt" of written answers.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
         beside: further texts for the folder, by file name; without them it is not finished.
+        dry: only say what it would cost.
 
     Returns:
         The model folder; of a head that was trained alone, the folder of that.
@@ -78,7 +82,8 @@ def finetune(
     kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
     kind = kind.of_data(data)
     require_unfinished(out)
-    commit.probe_writable(out)
+    if not dry:
+        commit.probe_writable(out)
     learner = Learner.of(folder, kind, method, length, long)
     settings = settings or Settings(
         optimizer=AdamW(learning_rate=method.rate(learner.config.width))
@@ -89,8 +94,13 @@ def finetune(
             say(f"{part}: {encoded.cut}")
     passes = passes_of(settings, len(parts[TRAIN].examples.taught))
     if passes > 1:
-        say(f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
-            f"at least {settings.least_steps} steps in all")  # fmt: skip
+        say(
+            f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
+            f"at least {settings.least_steps} steps in all; --epochs N is N passes"
+        )
+    if dry:
+        cost.tell(learner, data, parts, method, settings, seeds, out, say)
+        return out / MODEL
     last = TEST if TEST in parts else VALIDATION
     plain_method = replace(method, head_rate=method.head_factor)  # however it was said
     kept = Kept(out, {
@@ -100,6 +110,7 @@ def finetune(
         "head": fingerprint([to_plain(head) for head in learner.config.heads]),
         "settings": fingerprint([settings, plain_method, learner.frame.length, long]),
     })  # fmt: skip
+    storage.require_space(out, cost.disk_bytes(learner, method, seeds - kept.count()))
     facts = _facts(learner, method, settings, passes) | {"seeds tried": seeds}
     if learner.family is None:
         say("note: no class of the reference library has such a model, so what is saved is read by "
@@ -171,6 +182,7 @@ def _facts(learner: Learner, method: Method, settings: Settings, passes: int) ->
         "epochs": settings.epochs,
         "passes over the rows in each": passes,
         "batch": settings.batch,
+        "threads": torch.get_num_threads(),
         **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
         **({"prompt": kind.settled["prompt"]} if "prompt" in kind.settled else {}),
         "longest text": f"{learner.frame.length} tokens, {longer}",

@@ -17,8 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from maskwright import storage
 from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
-from maskwright.corpus.files import listed
+from maskwright.corpus.files import listed, size_of
 from maskwright.corpus.ledger import Counts
 from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError
 from maskwright.finetune.answer_columns import PREDICTION, flat_row, name_taken, names_of
@@ -33,10 +34,12 @@ from maskwright.one_file import new_text
 from maskwright.pretrain import checkpoints
 from maskwright.report.say import Say, quiet
 from maskwright.storage import lock_beside
+from maskwright.tasks import unnamed_files
 from maskwright.tasks.columns import as_names
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
 
 # What is written by the name of the file: what stands between columns, None for JSON Lines.
+WRITES = 2
 WRITTEN = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
 
 
@@ -100,6 +103,10 @@ def _written(
         model, counts = loaded(folder, also, columns, base), Counts()
         names = _look_at(source, model, read, top, delimiter is not None)
         begun = True
+        # The rows stand in both files for a while.
+        storage.require_space(
+            out.parent, WRITES * size_of(source, unnamed_files.sources) - _size(staged)
+        )
         kept, kept_bad = _kept(staged, json.dumps(about), say)
         with staged.open("a", encoding="utf-8") as stream:
             count, bad = answer_rows(model, source, stream, read, top, kept, say, counts)
@@ -140,6 +147,10 @@ def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
         raise DataError("the file has changed while it was answered", where=source,
                         found=", ".join(changed[:5]), wanted="a file that stays as it is",
                         do="give the same command again")  # fmt: skip
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _model(folder: Path) -> dict[str, str]:

@@ -81,13 +81,14 @@ def generate(
     end: int | None = None,
     context: int | None = None,
     whole: bool = False,
+    one_way: bool = False,
     cached: bool = True,
 ) -> list[list[int]]:
     """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
     made: list[list[int]] = [[] for _ in prompts]
     for step in steps(
         model, prompts, count, sampling,
-        sources=sources, end=end, context=context, whole=whole, cached=cached,
+        sources=sources, end=end, context=context, whole=whole, one_way=one_way, cached=cached,
     ):  # fmt: skip
         for row, token in zip(step.rows, step.tokens, strict=True):
             if token != end:
@@ -105,6 +106,7 @@ def steps(
     end: int | None = None,
     context: int | None = None,
     whole: bool = False,
+    one_way: bool = False,
     cached: bool = True,
 ) -> Iterator[Step]:
     """Generate step by step.
@@ -117,6 +119,8 @@ def steps(
         end: a row that chose this id goes no further.
         context: how many tokens are read at most; None: as many as the model was trained on.
         whole: the tokens of a prompt see each other, as a model of `prefix-lm` was taught.
+        one_way: an encoder was also taught to read to the left only and to predict the next token,
+            as by `hybrid`; it then writes, too.
         cached: keep keys and values between steps; the same tokens either way.
 
     Raises:
@@ -126,7 +130,7 @@ def steps(
         ConfigError: a forbidden id that the model does not have, or all of them forbidden.
         DataError: a source that is longer than the encoder's positions.
     """
-    check(model, prompts, count, sources, context)
+    check(model, prompts, count, sources, context, one_way=one_way)
     _check_forbidden(sampling.forbidden, model.config.tokens.vocabulary)
     texts = [list(prompt) for prompt in prompts]
     pairs = zip(sources or [()] * len(texts), prompts, strict=True)
@@ -203,13 +207,14 @@ def _names(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(contents, dtype=np.uint64), np.asarray(copies, dtype=np.uint64)
 
 
-def require_writer(config: TransformerConfig) -> None:
-    """Refuse a model that cannot write, whatever it is given to go on with.
+def require_writer(config: TransformerConfig, *, one_way: bool = False) -> None:
+    """Refuse a model that cannot write, whatever it is given to go on with; an encoder can where it
+    was taught to read `one_way`.
 
     Raises:
         IncompatibleError: it is no decoder with a vocabulary head.
     """
-    if config.decoder is None or config.vocabulary_head is None:
+    if (config.decoder is None and not one_way) or config.vocabulary_head is None:
         raise IncompatibleError(
             "only a decoder with a vocabulary head writes on",
             found="an encoder" if config.decoder is None else "no vocabulary head",
@@ -223,23 +228,25 @@ def check(
     count: int,
     sources: Sequence[Sequence[int]] | None,
     context: int | None,
+    *,
+    one_way: bool = False,
 ) -> None:
     """Refuse what cannot be generated from; raises as `steps` says."""
     config = model.config
-    require_writer(config)
+    require_writer(config, one_way=one_way)
     empty = next((i for i, prompt in enumerate(prompts) if len(prompt) == 0), None)
     if empty is not None:
         raise UsageError("a prompt without a token", where=f"prompt {empty}",
                          do="begin with a word, or with the tokenizer's begin token")  # fmt: skip
     if count < 0:
         raise UsageError("no number of tokens", where="count", found=count, wanted="0 or more")
-    wanted = 0 if config.encoder is None else len(prompts)
+    wanted = len(prompts) if len(config.stacks) == 2 else 0
     if len(sources or ()) != wanted or (sources is not None and not all(map(len, sources))):
         raise UsageError(
             "an encoder reads one source, of at least one token, for each prompt",
             where="sources",
             found="none" if sources is None else f"{len(sources)}, of {[*map(len, sources)][:5]}",
-            wanted="none, the model has no encoder" if config.encoder is None else wanted,
+            wanted=wanted or "none, the model has no encoder that reads one",
         )
     longest = trained_length(config)
     if context is not None and not 1 <= context <= (longest or context):

@@ -25,7 +25,9 @@ class Reader:
     """Scores of the next token for growing texts, with what was computed before."""
 
     def __init__(self, model: Transformer, limit: int | None, cached: bool) -> None:
-        self.model, self.limit, self.cached = model, limit, cached
+        self.model, self.limit = model, limit
+        # An encoder reads all of the text anew for every token.
+        self.cached = cached and model.config.decoder is not None
         self.cache: KVCache | None = None
         self.starts: list[int] = []
         self.pads: Int[Tensor, " B"] | None = None
@@ -108,6 +110,15 @@ class Reader:
             total = tokens.shape[1] + (0 if cache is None else cache.length)
             keep = torch.arange(total)[None] >= self.pads[:, None]
             visible = mask.real(keep.to(device))
+        if self.model.config.decoder is None:
+            order = mask.causal
+            if prefix is not None:
+                order = order | mask.prefix(prefix.to(device))
+            return self.model.encode(
+                tokens.to(device),
+                positions=places.to(device),
+                visible=order if visible is None else order & visible,
+            )
         return self.model.decode(
             tokens.to(device),
             positions=places.to(device),
@@ -120,8 +131,10 @@ class Reader:
 
 
 def trained_length(config: TransformerConfig) -> int | None:
-    """The longest text the decoder knows positions for; None where positions are relative."""
-    return None if config.decoder is None else config.decoder.longest
+    """The longest text that the stack which writes knows positions for; None where positions are
+    relative."""
+    stack = config.decoder or config.encoder
+    return None if stack is None else stack.longest
 
 
 def context_start(length: int, limit: int | None) -> int:

@@ -36,6 +36,7 @@ from maskwright.randomness import key, uniforms
 
 ROWS = "documents"
 SHIFT = 1
+WRITES = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +122,10 @@ class Hybrid(Objective):
             )
             parts[name] = Part(total, share)
         return Loss(parts)
+
+    def sorts(self, batch: Batch) -> dict[str, Tensor]:
+        causal = _is_causal(batch)
+        return {"masked": ~causal, "causal": causal}
 
     def target_states(self, batch: Batch) -> Tensor:
         return encode_targets(self.product, batch)

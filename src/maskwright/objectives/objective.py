@@ -76,6 +76,8 @@ class Objective(nn.Module, abc.ABC):
         lengths_of(options, length)    how many tokens the encoder and the decoder read of a text
                                        of so many
         SHIFT, WHOLE                   its `shift` and `whole`, where they are not 0 and False
+        WRITES                         whether an encoder learns to predict the next token from
+                                       what stands before it, so that it can write
         NETWORKS                       the options that are model folders, each with an option
                                        `NAME_sha256: str | None` beside it: `build` is given those
                                        networks by the same names
@@ -132,6 +134,11 @@ class Objective(nn.Module, abc.ABC):
         """Questions of yes or no that are asked beside the targets: (N,) scores, above 0 for yes,
         and (N,) what is true."""
         return None
+
+    def sorts(self, batch: Batch) -> dict[str, Tensor]:
+        """Sorts of targets whose held-out losses are told apart: (N,) bool by name; empty where all
+        are of one sort."""
+        return {}
 
     def target_scores(self, states: Tensor) -> Tensor:
         """Scores (N, V) of `target_states`."""

@@ -37,6 +37,7 @@ from maskwright.randomness import key, uniforms
 
 ROWS = "stream"
 WHOLE = True
+WRITES = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,14 +24,20 @@ from typing import Any
 
 import numpy as np
 
-from maskwright import config
+from maskwright import config, storage
 from maskwright.counted import counted
 from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError
 from maskwright.pretrain.as_read import changed_meanwhile, differences
 from maskwright.pretrain.taught import needs_sentences
-from maskwright.pretrain.text import Text, require_other_files, resolve, texts_of
+from maskwright.pretrain.text import (
+    Text,
+    require_other_files,
+    resolve,
+    text_bytes,
+    texts_of,
+)
 from maskwright.recipes.corpus import Corpus
 from maskwright.recipes.recipe import Recipe, TokenizerFolder
 from maskwright.report import document
@@ -43,6 +49,7 @@ from maskwright.tokenizer.train import train as train_tokenizer
 from maskwright.tokenizer.unknown import OTHER_MODEL, REMEDY
 
 TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
+TEXT_TO_STORE = 3  # bytes of text for a byte of tokens, at the most
 KEPT_AT = 32  # documents, for whether a tokenizer keeps text as it is
 
 
@@ -86,6 +93,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     else:
         if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
             require_other_files(recipe.corpus)
+            storage.require_space(folder, text_bytes(recipe.corpus) / TEXT_TO_STORE)
         texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():

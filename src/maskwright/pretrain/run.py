@@ -18,12 +18,9 @@ precision; when one of these changed it says so and goes on.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
-
-import torch
 
 from maskwright import commit, dotted, memory
 from maskwright.checkpoint.guarded import read_json
@@ -204,7 +201,9 @@ def _run(
         prepared = None
         if processes.first:
             if processes.world == 1:
-                _say_crowded(recipe, chosen, say)
+                note = machine.crowded(recipe.training.threads, chosen.device.type)
+                if note:
+                    say(f"note: {note}")
             try:
                 prepared = prepare(recipe, out, say)
             except KeyboardInterrupt:
@@ -244,17 +243,6 @@ def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
 def _quoted(folder: Path) -> str:
     """As it is typed in a shell."""
     return shell_word(folder)
-
-
-def _say_crowded(recipe: Recipe, chosen: machine.Machine, say: Callable[[str], None]) -> None:
-    """Threads wait for each other in every operation: one that shares its core holds up all."""
-    threads = torch.get_num_threads()
-    if chosen.device.type != "cpu" or recipe.training.threads is not None or threads == 1:
-        return
-    if busy := machine.busy_cores():
-        free = max(1, threads - busy)
-        say(f"note: other processes keep {busy} of {os.cpu_count()} cores busy; with "
-            f"--set training.threads={free} this run is likely faster")  # fmt: skip
 
 
 def _train(sitting: Sitting) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
-from maskwright import config, dotted
+from maskwright import commit, config, dotted, storage
 from maskwright.checkpoint import layout
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.shapes import num_parameters
@@ -23,7 +23,7 @@ from maskwright.memory import free_bytes
 from maskwright.nn.config import TransformerConfig
 from maskwright.objectives.encoder_decoder import EncoderDecoder
 from maskwright.objectives.objective import Objective
-from maskwright.pretrain import build, card, head_first, journal, start
+from maskwright.pretrain import build, card, head_first, journal, start, taught
 from maskwright.pretrain.checkpoints import Checkpoints, has_checkpoint
 from maskwright.pretrain.head_first import HeadFirst
 from maskwright.pretrain.lengths import check_length, untrained_positions
@@ -113,7 +113,7 @@ def begin(
     train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
     held_out = held_out_rows(recipe, prepared.held_out)
     if processes.first:
-        _say_uneven(train_rows[-1], say)
+        _say_pairs(recipe, train_rows[-1], say)
     run: dict[str, Any] = {}
     if processes.first:
         run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
@@ -147,6 +147,7 @@ def _objective(
     point = build.transformer_config(begun, prepared.tokenizer)
     check_length(recipe, point)
     _check_memory(point, chosen, recipe)
+    storage.require_space(out, checkpoint_bytes(num_parameters(point), recipe, out))
     network = build.model(begun, point, quiet if saved else say).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     family = build.family_name(begun)
@@ -217,13 +218,17 @@ def _say_few(targets: int, say: Callable[[str], None]) -> None:
         )
 
 
-def _say_uneven(rows: RowSource, say: Callable[[str], None]) -> None:
-    """Say where pairs of sentences are nearly all of one kind: nothing is learned of them."""
+def _say_pairs(recipe: Recipe, rows: RowSource, say: Callable[[str], None]) -> None:
+    """Say how many pairs of sentences are negatives, and where nearly all are of one sort: nothing
+    is learned of them."""
     looked_at = np.arange(min(len(rows), LOOKED_AT))
     pair_label = rows.rows(looked_at, 0).pair_label if len(looked_at) else None
     if pair_label is None:
         return
     share = float((pair_label == 1).mean())
+    swapped = taught.row_kind(recipe) == "swapped-pairs"
+    what = "in the wrong order" if swapped else "the second part is from another document"
+    say(f"pairs of sentences: {share:.1%} of the first {len(looked_at):,} are negatives ({what})")
     if not UNEVEN <= share <= 1 - UNEVEN:
         say(
             f"note: {max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences "
@@ -263,6 +268,18 @@ def _restore(
         journal.cut(out, restored.state.step)
     say(f"resuming after step {restored.state.step}")
     return restored.state
+
+
+def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
+    """Bytes of the checkpoints that lie in `out` at one time, at the least, without those that lie
+    there now: a new one is whole before an old one goes."""
+    training, every = recipe.training, recipe.checkpoints.every
+    each = 4 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
+    steps = training.budget.steps
+    written = 1 if not every else 2 if steps is None else -(-steps // every)
+    there = len(commit.numbered(out / "checkpoints"))
+    count = min(recipe.checkpoints.keep + 1, written) - there
+    return parameters * each * max(0, count)
 
 
 def _check_memory(point: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:

@@ -9,6 +9,8 @@ from maskwright.checkpoint.layout import Taught
 from maskwright.recipes.recipe import Recipe
 
 PAIRS = ("pairs", "swapped-pairs")
+FRAMED = ("documents", "sentences")
+"""Rows in which every text stands in its frame."""
 
 
 def options_of(recipe: Recipe) -> Any:
@@ -52,10 +54,22 @@ def reads_whole(recipe: Recipe) -> bool:
     return bool(getattr(catalogue.load("objectives", recipe.objective.name), "WHOLE", False))
 
 
+def writes(recipe: Recipe) -> bool:
+    """Whether an encoder of the recipe was taught to go on with a text."""
+    return bool(getattr(catalogue.load("objectives", recipe.objective.name), "WRITES", False))
+
+
 def taught_of(recipe: Recipe, stacks: int) -> Taught:
     """How the recipe's model, of one stack or two, is to be asked."""
-    decoder = stacks == 1 or decoder_start(recipe) is not None
-    return Taught(shift=shift(recipe), whole=reads_whole(recipe), decoder=decoder)
+    streamed = catalogue.load("objectives", recipe.objective.name).ROWS == "stream"
+    goes_on = writes(recipe) or reads_whole(recipe) or streamed
+    return Taught(
+        shift=shift(recipe),
+        whole=reads_whole(recipe),
+        decoder=stacks == 1 or decoder_start(recipe) is not None,
+        writes=writes(recipe),
+        framed=stacks == 1 and goes_on and row_kind(recipe) in FRAMED,
+    )
 
 
 def decoder_start(recipe: Recipe) -> str | None:

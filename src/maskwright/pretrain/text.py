@@ -17,7 +17,7 @@ from typing import Any
 
 from maskwright.corpus import embedded
 from maskwright.corpus.document import Document
-from maskwright.corpus.files import find
+from maskwright.corpus.files import find, size_of
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.read import Reader
 from maskwright.errors import ConfigError, DataError
@@ -199,6 +199,12 @@ def _halves(whole: Document, share: float) -> tuple[Document, Document]:
     blank = next((n for n in range(place, 0, -1) if text[n].isspace()), place)
     first, second = text[:blank].strip(), text[blank:].strip()
     return replace(whole, text=first), replace(whole, text=second, id=f"{whole.id}:{blank}")
+
+
+def text_bytes(corpus: Corpus) -> int:
+    """Bytes of the user's own files, as far as they are read."""
+    total = size_of([resolve(name) for name in corpus.text]) if corpus.text else 0
+    return total if corpus.limit_bytes is None else min(total, corpus.limit_bytes)
 
 
 def require_other_files(corpus: Corpus) -> None:

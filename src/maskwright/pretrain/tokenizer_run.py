@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from maskwright import storage
 from maskwright.commit import writing
 from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.read import DEFAULT
@@ -17,6 +18,8 @@ from maskwright.tokenizer.report import report
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import TokenizerChoice, train
 from maskwright.tokenizer.unknown import REMEDY
+
+BYTES_PER_TOKEN = 24  # of tokenizer.json, at the least
 
 
 def train_and_report(
@@ -46,6 +49,7 @@ def train_and_report(
             do="choose another name, or remove it first",
         )
     say = printer(None)
+    storage.require_space(out, BYTES_PER_TOKEN * vocabulary)
     with writing(out):  # refused now, and not after the work
         # Not in `out`: the list is written while reading, and `save` makes the whole folder at
         # once.

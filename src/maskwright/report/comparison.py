@@ -156,11 +156,11 @@ def _verdict(
         means = [_mean(list(figures.values())) for figures in by_seed]
         several = min(map(len, by_seed)) > 1
         why = (
-            "no seed changed either, so there is no spread to hold the difference against, and no "
-            "verdict (ask more)"
+            "not known whether that is more than the spread, as no seed changed either, so that "
+            "there is none, and no verdict (ask more)"
             if several
-            else "one seed has no spread to hold the difference against, so there is no verdict "
-            "(take --seeds 3)"
+            else "not known whether that is more than the spread, as one seed has none, and no "
+            "verdict (take --seeds 3)"
         )
         return (
             f"{other.name} {figure(means[0], measure.digits)}, {first.name} "

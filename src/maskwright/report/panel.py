@@ -225,6 +225,9 @@ class Panel:
         before = number(self._previous, "loss")
         if before == before and loss == loss:
             parts[0] += f" ({loss - before:+.3f})"
+        sorts = record.get("sorts")
+        if isinstance(sorts, Mapping):
+            parts += [f"{shorten(str(name))} {figure(number(sorts, name))}" for name in sorts]
         if number(record, "top1") == number(record, "top1"):
             parts.append(f"{percent(number(record, 'top1'))} right")
         if number(record, "bits_per_byte") == number(record, "bits_per_byte"):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, DataError, IncompatibleError
 from maskwright.tasks.answers import NULL, AnswerRows, AnswerWindows
+from maskwright.tasks.words import whole_words
 
 SCORES_AT_ONCE = 1 << 20  # of spans: 8 MB, some 90 rows of 384 starts and 30 lengths
 
@@ -103,7 +104,12 @@ def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 
 
 def search(
-    windows: AnswerWindows, batches: Iterable[Scored], *, longest: int = 30, num_best: int = 20
+    windows: AnswerWindows,
+    batches: Iterable[Scored],
+    *,
+    longest: int = 30,
+    num_best: int = 20,
+    words: bool = False,
 ) -> list[Prediction]:
     """The answers to all questions, in their order.
 
@@ -114,6 +120,8 @@ def search(
         num_best: how many spans are looked for in each window, and kept of each question; the end
             of a list may miss some where several tokens make one character, since equal spans
             count once. The best span is never missed.
+        words: spans are widened to the ends of the words that they cut.
+
     Raises:
         ConfigError: no room for a span.
         IncompatibleError: scores of another shape, a window that is missing or came twice.
@@ -136,7 +144,8 @@ def search(
         begin = windows.characters(rows.windows[row], first[row, place])[:, 0]
         end = windows.characters(rows.windows[row], last[row, place])[:, 1]
         rising = begin < end  # tokens may be out of order where normalisation reorders a few
-        parts.append(np.stack([question[row], begin, end], axis=1)[rising])
+        found = np.stack([question[row], begin, end], axis=1)[rising]
+        parts.append(_in_whole_words(windows, found) if words else found)
         scores.append(score[row, place][rising])
     if (seen != 1).any():
         odd = int(np.argmax(seen != 1))
@@ -144,6 +153,15 @@ def search(
                                 found=f"{seen[odd]} times")  # fmt: skip
     spans, score = _ranked(np.concatenate(parts), np.concatenate(scores), num_best)
     return _predictions(windows, spans, score, null)
+
+
+def _in_whole_words(windows: AnswerWindows, spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The spans (N, 3), question, begin and end, widened to the ends of words."""
+    widened = [
+        (question, *whole_words(windows.questions[question].context, begin, end))
+        for question, begin, end in spans.tolist()
+    ]
+    return np.array(widened, np.int64).reshape(-1, 3)
 
 
 def _parts(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:

@@ -113,6 +113,24 @@ def busy_cores(seconds: float = 0.1) -> int:
     return round(share * (os.cpu_count() or 1))
 
 
+def crowded(threads: int | None = None, device: str = "cpu") -> str:
+    """A sentence where other processes keep cores busy and PyTorch chose the number of threads:
+    they wait for each other in every operation, and one that shares its core holds up all."""
+    number = torch.get_num_threads()
+    if (
+        device.startswith("cuda")
+        or threads is not None
+        or number == 1
+        or not (busy := busy_cores())
+    ):
+        return ""
+    free = max(1, number - busy)
+    return (
+        f"other processes keep {busy} of {os.cpu_count()} cores busy; with --threads {free} "
+        "this is likely faster"
+    )
+
+
 def seed(device: torch.device, value: int) -> None:
     """Seed the generators of the CPU and of `device`. `torch.manual_seed` does that too, for every
     kind of device there may be, and takes 1 ms for it."""

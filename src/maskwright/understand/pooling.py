@@ -7,7 +7,7 @@ and the maximum over tokens. Nothing is trained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from maskwright.randomness import key, permute
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import metrics
 from maskwright.tasks.estimate import Estimate, estimate
-from maskwright.tasks.parts import TEST, VALIDATION
+from maskwright.tasks.parts import ALL, TEST, TRAIN, VALIDATION
 from maskwright.understand.states import Pooling, Subject, layer_states
 
 RESAMPLES = 200
@@ -85,12 +85,13 @@ class Pooled:
     cut: str = ""
 
 
-def compare_pooling(subject: Subject, data: labelled.Examples, items: int = 10_000) -> Pooled:
-    """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn."""
+def compare_pooling(subject: Subject, data: labelled.Examples, items: int | None = None) -> Pooled:
+    """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
+    on all where they are in no parts, else on those of the test part."""
     kind = kind_of("embedding")
-    last = TEST if TEST in data.parts else VALIDATION
+    last = next(part for part in (ALL, TEST, VALIDATION, TRAIN) if part in data.parts)
     every = data.parts[last]
-    wanted = np.arange(min(items, len(every)))
+    wanted = np.arange(len(every) if items is None else min(items, len(every)))
     drawn = np.sort(permute(key("draw", 0), len(every), wanted))  # files are often in an order
     rows = [every[place] for place in drawn]
     encoded = kind.encode(rows, subject.frame)
@@ -100,7 +101,8 @@ def compare_pooling(subject: Subject, data: labelled.Examples, items: int = 10_0
         for name, way in WAYS.items()
     }
     untrained = _told(subject.untrained(), subject, encoded.examples, _mean, truth)
-    answers = dict(kind.baselines(data, last))
+    known = data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
+    answers = dict(kind.baselines(known, last))
     words = np.asarray(next(iter(answers.values())))[drawn]
     told = metrics.spearman(truth, words)
     return Pooled(last, len(rows), len(every), subject.layers, found, untrained, told, encoded.cut)

@@ -13,6 +13,7 @@ from maskwright.report.say import Say
 from maskwright.report.svg import COLOURS, escape
 from maskwright.report.tables import Table
 from maskwright.tasks.estimate import Estimate
+from maskwright.tasks.parts import ALL
 from maskwright.understand import pooling
 from maskwright.understand.page import line, plain, write
 from maskwright.understand.states import Subject
@@ -30,9 +31,10 @@ def show_pooling(subject: Subject, out: Path, found: pooling.Pooled, say: Say) -
         ]
         for layer, name in enumerate(found.layers)
     ]
+    where = "" if found.part == ALL else f" on the {found.part} part"
     drawn = "" if found.pairs == found.there else f", drawn from {found.there:,}"
     table: Table = {
-        "title": f"Likeness of pairs on the {found.part} part: Spearman's correlation",
+        "title": f"Likeness of pairs{where}: Spearman's correlation",
         "head": ["", *found.found, "untrained, mean"],
         "rows": rows,
         "note": f"{found.pairs:,} pairs{drawn}; the cosine of two frozen vectors, nothing is "

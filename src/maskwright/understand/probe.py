@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from maskwright import commit
-from maskwright.errors import UsageError
+from maskwright.errors import MaskwrightError, UsageError
 from maskwright.report.say import printer
-from maskwright.tasks import splits
+from maskwright.tasks import splits, table
+from maskwright.tasks.build import build
+from maskwright.tasks.examples import Examples
 from maskwright.tasks.how_read import AS_IT_COMES, HowRead
+from maskwright.tasks.infer import infer
+from maskwright.tasks.parts import ALL
 from maskwright.tasks.prepare import prepare
 from maskwright.tasks.survey import left_out
 from maskwright.understand import layers, pooling, senses
@@ -22,6 +27,7 @@ from maskwright.understand.states import Subject
 
 DIVISION = splits.Division(validation=0.1, test=0.1)
 ITEMS = 10_000
+PAIRS = ("similarity", "embedding")  # the tasks of which nothing is trained
 
 
 def probe(
@@ -41,7 +47,7 @@ def probe(
     Args:
         data: labelled texts; with a `word`, a csv of texts and meanings. None: sentences about two
             banks.
-        items: how many words or texts are looked at, at most; None: 10,000.
+        items: how many words or texts are looked at, at most; None: 10,000, and all pairs.
         read: how labelled files are read: separator, encoding, and so on.
 
     Returns:
@@ -71,12 +77,31 @@ def probe(
         commit.probe_writable(out)
         require_new(out)
         return show_senses(subject, out, word or senses.WORD, data, columns, say)
-    items = ITEMS if items is None else items
-    examples = prepare(data, columns=columns or None, kind=task, division=DIVISION, **vars(read))
+    examples = _pairs(data, columns, task, read)
+    if examples is None:
+        examples = prepare(data, columns=columns, kind=task, division=DIVISION, **vars(read))
     for line in (*examples.task.lines(), *left_out(examples)):
         say(line)
     commit.probe_writable(out)
     require_new(out)
-    if examples.task.kind in ("similarity", "embedding"):
+    if examples.task.kind in PAIRS:
         return show_pooling(subject, out, pooling.compare_pooling(subject, examples, items), say)
+    items = ITEMS if items is None else items
     return show_layers(subject, out, layers.probe_layers(subject, examples, items=items), say)
+
+
+def _pairs(
+    data: Path, columns: Mapping[str, Sequence[str]] | None, task: str | None, read: HowRead
+) -> Examples | None:
+    """All pairs of the file, or of all files of the folder, as one part: nothing is learned from
+    them. None of another task."""
+    whole = table.load(data, header=read.header, reading=read.reading, learned=False)
+    rows = [row for part in whole.parts.values() for row in part]
+    whole = replace(whole, parts={ALL: rows})
+    try:
+        found = infer(whole, columns, task, read.no_label)
+    except MaskwrightError:
+        return None  # which is said of the parts
+    if found.kind not in PAIRS:
+        return None
+    return build(whole, found, no_label=read.no_label, reading=read.reading)

@@ -80,8 +80,18 @@ class Told:
     best: int
 
 
-def tell_senses(subject: Subject, word: str, texts: Sequence[str], senses: Sequence[str]) -> Told:
+def tell_senses(
+    subject: Subject,
+    word: str,
+    texts: Sequence[str],
+    senses: Sequence[str],
+    *,
+    shorten: bool = False,
+) -> Told:
     """Compare the occurrences of `word` in `texts`, whose meanings are `senses`.
+
+    Args:
+        shorten: of a text that is longer than the model reads, read what stands around the word.
 
     Raises:
         DataError: a text without the word, or fewer than two meanings with two texts each.
@@ -92,7 +102,7 @@ def tell_senses(subject: Subject, word: str, texts: Sequence[str], senses: Seque
                         found=", ".join(f"{n} of {s!r}" for s, n in counts.items()))  # fmt: skip
     names = list(counts)
     truth = np.array([names.index(sense) for sense in senses])
-    examples = _examples(subject, word, texts)
+    examples = _examples(subject, word, texts, shorten)
     found, others = (
         _vectors(model, subject, examples) for model in (subject.model, subject.untrained())
     )
@@ -134,9 +144,19 @@ def read_senses(
     return texts, meanings
 
 
-def _examples(subject: Subject, word: str, texts: Sequence[str]) -> Examples:
+def _around(tokens: list[int], inside: list[int], room: int) -> tuple[list[int], list[int]]:
+    """At most `room` tokens around the places `inside`, and these places among them."""
+    spare = room - (inside[-1] - inside[0] + 1)
+    if len(tokens) <= room or spare < 0:
+        return tokens, inside
+    begin = min(max(0, inside[0] - spare // 2), len(tokens) - room)
+    return tokens[begin : begin + room], [place - begin for place in inside]
+
+
+def _examples(subject: Subject, word: str, texts: Sequence[str], shorten: bool) -> Examples:
     """The texts, with the places of the word's tokens."""
     tokenizer, before = subject.tokenizer, subject.tokenizer.frame_margins()[0]
+    margins = sum(tokenizer.frame_margins())
     ids, places = [], []
     for number, (tokens, spans) in enumerate(tokenizer.encode_batch(texts, offsets=True), start=1):
         # Alone if it stands alone anywhere; scripts without blanks, and signs, have no such edges.
@@ -151,11 +171,18 @@ def _examples(subject: Subject, word: str, texts: Sequence[str]) -> Examples:
         if not inside:
             raise DataError("the word is not in the text", where=f"text {number}",
                             found=texts[number - 1][:80], wanted=word)  # fmt: skip
-        framed_ids, _ = tokenizer.frame(tokens.tolist())
+        kept = tokens.tolist()
+        if shorten:
+            kept, inside = _around(kept, inside, subject.frame.length - margins)
+        framed_ids, _ = tokenizer.frame(kept)
         if len(framed_ids) > subject.frame.length:
-            raise DataError("a text is longer than the model reads", where=f"text {number}",
-                            found=f"{len(framed_ids)} tokens",
-                            wanted=f"at most {subject.frame.length}")  # fmt: skip
+            raise DataError(
+                "a text is longer than the model reads",
+                where=f"text {number}",
+                found=f"{len(framed_ids)} tokens",
+                wanted=f"at most {subject.frame.length}",
+                do="shorten the text, or take a model with more positions",
+            )
         ids.append(framed_ids)
         places.append([before + place for place in inside])
     asked: Sequences = framed(places)

@@ -32,7 +32,10 @@ def show_senses(
         UsageError: a word of which there are no texts.
     """
     texts, meanings = _texts(word, data, columns)
-    found = senses.tell_senses(subject, word, texts, meanings)
+    room = subject.frame.length - sum(subject.tokenizer.frame_margins())
+    if data is None and any(len(subject.tokenizer.encode(text)) > room for text in texts):
+        say(f"note: the model reads {room} tokens of a text, so sentences are cut around the word")
+    found = senses.tell_senses(subject, word, texts, meanings, shorten=data is None)
     table = _table(word, found)
     say("\n" + tables.for_terminal(table))
     xs = list(range(len(found.layers)))

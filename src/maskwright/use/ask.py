@@ -26,9 +26,6 @@ from maskwright.tokenizer.wordpiece import CONTINUATION
 from maskwright.train import machine
 from maskwright.use.gaps import Gapped, gapped, spelled
 
-FRAMED = ("documents", "sentences")
-"""The kinds of rows of one text each in its frame."""
-
 
 def open_model(folder: Path) -> tuple[Pretrained, Tokenizer]:
     """The model, on the best device, and the tokenizer in `folder`, which may be a run.
@@ -151,7 +148,8 @@ def generate_text(
     prompt with sentinels, such as <extra_id_0>, is answered with them."""
     folder = Path(folder)
     loaded, tokenizer = open_model(folder)
-    require_writer(loaded.config)
+    way = _taught(folder, loaded)
+    require_writer(loaded.config, one_way=way.writes)
     reads = len(loaded.config.stacks) == 2
     given = gapped(tokenizer, prompt) if reads else None
     start, sources = tokenizer.encode(prompt) if given is None else given.ids, None
@@ -165,14 +163,15 @@ def generate_text(
                 do="use fill-mask",
             )
         start = [first, *(opening(tokenizer) if _writes_framed(folder) else [])]
-    if not start:
+    opened = [*opening(tokenizer), *start] if way.framed and not reads else start
+    if not opened:
         if tokenizer.begin is None:
             raise UsageError(
                 "this model's tokenizer has no token to begin with",
                 found="no prompt",
                 do="give it a text to go on with",
             )
-        start = [tokenizer.begin]
+        opened = start = [tokenizer.begin]
     end = build.vocabulary(tokenizer).end
     rows = range(tokenizer.vocabulary_size, loaded.config.tokens.vocabulary)
     allowed = {end} if given is None else {end, *tokenizer.sentinels}
@@ -183,9 +182,15 @@ def generate_text(
         seed=seed,
         forbidden=(*(i for i in tokenizer.special_ids if i not in allowed), *rows),
     )
-    whole = _taught(folder, loaded).whole
     (made,) = generate(
-        loaded.model, [start], tokens, sampling, sources=sources, end=end, whole=whole
+        loaded.model,
+        [opened],
+        tokens,
+        sampling,
+        sources=sources,
+        end=end,
+        whole=way.whole,
+        one_way=way.writes,
     )
     if given is not None:
         return spelled(tokenizer, made)
@@ -230,4 +235,4 @@ def _writes_framed(folder: Path) -> bool:
     if not is_run(folder):
         return True
     recipe = read(folder / RECIPE)
-    return recipe.objective.name == "denoising" and taught.row_kind(recipe) in FRAMED
+    return recipe.objective.name == "denoising" and taught.row_kind(recipe) in taught.FRAMED

@@ -85,6 +85,9 @@ class Measured:
         if figures.bits_per_byte is not None:
             text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
         text.append(f"{figures.targets:,} targets")
+        if figures.sorts:
+            each = (f"{name} {value:.4f}" for name, value in figures.sorts.items())
+            text.append(f"loss by sort of target: {', '.join(each)}")
         if figures.decided is not None:
             text.append(figures.decided.render())
         return "\n".join([*self.read, *text, *self.notes])

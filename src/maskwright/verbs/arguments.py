@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -94,6 +95,14 @@ def add_out(
         metavar="DIR",
         help=f"{what} (default: {usual})",
     )
+
+
+def note_crowded(threads: int | None) -> None:
+    """Tell on standard error where fewer threads are likely faster."""
+    from maskwright.train import machine
+
+    if note := machine.crowded(threads):
+        print(f"note: {note}", file=sys.stderr)
 
 
 def existing_texts(paths: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.verbs.arguments import add_out, add_text, existing, next_run
+from maskwright.verbs.arguments import add_out, add_text, existing, next_run, note_crowded
 
 SUMMARY = "show what the attention heads of a model look at"
 
@@ -34,6 +34,8 @@ def do(a: argparse.Namespace) -> None:
     for path in [Path(text) for text in a.text] + ([] if a.tree is None else [a.tree]):
         existing(path, "text")
     from maskwright.understand.attention import attention
+
+    note_crowded(a.threads)
 
     attention(a.model, a.out or next_run("attention"), text=[Path(text) for text in a.text],
               sentence=a.sentence, tree=a.tree)  # fmt: skip

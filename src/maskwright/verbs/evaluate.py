@@ -19,6 +19,7 @@ from maskwright.verbs.arguments import (
     existing_texts,
     named_columns,
     next_run,
+    note_crowded,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def do(a: argparse.Namespace) -> None:
     rows = a.data is not None and not a.text and _has_task(a.model)
     pairs = a.data is not None and not rows
     _refuse_idle(a, rows=rows, pairs=pairs)
+    note_crowded(a.threads)
     from maskwright.tasks.how_read import how_read
 
     if a.data is None or a.text:

@@ -22,7 +22,7 @@ SUMMARY = "fine-tune a model on labelled texts"
 PLAIN = (
     "method", "task", "seeds", "epochs", "batch", "accumulate", "rate", "length", "long",
     "layer_decay", "head_rate", "weight_decay", "warmup", "patience", "prompt", "pooling",
-    "measure",
+    "measure", "threads", "within_words",
 )  # fmt: skip
 
 
@@ -62,7 +62,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=int, default=None, help="number of seeds to try (default 3)"
     )
-    parser.add_argument("--epochs", type=int, default=None, help="number of epochs (default 3)")
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=None,
+        help="number of passes over the rows (default 3, or more for few rows)",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only show how the data is understood and what it would cost",
+    )
     parser.add_argument("--batch", type=int, default=None, help="examples per step (default 32)")
     parser.add_argument(
         "--accumulate",
@@ -143,6 +153,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "a head",
     )
     parser.add_argument(
+        "--within-words",
+        action="store_true",
+        default=None,
+        help="answers to questions may begin and end within words (default: where those to learn "
+        "from often do)",
+    )
+    parser.add_argument(
         "--curve",
         default=None,
         metavar="N,N,all",
@@ -177,6 +194,7 @@ def do(a: argparse.Namespace) -> None:
         recipe = read(a.model)
         given |= {"columns": recipe.columns | columns} if columns else {}
         given |= {"read": how_read(a.read, recipe.read)} if a.read else {}
+        given |= {"least_steps": None} if "epochs" in given else {}
         recipe = changed(recipe, given)
         if a.moved is not None:  # the same, by its hash
             recipe = replace(recipe, model=str(existing(a.moved, "model")))
@@ -187,7 +205,7 @@ def do(a: argparse.Namespace) -> None:
     else:
         given |= {"read": how_read(a.read)} if a.read else {}
         recipe = Recipe(model=str(a.model), **given)
-    finetune_recipe(recipe, a.out or next_run("finetune"))
+    finetune_recipe(recipe, a.out or next_run("finetune"), dry=a.dry_run)
 
 
 def _counts(given: str | None) -> list[int]:

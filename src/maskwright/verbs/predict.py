@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import UsageError
-from maskwright.verbs.arguments import add_base, add_columns, add_read, existing, named_columns
+from maskwright.verbs.arguments import (
+    add_base,
+    add_columns,
+    add_read,
+    existing,
+    named_columns,
+    note_crowded,
+)
 
 STDIN = Path("-")
 SUMMARY = "apply a fine-tuned model to the rows of a file"
@@ -61,6 +68,7 @@ def do(a: argparse.Namespace) -> None:
         raise UsageError("no rows to answer", wanted="a file, or lines from a pipe",
                          do=f"maskwright predict {a.model} FILE")  # fmt: skip
     columns = named_columns(a)
+    note_crowded(a.threads)
     from maskwright.finetune.piped import piped
     from maskwright.finetune.predict_file import predict_file
     from maskwright.finetune.write_predictions import write_predictions

@@ -13,6 +13,7 @@ from maskwright.verbs.arguments import (
     existing,
     named_columns,
     next_run,
+    note_crowded,
 )
 
 SUMMARY = "probe what each layer of a frozen model encodes"
@@ -48,6 +49,7 @@ def do(a: argparse.Namespace) -> None:
     if a.data is not None:
         existing(a.data, "data")
     columns = named_columns(a)
+    note_crowded(a.threads)
     from maskwright.tasks.how_read import how_read
     from maskwright.understand.probe import probe
 

@@ -35,8 +35,9 @@ from maskwright.tasks.answer_search import Prediction
 from maskwright.tasks.answers import NULL, AnswerRows, AnswerWindows
 from maskwright.tasks.estimate import Estimate, OfSums, estimate_of_sums
 from maskwright.tasks.examples import Answered
-from maskwright.tasks.parts import VALIDATION
+from maskwright.tasks.parts import TRAIN, VALIDATION
 from maskwright.tasks.squad_file import Answer, Question
+from maskwright.tasks.words import whole_words
 
 TASKS = ("question-answering",)
 STRIDE, LONGEST_QUESTION = 128, 64
@@ -44,6 +45,8 @@ LONGEST_ANSWER = 30
 PORTION = 512  # windows that are framed together
 NONE = "(no answer)"
 BALANCED, HAS, NO = "balanced_f1", "has_answer_", "no_answer_"
+WITHIN = "within_words"
+OFTEN = 0.1  # of the answers to learn from
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -88,9 +91,18 @@ class QuestionAnswering(Kind):
         """How many tokens an answer may have."""
         return int(self.settled.get("longest", LONGEST_ANSWER))
 
+    @property
+    def within_words(self) -> bool:
+        """Whether an answer may begin or end within a word; else it is widened to whole words."""
+        return bool(self.settled.get(WITHIN, False))
+
     def of_data(self, data: labelled.Examples) -> Self:
         """By default chosen by what counts questions with and without an answer alike, where there
-        are both."""
+        are both; and with answers of whole words, unless those to learn from are not."""
+        if WITHIN not in self.settled:
+            known = [row for row in data.parts[TRAIN] if row.answers]
+            if sum(map(_cuts_a_word, known)) > OFTEN * len(known):
+                return self.with_settled({WITHIN: True}).of_data(data)
         told = {bool(row.answers) for row in data.parts[VALIDATION]}
         if "measure" in self.settled or len(told) < 2:
             return self
@@ -139,6 +151,9 @@ class QuestionAnswering(Kind):
             or (known and (odd or len(windows) > len(questions)))
         )
         cut = counts.render() if worth else ""
+        if self.within_words and (within := sum(map(_cuts_a_word, rows))):
+            said = f"{counted(within, 'row')} with an answer that begins or ends within a word, as "
+            cut = "; ".join(filter(None, [cut, f"{said}predicted answers may"]))
         return Encoded(rows, examples, cut, windows)
 
     def example(self, values: Sequence[Any], where: str) -> Answered:
@@ -147,9 +162,7 @@ class QuestionAnswering(Kind):
 
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
-        return [
-            found.answer(self.threshold) for found in _found(encoded, outputs, self.longest_answer)
-        ]
+        return [found.answer(self.threshold) for found in self._found(encoded, outputs)]
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         return {name: float(figure(sums.sum(0, keepdims=True))[0])
@@ -186,7 +199,7 @@ class QuestionAnswering(Kind):
         made = self if longest == LONGEST_ANSWER else self.with_settled({"longest": longest})
         if all(row.answers for row in encoded.rows):
             return made
-        found = _found(encoded, outputs(), longest)
+        found = made._found(encoded, outputs())
         # With exact match in the place of F1 where that is what is chosen by.
         column = int(self.measure == "exact")
         said = _each(encoded.rows, [prediction.answer() for prediction in found])[:, column]
@@ -220,7 +233,7 @@ class QuestionAnswering(Kind):
         return found
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        for found in _found(encoded, outputs, self.longest_answer):
+        for found in self._found(encoded, outputs):
             answer = found.answer(self.threshold)
             best = found.candidates[0] if found.candidates else None
             if not answer or best is None:
@@ -252,7 +265,7 @@ class QuestionAnswering(Kind):
         return sorted(found, key=lambda mistake: mistake.weight)
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
-        for found in _found(encoded, outputs, self.longest_answer):
+        for found in self._found(encoded, outputs):
             spans: list[dict[str, Any]] = [
                 {"score": round(each.probability, 6), "start": each.start,
                  "end": each.start + len(each.text), "answer": each.text}
@@ -267,6 +280,23 @@ class QuestionAnswering(Kind):
                 spans = [spans[0], *sorted([*spans[1:], none], key=lambda s: -s["score"])]
             yield spans[:top]
 
+    def _found(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
+        """The best answers to every question."""
+
+        def scored() -> Iterator[answer_search.Scored]:
+            at = 0
+            for rows in _portions(encoded.way_back):
+                here = _asked(rows)
+                both = np.full((2, *here.shape), -np.inf, np.float64)
+                count = int(here.sum())
+                both[:, here] = outputs[at : at + count].T
+                at += count
+                yield rows, both[0], both[1]
+
+        return answer_search.search(
+            encoded.way_back, scored(), longest=self.longest_answer, words=not self.within_words
+        )
+
 
 def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:
     for begin in range(0, len(windows), PORTION):
@@ -280,18 +310,12 @@ def _asked(rows: AnswerRows) -> NDArray[np.bool_]:
     return asked
 
 
-def _found(encoded: Encoded, outputs: Scores, longest: int) -> list[Prediction]:
-    def scored() -> Iterator[answer_search.Scored]:
-        at = 0
-        for rows in _portions(encoded.way_back):
-            here = _asked(rows)
-            both = np.full((2, *here.shape), -np.inf, np.float64)
-            count = int(here.sum())
-            both[:, here] = outputs[at : at + count].T
-            at += count
-            yield rows, both[0], both[1]
-
-    return answer_search.search(encoded.way_back, scored(), longest=longest)
+def _cuts_a_word(row: Any) -> bool:
+    """Whether an answer of the row begins or ends within a word."""
+    return any(
+        whole_words(row.context, begin, begin + len(answer)) != (begin, begin + len(answer))
+        for answer, begin in row.answers
+    )
 
 
 def _each(rows: Sequence[Any], answers: Answers) -> NDArray[np.float64]:
