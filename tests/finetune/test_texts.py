@@ -235,6 +235,20 @@ def test_a_long_source_is_cut_inside_its_prompt(models: dict[str, Path], name: s
         )
 
 
+@pytest.mark.parametrize(("name", "keeps"), [("t5", False), ("gpt2", True)])
+def test_signs_that_can_never_be_written_are_told_before_training(
+    models: dict[str, Path], name: str, keeps: bool
+) -> None:
+    frame = Frame(Tokenizer.load(models[name] / "tokenizer"), 24, False, continues=name == "gpt2")
+    kind = kind_of("sequence-to-sequence")
+    broken = [Rewrite("the cat", "a red\nhat", ""), Rewrite("the dog", "the  old\ttree", "")]
+    told = kind.encode(broken, frame).cut
+    assert ("line breaks in 1 of 2, tabs in 1 of 2" in told) is not keeps
+    assert kind.encode([Rewrite("a\nb", "a red hat", "")], frame).cut == "", (
+        "what is read counts not"
+    )
+
+
 def test_who_has_no_end_cannot_learn_to_stop(models: dict[str, Path]) -> None:
     tokenizer = Tokenizer.load(models["gpt2"] / "tokenizer")
     tokenizer.end = tokenizer.separator = None

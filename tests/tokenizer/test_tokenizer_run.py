@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from maskwright.cli import main
 from maskwright.commit import verify
 from maskwright.corpus.reading import Reading
 from maskwright.errors import OutputError
 from maskwright.pretrain import tokenizer_run
 from maskwright.pretrain.tokenizer_run import train_and_report
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tokenizer.toy_tokenizers import prose, trained
+from maskwright.tokenizer.train import TokenizerChoice, train
+from tokenizer.toy_tokenizers import prose, slow_wordpiece, trained
 
 
 def run(texts: list[str], folder: Path, reading: Reading | None = None) -> Tokenizer:
@@ -73,3 +76,29 @@ def test_skipped_rows_are_listed_beside_the_folder(tmp_path: Path) -> None:
     verify(tmp_path / "out")
     listed = (tmp_path / "out-rejects" / "rejects.jsonl").read_text().splitlines()
     assert len(listed) == 1
+
+
+def test_wordpiece_says_how_it_was_trained_and_is_trained_as_published_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.txt").write_text("\n\n".join(prose(200)), encoding="utf-8")
+    told: dict[str, str] = {}
+    for name, options in {"floored": [], "published": ["--wordpiece", "published"]}.items():
+        command = ["tokenizer", "--text", str(tmp_path / "text.txt"), "--vocabulary", "400"]
+        assert main([*command, *options, "--out", str(tmp_path / name)]) == 0
+        told[name] = capsys.readouterr().out
+    assert "a floor that falls to 2" in told["floored"]
+    assert "the other way: --wordpiece published" in told["floored"]
+    assert "as published" in told["published"] and "--wordpiece floored" in told["published"]
+    made = {name: Tokenizer.load(tmp_path / name) for name in told}
+    assert made["floored"].vocabulary != made["published"].vocabulary
+    # The published score by the plain trainer, on the words that are counted.
+    pairs = [["low", "low", "lower", "newest", "newest", "widest"]] * 3
+    words = Counter(word for row in pairs for word in row)
+    choice = TokenizerChoice(kind="wordpiece", vocabulary=60, min_frequency=2)
+    learned = train([" ".join(row) for row in pairs], choice)
+    for left, right in slow_wordpiece(dict(words), 4):
+        assert learned.id(left + right.removeprefix("##")) is not None
+    for wrong in (["--wordpiece", "publisht"], ["--kind", "bpe", "--wordpiece", "published"]):
+        command = ["tokenizer", "--text", str(tmp_path / "text.txt"), *wrong]
+        assert main([*command, "--out", str(tmp_path / "x")]) == 64

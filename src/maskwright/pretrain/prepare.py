@@ -401,6 +401,8 @@ def _tokenizer(recipe: Recipe, texts: Sequence[Text], say: Say) -> Tokenizer:
     else:
         say("training the tokenizer")
         documents = itertools.chain.from_iterable(text.for_tokenizer() for text in texts)
-        made, origin = train_tokenizer(documents, recipe.tokenizer), ""
+        made = train_tokenizer(documents, recipe.tokenizer)
+        how = recipe.tokenizer.training
+        origin = f", {how}" if how else ""
     say(f"tokenizer: {made.kind}, {made.vocabulary_size:,} tokens{origin}")
     return made

@@ -29,6 +29,7 @@ def train_and_report(
     kind: str = "wordpiece",
     vocabulary: int = 8192,
     lowercase: bool = False,
+    min_frequency: int | None = None,
     reading: Reading = DEFAULT,
 ) -> Tokenizer:
     """Train on what is not held out, report on the rest, save to the new folder `out`.
@@ -36,12 +37,21 @@ def train_and_report(
     Where nothing is held out of a very short text, the report is on what the tokenizer learned
     from, and says so. Rows that `reading` skips are listed in a folder beside `out`.
 
+    Args:
+        min_frequency: pairs met less often are not merged. None: 2; for WordPiece a floor that
+            falls to 2, where 2 is the published training.
+
     Raises:
         ConfigError: an unknown kind, or a vocabulary out of range.  OutputError: `out` is taken.
         StoppedError: another process is writing it.
     """
     out = Path(out)
-    choice = TokenizerChoice(kind=kind, vocabulary=vocabulary, lowercase=lowercase)  # type: ignore[arg-type]
+    choice = TokenizerChoice(
+        kind=kind,
+        vocabulary=vocabulary,
+        lowercase=lowercase,
+        min_frequency=min_frequency,  # type: ignore[arg-type]
+    )
     if os.path.lexists(out):  # `save` would say so too, but only after the work
         raise OutputError(
             "the path already exists",

@@ -27,7 +27,8 @@ class TokenizerChoice:
     single_digits: bool = False
     """Every digit is a word of its own, so that numbers are spelled."""
     min_frequency: int | None = None
-    """Pairs met less often are not merged. None: 2, and for WordPiece a floor that falls to 2."""
+    """Pairs met less often are not merged. None: 2, and for WordPiece a floor that falls to 2,
+    which is not the published training: that is 2 from the start."""
     budget_bytes: int = 1 << 30
     """Bytes of text to learn from; more text is sampled down to this, by hash."""
     style: Style = "bert"
@@ -110,6 +111,15 @@ class TokenizerChoice:
     def floor(self) -> int:
         """Pairs and characters met less often are left out in the end."""
         return LEAST if self.min_frequency is None else self.min_frequency
+
+    @property
+    def training(self) -> str:
+        """How pairs of a WordPiece vocabulary are chosen, in words; empty for the other kinds."""
+        if self.kind != "wordpiece":
+            return ""
+        if self.min_frequency is None:
+            return "merged by likelihood, frequent pairs first (a floor that falls to 2)"
+        return f"merged by likelihood as published, of pairs met {self.min_frequency} times or more"
 
     @property
     def room(self) -> int:

@@ -32,6 +32,7 @@ from maskwright.objectives.objective import Objective, Vocabulary
 from maskwright.pretrain import build
 from maskwright.tasks.framing import Template
 from maskwright.tasks.windows import Cuts, fit, room_of
+from maskwright.tokenizer.lost import lost_note
 
 # A source that is continued leaves so much of the length to what is written behind it.
 SHARE = 4
@@ -91,7 +92,8 @@ class Writing(Kind):
         fields = [(self.fields(row), row.where) for row in rows]
         sources, read = _read(frame, fields, self.template, most, end if frame.continues else None)
         room = (spare or frame.length) - int(frame.continues)
-        targets, written = _framed(frame, [self.wanted(row) for row in rows], room, end)
+        answers = [self.wanted(row) for row in rows]
+        targets, written = _framed(frame, answers, room, end)
         longest = max(map(len, targets), default=1)
         cut = "; ".join(
             f"{what}: {cuts.render()}, at {most} tokens"
@@ -101,6 +103,8 @@ class Writing(Kind):
             )
             if cuts.rows_cut
         )
+        if lost := lost_note(frame.tokenizer, answers):
+            cut = f"{cut}; {lost}" if cut else lost
         if frame.continues:
             examples = _continued(sources, targets)
             way = Way(None, sources, end, longest, room, frame)
