@@ -22,7 +22,9 @@ from maskwright.errors import DataError
 
 FROZEN = {
     "quickstart": {"--minutes", "--out"},
-    "tokenizer": {"--text", "--kind", "--vocabulary", "--lowercase", "--out", "--read"},
+    "tokenizer": {
+        "--text", "--kind", "--vocabulary", "--wordpiece", "--lowercase", "--out", "--read",
+    },
     "tokens": {"model", "passage", "pair", "--text", "--beside", "--read"},
     "pretrain": {"recipe", "--text", "--set", "--out"},
     "adapt": {"model", "--text", "--minutes", "--set", "--out"},
@@ -226,7 +228,7 @@ def test_threads_are_used_and_go_into_the_recipe(
     for name in cli.THREADS:
         monkeypatch.setenv(name, "1")
     seen = []
-    monkeypatch.setattr("maskwright.closing.pretrain", lambda recipe, out: seen.append(recipe))
+    monkeypatch.setattr("maskwright.closing.pretrain", lambda recipe, out, **_: seen.append(recipe))
     try:
         assert cli.main(["pretrain", "tiny", "--threads", "3", "--out", "x"]) == 0
         assert torch.get_num_threads() == 3

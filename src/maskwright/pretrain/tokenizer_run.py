@@ -47,10 +47,10 @@ def train_and_report(
     """
     out = Path(out)
     choice = TokenizerChoice(
-        kind=kind,
+        kind=kind,  # type: ignore[arg-type]
         vocabulary=vocabulary,
         lowercase=lowercase,
-        min_frequency=min_frequency,  # type: ignore[arg-type]
+        min_frequency=min_frequency,
     )
     if os.path.lexists(out):  # `save` would say so too, but only after the work
         raise OutputError(
@@ -69,7 +69,7 @@ def train_and_report(
         for line in text.told():
             say(line)
         made.save(out)
-    say(f"tokenizer: {out}")
+    say(f"tokenizer: {out}" + (f", {choice.training}" if choice.training else ""))
     remedy = f"--kind byte-bpe ({REMEDY})"
     measured = report(made, text.held_out(), remedy)
     if not measured.all.tokens:
