@@ -86,8 +86,8 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None
     old_or_new(tmp_path)
 
 
-# The lock, a switch of the kernel's, and a file that lives only while the command does.
-BESIDE = {"lock.py", "process_memory.py", "piped.py"}
+# The lock, and a switch of the kernel's.
+BESIDE = {"lock.py", "process_memory.py"}
 
 
 def test_nothing_is_written_beside_the_seam() -> None:

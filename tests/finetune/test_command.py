@@ -22,6 +22,7 @@ from maskwright import catalogue, storage
 from maskwright.cli import main
 from maskwright.corpus.reading import Reading
 from maskwright.errors import (
+    CheckpointError,
     DataError,
     IncompatibleError,
     MaskwrightError,
@@ -289,6 +290,11 @@ def test_a_folder_made_for_means_says_so(model: Path, tmp_path: Path) -> None:
     plain = checkpoints.newest(model)
     shutil.copytree(plain, tmp_path / "means")
     (tmp_path / "means" / "1_Pooling").mkdir()
+    modules = [
+        {"idx": n, "name": f"{n}", "path": path, "type": f"sentence_transformers.models.{name}"}
+        for n, (path, name) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
+    ]
+    (tmp_path / "means" / "modules.json").write_text(json.dumps(modules))
     config = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
     (tmp_path / "means" / "1_Pooling" / "config.json").write_text(json.dumps(config))
     common: dict[str, Any] = {"seeds": 1, "epochs": 1, "stream": said, "least_steps": 1}
@@ -924,7 +930,11 @@ def test_a_stop_keeps_the_finished_seeds(
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [({"epochs": 1}, "settings"), ({"pooling": "mean"}, "task"), ({"method": "probe"}, "settings")],
+    [
+        ({"epochs": 1}, "settings"),
+        ({"pooling": "mean"}, "head, task"),
+        ({"method": "probe"}, "settings"),
+    ],
 )
 def test_the_seeds_of_another_fine_tuning_are_not_taken_up(
     model: Path, stopped: tuple[Path, Path, str], change: dict[str, Any], named: str

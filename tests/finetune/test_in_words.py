@@ -23,6 +23,7 @@ from maskwright.pretrain import checkpoints
 from maskwright.tasks.examples import Pair, Single
 from maskwright.tasks.framing import Labels
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.unknown import UnknownText
 from tinyrun import WORDS
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
@@ -112,6 +113,9 @@ def test_labels_that_a_tokenizer_writes_alike(models: dict[str, Path]) -> None:
 
 class OneWord:
     """A tokenizer that knows one word."""
+
+    def counting(self) -> tuple[OneWord, UnknownText]:
+        return self, UnknownText(None, str, frozenset())
 
     def encode_batch(self, texts: list[str]) -> list[Any]:
         return [np.zeros(1, np.int64) for _ in texts]

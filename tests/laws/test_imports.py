@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = Path(maskwright.__file__).parent
 TORCHLESS_ROOMS = ("corpus", "tokenizer", "data", "families", "tasks", "report")
 # All but the door to everything.
-TORCHLESS_FILES = tuple(f.stem for f in sorted(SOURCE.glob("[a-z]*.py")) if f.stem != "api")
+ROOF = ("api", "closing")  # above all rooms
+TORCHLESS_FILES = tuple(f.stem for f in sorted(SOURCE.glob("[a-z]*.py")) if f.stem not in ROOF)
 
 
 def lint_imports(config: Path, *, folder: Path) -> subprocess.CompletedProcess[str]:

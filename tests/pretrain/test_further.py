@@ -141,7 +141,7 @@ def test_a_new_head_learns_alone_first(adapted: tuple[Path, str]) -> None:
     assert not torch.equal(*weights), "the head learns from the first step on"
     at_once = out.parent / "at-once"
     further.adapt(out.parent / "bare", [str(out.parent / "text.txt")], at_once,
-                  settings=[*LONGER, "model.head_first=0.0"], stream=io.StringIO())  # fmt: skip
+                  settings=[*LONGER[:-1], "model.head_first=0"], stream=io.StringIO())  # fmt: skip
     moved = body_at(at_once, 2)  # the rate of the first step is 0
     assert any(not torch.equal(p, begun[n]) for n, p in moved.items())
 
