@@ -47,6 +47,7 @@ def test_every_choice_comes_back() -> None:
         seeds=5, epochs=7, batch=64, accumulate=4, rate=3e-4, length=99, long="pieces-max",
         layer_decay=0.9, head_rate=2.0, weight_decay=0.1, warmup=0.2, patience=2, least_steps=9,
         prompt="say: {source}", pooling="max", measure="matthews", curve=(50, 0),
+        threads=3, within_words=True,
         read=HowRead(Reading(separator="\t", on_bad="skip"), ("a", "b"), True, True, "-1"),
         made_from={"data": "0"},
     )  # fmt: skip
@@ -121,8 +122,8 @@ def test_data_that_changed_meanwhile_are_told(made: Path, tmp_path: Path) -> Non
 def test_refusals(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.toml"
     text = render(Recipe(model=str(tmp_path), data=str(tmp_path)))
-    path.write_text(text.replace("epochs", "epoch"), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"mine\.toml, epoch(.|\n)*'epochs'"):
+    path.write_text(text.replace("seeds", "seed"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"mine\.toml, seed(.|\n)*'seeds'"):
         read(path)
     path.write_text(text.replace('"head"', '"middle"'), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"mine\.toml, long"):

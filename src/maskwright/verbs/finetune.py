@@ -194,7 +194,7 @@ def do(a: argparse.Namespace) -> None:
         recipe = read(a.model)
         given |= {"columns": recipe.columns | columns} if columns else {}
         given |= {"read": how_read(a.read, recipe.read)} if a.read else {}
-        given |= {"least_steps": None} if "epochs" in given else {}
+        given |= {"least_steps": 0} if "epochs" in given else {}
         recipe = changed(recipe, given)
         if a.moved is not None:  # the same, by its hash
             recipe = replace(recipe, model=str(existing(a.moved, "model")))
