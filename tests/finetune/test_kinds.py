@@ -391,18 +391,17 @@ def test_never_to_answer_can_be_the_best() -> None:
     """Where nothing said is right, the threshold that is chosen says nothing."""
 
     class Stub(QuestionAnswering):
-        pass
+        def _found(self, encoded: Encoded, outputs: Any) -> list[Prediction]:
+            return found
 
     asked = [Answered("q", "a b c", (), ""), Answered("q", "a b c", (("c", 4),), "")]
     found = [Prediction(str(n), (Candidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(question_answering, "_found", lambda *_: found)
-        empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
-        encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=0)))
-        kind = Stub("question-answering").calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
-        assert json.loads(json.dumps(kind.settled)) == kind.settled
-        told = kind.answers(encoded, np.zeros((0, 2), np.float32))
-        assert abs(kind.settled["threshold"]) < 10, "a number that a reader understands"
+    empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
+    encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=0)))
+    kind = Stub("question-answering").calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
+    assert json.loads(json.dumps(kind.settled)) == kind.settled
+    told = kind.answers(encoded, np.zeros((0, 2), np.float32))
+    assert abs(kind.settled["threshold"]) < 10, "a number that a reader understands"
     assert told == ["", ""]
     outside, apart = question_answering._finite, np.array([1.0, 2.0, np.inf])
     assert outside(np.inf, apart) == 2.0 and 0.9 < outside(-np.inf, apart) < 1.0

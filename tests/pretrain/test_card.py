@@ -97,7 +97,7 @@ def test_a_checkpoint_that_is_copied_away_is_asked_as_its_run(tmp_path: Path) ->
     assert ask.fill_mask(tmp_path / "plain", text) != ask.fill_mask(out, text)
     again = tmp_path / "again"
     pretrained.save(loaded.model, loaded.tokenizer, again, loaded.about)
-    assert pretrained.load(again).about.taught == layout.Taught(shift=1)
+    assert pretrained.load(again).about.taught == layout.Taught(shift=1, writes=True, framed=True)
 
 
 @pytest.mark.parametrize("odd", [[], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}])

@@ -40,8 +40,8 @@ def contender(name: str, values: list[float], measure: str = "loss") -> Contende
         (LOSS, [2.0, 2.01, 1.99], [1.0, 1.01, 0.99], "b is worse than a, by more than the spread"),
         (RIGHT, [0.7, 0.71, 0.69], [0.6, 0.61, 0.59], "b is better than a"),
         (LOSS, [1.0, 2.0, 3.0], [1.1, 2.2, 2.9], "b and a are not told apart by these seeds"),
-        (LOSS, [1.0], [2.0], "one seed has no spread"),
-        (RIGHT, [1.0, 1.0], [0.5, 0.5], "b 1.0000, a 0.5000; no seed changed either"),
+        (LOSS, [1.0], [2.0], "as one seed has none, and no verdict"),
+        (RIGHT, [1.0, 1.0], [0.5, 0.5], "more than the spread, as no seed changed either"),
     ],
 )
 def test_the_verdict_in_words(
