@@ -73,10 +73,13 @@ def main() -> None:
     a = parser.parse_args()
     data, draw = Path(os.environ["MASKWRIGHT_DATA"]) / "squad", random.Random(0)
     train, test = (
-        [(t, r) for t, r in rows_of(data / f"{name}-v1.1-subset.json.gz")
-         if len(r["context"].split()) <= a.words]
+        [
+            (t, r)
+            for t, r in rows_of(data / f"{name}-v1.1-subset.json.gz")
+            if len(r["context"].split()) <= a.words
+        ]
         for name in ("train", "dev")
-    )  # fmt: skip
+    )
     articles = sorted({title for title, _ in train})
     held = set(articles[::5])
     a.out.mkdir(parents=True, exist_ok=True)

@@ -39,8 +39,13 @@ def test_the_order_of_operations(tmp_path: Path) -> None:
     files = Watched()
     write_file(tmp_path / "page.html", NEW, files=files)
     assert [step[0] for step in files.trace] == [
-        "open_write", "write", "fsync", "close", "rename", "fsync_folder",
-    ]  # fmt: skip
+        "open_write",
+        "write",
+        "fsync",
+        "close",
+        "rename",
+        "fsync_folder",
+    ]
     write_file(tmp_path / "page.html", OLD, files=Stuttering())
     assert (tmp_path / "page.html").read_bytes() == OLD
     assert os.listdir(tmp_path) == ["page.html"]

@@ -11,14 +11,36 @@ from hypothesis import strategies
 
 from maskwright.checkpoint.name_pattern import PatternError, fits
 
-NAMES = ["encoder.layer.0.attention.self.query", "encoder.layer.11.attention.self.value",
-         "transformer.h.1.attn.c_attn", "model.layers.3.mlp.up_proj", "q", "", "a.b"]  # fmt: skip
+NAMES = [
+    "encoder.layer.0.attention.self.query",
+    "encoder.layer.11.attention.self.value",
+    "transformer.h.1.attn.c_attn",
+    "model.layers.3.mlp.up_proj",
+    "q",
+    "",
+    "a.b",
+]
 PATTERNS = [
-    "query", "self.query", r"self\.query", r".*\.(query|value)", r".*\.(?:q|v)_proj",
-    r"encoder\.layer\.[0-9]+\.attention.*", r"layers\.\d+\.mlp\.(up_proj|down_proj)", "^query",
-    "query$", ".*", ".+", "c_attn|value", "(query|value|)", r"encoder\.layer\.(0|1)\..*\.query",
-    "(a|b)", "0", "h.1.attn.c_attn", "qu*ery", r"layer\.1+\.",
-]  # fmt: skip
+    "query",
+    "self.query",
+    r"self\.query",
+    r".*\.(query|value)",
+    r".*\.(?:q|v)_proj",
+    r"encoder\.layer\.[0-9]+\.attention.*",
+    r"layers\.\d+\.mlp\.(up_proj|down_proj)",
+    "^query",
+    "query$",
+    ".*",
+    ".+",
+    "c_attn|value",
+    "(query|value|)",
+    r"encoder\.layer\.(0|1)\..*\.query",
+    "(a|b)",
+    "0",
+    "h.1.attn.c_attn",
+    "qu*ery",
+    r"layer\.1+\.",
+]
 
 
 def meant(pattern: str, name: str) -> bool:
@@ -43,8 +65,26 @@ def test_what_is_read_means_what_re_says(pattern: str, name: str) -> None:
     assert found == meant(pattern, name)
 
 
-REFUSED = ["(a+)+$", "(a|aa)+b", "(.*)*x", "a{1,9999}", "[a-z]+", "(?=a)a", "(", ")", "a)", "^a|b",
-           r"\w+", r"\1", "a**", "a?", "(" * 50, "a" * 2000, "(?P<n>a)", "x$y"]  # fmt: skip
+REFUSED = [
+    "(a+)+$",
+    "(a|aa)+b",
+    "(.*)*x",
+    "a{1,9999}",
+    "[a-z]+",
+    "(?=a)a",
+    "(",
+    ")",
+    "a)",
+    "^a|b",
+    r"\w+",
+    r"\1",
+    "a**",
+    "a?",
+    "(" * 50,
+    "a" * 2000,
+    "(?P<n>a)",
+    "x$y",
+]
 
 
 @pytest.mark.parametrize("pattern", [*REFUSED, "é"])

@@ -15,8 +15,17 @@ from maskwright.families.family import family
 from maskwright.nn.transformer import Transformer
 
 Tensors = dict[str, torch.Tensor]
-WRAPPERS = ("module.", "_orig_mod.", "model.", "_orig_mod.module.", "module._orig_mod.model.",
-            "_fsdp_wrapped_module.", "base_model.model.", "student.", "net.a.b.c.")  # fmt: skip
+WRAPPERS = (
+    "module.",
+    "_orig_mod.",
+    "model.",
+    "_orig_mod.module.",
+    "module._orig_mod.model.",
+    "_fsdp_wrapped_module.",
+    "base_model.model.",
+    "student.",
+    "net.a.b.c.",
+)
 
 
 def saved(folder: Path, name: str, kind: str) -> tuple[Transformer, Tensors]:
@@ -55,8 +64,9 @@ def test_every_family_and_head(name: str, tmp_path: Path) -> None:
 
 def test_wrappers_within_a_name_and_bodies_without_their_prefix(tmp_path: Path) -> None:
     model, tensors = saved(tmp_path / "m", "bert", "BertForSequenceClassification")
-    inner = {n.replace("layer.0.", "layer.0._checkpoint_wrapped_module."): t
-             for n, t in tensors.items()}  # fmt: skip
+    inner = {
+        n.replace("layer.0.", "layer.0._checkpoint_wrapped_module."): t for n, t in tensors.items()
+    }
     assert same(pretrained.load(renamed(tmp_path / "m", inner)).model, model)
     model, tensors = saved(tmp_path / "bare", "bert", "BertModel")
     bare = {f"module.{n.removeprefix('bert.')}": t for n, t in tensors.items()}

@@ -12,8 +12,24 @@ from typing import Any
 
 from maskwright.errors import MaskwrightError
 
-ODD: list[Any] = [None, True, -1, 0, 10**9, 1e300, 0.5, "", "x", "../x", [], {}, [1], {"a": 1},
-                  [[]], "NaN"]  # fmt: skip
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    10**9,
+    1e300,
+    0.5,
+    "",
+    "x",
+    "../x",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    [[]],
+    "NaN",
+]
 
 
 def mutated(text: bytes, draws: random.Random) -> bytes:
@@ -62,10 +78,17 @@ def _change(holder: Any, key: Any, draws: random.Random) -> None:
 
 def _bytes(text: bytes, draws: random.Random) -> bytes:
     place = draws.randrange(len(text) + 1)
-    return draws.choice([
-        text[:place], b"", text[:place] + bytes([draws.randrange(256)]) + text[place + 1 :],
-        text + text, text[:place] + text[place + 1 :], b"\xff" + text, b"[" * 5000,
-    ])  # fmt: skip
+    return draws.choice(
+        [
+            text[:place],
+            b"",
+            text[:place] + bytes([draws.randrange(256)]) + text[place + 1 :],
+            text + text,
+            text[:place] + text[place + 1 :],
+            b"\xff" + text,
+            b"[" * 5000,
+        ]
+    )
 
 
 @dataclass
@@ -81,8 +104,10 @@ class Outcomes:
         return self.unchanged + self.refused + len(self.faults)
 
     def __str__(self) -> str:
-        return (f"{self.tried} tried, {self.unchanged} left the value as it was, {self.refused} "
-                f"refused, {len(self.faults)} faults")  # fmt: skip
+        return (
+            f"{self.tried} tried, {self.unchanged} left the value as it was, {self.refused} "
+            f"refused, {len(self.faults)} faults"
+        )
 
 
 def attack(folder: Path, read: Callable[[], Any], count: int, seed: int = 0) -> Outcomes:

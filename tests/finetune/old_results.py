@@ -8,8 +8,14 @@ from pathlib import Path
 
 from maskwright.manifest import MANIFEST, read_manifest
 
-AFTERWARDS = ("task.json", "modules.json", "1_Pooling/", "2_Normalize/",
-              "sentence_bert_config.json", "config_sentence_transformers.json")  # fmt: skip
+AFTERWARDS = (
+    "task.json",
+    "modules.json",
+    "1_Pooling/",
+    "2_Normalize/",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)
 
 
 def as_before(out: Path) -> Path:

@@ -24,9 +24,14 @@ peft = pytest.importorskip("peft", reason="the extra `hf` is not installed")
 pytestmark = pytest.mark.interop
 
 TEXTS = ["the cat sat on the mat", "a dog ran"]
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-         "intermediate_size": 32, "max_position_embeddings": 32,
-         "initializer_range": 0.5}  # fmt: skip
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.5,
+}
 HEADS = {
     "SEQ_CLS": ("BertForSequenceClassification", ["bert.pooler", "classifier"]),
     "TOKEN_CLS": ("BertForTokenClassification", ["classifier"]),
@@ -53,9 +58,16 @@ def adapted(base: Path, out: Path, task: str, **settings: Any) -> Any:
     network = getattr(transformers, name).from_pretrained(
         base, **({} if task == "QUESTION_ANS" else {"num_labels": 3})
     )
-    config = peft.LoraConfig(**{"task_type": task, "r": 4, "target_modules": ["query", "value"],
-                                "modules_to_save": heads, "init_lora_weights": False,
-                                **settings})  # fmt: skip
+    config = peft.LoraConfig(
+        **{
+            "task_type": task,
+            "r": 4,
+            "target_modules": ["query", "value"],
+            "modules_to_save": heads,
+            "init_lora_weights": False,
+            **settings,
+        }
+    )
     model = peft.get_peft_model(network, config).eval()
     model.save_pretrained(out)
     return model
@@ -72,8 +84,11 @@ def test_answers_are_those_of_peft(task: str, base: Path, tmp_path: Path) -> Non
         states = loaded.model.encode(torch.tensor([ids]))
         (head,) = loaded.config.heads
         ours = loaded.model.head(head.name, states[:, 0] if head.pools else states)
-    wanted = (torch.stack([theirs.start_logits, theirs.end_logits], -1)
-              if task == "QUESTION_ANS" else theirs.logits)  # fmt: skip
+    wanted = (
+        torch.stack([theirs.start_logits, theirs.end_logits], -1)
+        if task == "QUESTION_ANS"
+        else theirs.logits
+    )
     torch.testing.assert_close(ours.view_as(wanted), wanted, atol=1e-5, rtol=1e-5)
     # The control: the base's own weights without the adapter are another model.
     plain = pretrained.load(base).model.encode(torch.tensor([ids]))
@@ -93,8 +108,10 @@ def test_predict_and_evaluate(base: Path, tmp_path: Path) -> None:
     source, data = tmp_path / "new.txt", tmp_path / "rows.csv"
     source.write_text("\n".join(TEXTS) + "\n")
     assert write_predictions(tmp_path / "a", source, tmp_path / "out.jsonl") == 2
-    rows = [f"{text},{answer['label']}" for text, answer in zip(
-        TEXTS, found.predict(TEXTS), strict=True)]  # fmt: skip
+    rows = [
+        f"{text},{answer['label']}"
+        for text, answer in zip(TEXTS, found.predict(TEXTS), strict=True)
+    ]
     data.write_text("text,label\n" + "\n".join(rows * 3) + "\n")
     assert evaluate_file(tmp_path / "a", data, stream=io.StringIO())["accuracy"].value == 1.0
     merged = merge_adapter(tmp_path / "a", tmp_path / "merged")

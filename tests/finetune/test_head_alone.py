@@ -24,8 +24,19 @@ TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat"]
 
 def learned(base: Path, folder: Path, method: str, **options: Any) -> Path:
     data = table(folder / "data.csv", "classification", 80)
-    finetune_file(base, data, folder / method, method=method, seeds=1, epochs=1, batch=16,
-                  rate=1e-2, least_steps=0, stream=io.StringIO(), **options)  # fmt: skip
+    finetune_file(
+        base,
+        data,
+        folder / method,
+        method=method,
+        seeds=1,
+        epochs=1,
+        batch=16,
+        rate=1e-2,
+        least_steps=0,
+        stream=io.StringIO(),
+        **options,
+    )
     return folder / method
 
 
@@ -43,9 +54,10 @@ def test_what_is_trained_and_saved(results: dict[str, Path], model: Path) -> Non
     """Two numbers for each class and a column; the family's own head has a pooler, too."""
     config = load(results["probe"]).model.config
     classes = config.heads[0].labels
-    for method, count in (("probe", classes * config.width + classes),
-                          ("head", classes * config.width + classes
-                           + config.width**2 + config.width)):  # fmt: skip
+    for method, count in (
+        ("probe", classes * config.width + classes),
+        ("head", classes * config.width + classes + config.width**2 + config.width),
+    ):
         out = results[method]
         assert (
             sum(f.stat().st_size for f in (out / "adapter").glob("*.safetensors")) < 4 * count + 999

@@ -49,8 +49,14 @@ def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
             out, stops = base / method, base / f"{method}-stops"
             rename = FileSystem.rename
 
-            def noted(files: FileSystem, source: Path, target: Path, out: Path = out,
-                      stops: Path = stops, rename: Any = rename) -> None:  # fmt: skip
+            def noted(
+                files: FileSystem,
+                source: Path,
+                target: Path,
+                out: Path = out,
+                stops: Path = stops,
+                rename: Any = rename,
+            ) -> None:
                 if out in target.parents and not target.name.startswith((".", "seed-")):
                     shutil.copytree(out, stops / f"{len(list(stops.glob('*'))):02}")
                 rename(files, source, target)
@@ -104,8 +110,9 @@ def test_the_same_command_ends_what_was_killed(
     out = results["prefix"]
     for number in (2, -1):
         again = shutil.copytree(list(stops(out))[number], tmp_path / str(number))
-        finetune_file(model, out.parent / "data.csv", again, method="prefix", stream=io.StringIO(),
-                      **BRIEFLY)  # fmt: skip
+        finetune_file(
+            model, out.parent / "data.csv", again, method="prefix", stream=io.StringIO(), **BRIEFLY
+        )
         assert load(again).predict(TEXTS) == load(out).predict(TEXTS)
         assert sorted(os.listdir(again)) == sorted(os.listdir(out))
 
@@ -183,8 +190,9 @@ def test_two_tasks_of_one_model_say_the_same(results: dict[str, Path], tmp_path:
         load(out)
 
 
-@pytest.mark.parametrize("name", ["task.json", "model/task.json", "model/config.json",
-                                  "adapter/adapter.json", MANIFEST])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["task.json", "model/task.json", "model/config.json", "adapter/adapter.json", MANIFEST]
+)
 def test_every_file_that_decides_answers_is_in_a_manifest(
     results: dict[str, Path], name: str, tmp_path: Path
 ) -> None:
@@ -249,8 +257,14 @@ def test_the_script_in_the_folder_gives_the_same_answers(
             pytest.importorskip("transformers")
         out = shutil.copytree(results[method], tmp_path / method)
         assert fine_tuned.PARTS and "predict.py" in read_manifest(out).files
-        done = subprocess.run([sys.executable, out / "predict.py", *TEXTS], env=environment,
-                              capture_output=True, text=True, check=True, cwd=tmp_path)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, out / "predict.py", *TEXTS],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+        )
         told = [json.loads(line) for line in done.stdout.splitlines()]
         for ours, theirs in zip(load(out).predict(TEXTS), told, strict=True):
             assert ours["label"] == theirs["label"]

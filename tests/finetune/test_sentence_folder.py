@@ -25,8 +25,14 @@ from maskwright.finetune.predict_file import predict_file
 LENGTH = 9
 PROMPT = "big red "
 TEXTS = ["the cat", "A DOG ran on the mat and the cat sat"]
-FLAGS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens",
-         "lasttoken")  # fmt: skip
+FLAGS = (
+    "cls_token",
+    "max_tokens",
+    "mean_tokens",
+    "mean_sqrt_len_tokens",
+    "weightedmean_tokens",
+    "lasttoken",
+)
 WEIGHTS = {"linear.weight": torch.linspace(-1, 1, 5 * 16).view(5, 16), "linear.bias": torch.ones(5)}
 
 
@@ -39,8 +45,12 @@ def on(*flags: str, **others: Any) -> dict[str, Any]:
 PROMPTED = {"prompts": {"query": PROMPT, "other": ""}, "default_prompt_name": "query"}
 MEAN = on("mean_tokens")
 MEAN_AND_CLS = {"embedding_dimension": 16, "pooling_mode": ["mean", "cls"]}
-DENSE = {"in_features": 16, "out_features": 5, "bias": True,
-         "activation_function": "torch.nn.modules.activation.Tanh"}  # fmt: skip
+DENSE = {
+    "in_features": 16,
+    "out_features": 5,
+    "bias": True,
+    "activation_function": "torch.nn.modules.activation.Tanh",
+}
 Of = Callable[[Tensor], Tensor]  # states of a text (T, D), without the prompt's -> its vector
 
 
@@ -50,10 +60,17 @@ def bare(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare") / "m"
     shutil.copytree(model / "tokenizer", folder)
     torch.manual_seed(0)
-    transformers.BertModel(transformers.BertConfig(
-        vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=32, initializer_range=0.5,
-    )).save_pretrained(folder)  # fmt: skip
+    transformers.BertModel(
+        transformers.BertConfig(
+            vocab_size=400,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=32,
+            initializer_range=0.5,
+        )
+    ).save_pretrained(folder)
     return folder
 
 
@@ -73,8 +90,10 @@ def written(
     shutil.copytree(bare, place)
     found = [("Transformer", inside, None), ("Pooling", "1_Pooling", pooling)]
     found += [(name, f"{n}_{name}", config) for n, (name, config) in enumerate(after, start=2)]
-    modules = [{"idx": n, "name": str(n), "path": path, "type": home + name}
-               for n, (name, path, _) in enumerate(found)]  # fmt: skip
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": home + name}
+        for n, (name, path, _) in enumerate(found)
+    ]
     (out / "modules.json").write_text(json.dumps(modules))
     for name, path, config in found[1:]:
         (out / path).mkdir()
@@ -117,31 +136,48 @@ CASES: dict[str, tuple[dict[str, Any], str, Of]] = {
     "max": ({"pooling": on("max_tokens")}, "", lambda s: unit(s.amax(0))),
     "cls": ({"pooling": on("cls_token")}, "", lambda s: unit(s[0])),
     "last token": ({"pooling": on("lasttoken")}, "", lambda s: unit(s[-1])),
-    "root": ({"pooling": on("mean_sqrt_len_tokens"), "after": ()}, "",
-             lambda s: s.sum(0) / len(s) ** 0.5),
+    "root": (
+        {"pooling": on("mean_sqrt_len_tokens"), "after": ()},
+        "",
+        lambda s: s.sum(0) / len(s) ** 0.5,
+    ),
     "weighted mean": ({"pooling": on("weightedmean_tokens")}, "", weighted()),
-    "two": ({"pooling": on("mean_tokens", "cls_token")}, "",
-            lambda s: unit(torch.cat([s[0], s.mean(0)]))),
-    "two, since release 6": ({"pooling": MEAN_AND_CLS}, "",
-                             lambda s: unit(torch.cat([s.mean(0), s[0]]))),
+    "two": (
+        {"pooling": on("mean_tokens", "cls_token")},
+        "",
+        lambda s: unit(torch.cat([s[0], s.mean(0)])),
+    ),
+    "two, since release 6": (
+        {"pooling": MEAN_AND_CLS},
+        "",
+        lambda s: unit(torch.cat([s.mean(0), s[0]])),
+    ),
     "not of length 1": ({"after": ()}, "", lambda s: s.mean(0)),
     "default prompt": ({"about": PROMPTED}, PROMPT, lambda s: unit(s.mean(0))),
-    "no default prompt": ({"about": {"prompts": {"query": PROMPT}}}, "",
-                          lambda s: unit(s.mean(0))),
-    "prompt left out": ({"about": PROMPTED, "pooling": {**MEAN, "include_prompt": False}},
-                        PROMPT, lambda s: unit(s[BEFORE:].mean(0))),
+    "no default prompt": ({"about": {"prompts": {"query": PROMPT}}}, "", lambda s: unit(s.mean(0))),
+    "prompt left out": (
+        {"about": PROMPTED, "pooling": {**MEAN, "include_prompt": False}},
+        PROMPT,
+        lambda s: unit(s[BEFORE:].mean(0)),
+    ),
     "prompt left out, largest": (
         {"about": PROMPTED, "pooling": on("max_tokens", include_prompt=False)},
-        PROMPT, lambda s: unit(s[BEFORE:].amax(0))),
+        PROMPT,
+        lambda s: unit(s[BEFORE:].amax(0)),
+    ),
     "prompt left out, weighted": (
         {"about": PROMPTED, "pooling": on("weightedmean_tokens", include_prompt=False)},
-        PROMPT, weighted(BEFORE)),
+        PROMPT,
+        weighted(BEFORE),
+    ),
     "dense": ({"after": (("Dense", DENSE),)}, "", dense),
     "dense, dropout, normalize": (
         {"after": (("Dense", DENSE), ("Dropout", {"dropout": 0.5}), ("Normalize", {}))},
-        "", lambda s: unit(dense(s))),
+        "",
+        lambda s: unit(dense(s)),
+    ),
     "old folder": ({"inside": "0_Transformer"}, "", lambda s: unit(s.mean(0))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -196,19 +232,25 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
     "of others": ({"home": "custom_st."}, "a module that is not applied"),
     "pooling": ({"pooling": {"pooling_mode": "attention"}}, "a pooling that is not applied"),
     "no pooling": ({"pooling": on()}, "none is switched on"),
-    "activation": ({"after": (("Dense", {**DENSE, "activation_function": "mine.Act"}),)},
-                   "mine.Act"),
-    "of tokens": ({"after": (("Dense", {**DENSE, "module_input_name": "token_embeddings"}),)},
-                  "token_embeddings"),
+    "activation": (
+        {"after": (("Dense", {**DENSE, "activation_function": "mine.Act"}),)},
+        "mine.Act",
+    ),
+    "of tokens": (
+        {"after": (("Dense", {**DENSE, "module_input_name": "token_embeddings"}),)},
+        "token_embeddings",
+    ),
     "sizes": ({"after": (("Dense", {**DENSE, "in_features": 17}),)}, "does not fit"),
     "weights": ({"after": (("Dense", {**DENSE, "out_features": 6}),)}, "weights of a module"),
-    "two releases": ({"about": PROMPTED, "pooling": on("cls_token", include_prompt=False)},
-                     "in two ways"),
+    "two releases": (
+        {"about": PROMPTED, "pooling": on("cls_token", include_prompt=False)},
+        "in two ways",
+    ),
     "no such prompt": ({"about": {"prompts": {"a": "b"}, "default_prompt_name": "c"}}, "'c'"),
     "similarity": ({"about": {"similarity_fn_name": "maxsim"}}, "maxsim"),
     "sparse": ({"about": {"model_type": "SparseEncoder"}}, "SparseEncoder"),
     "images": ({"reading": {"transformer_task": "any-to-any"}}, "transformer_task"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -223,8 +265,15 @@ def test_damaged_folders(bare: Path, tmp_path: Path) -> None:
     listed = json.loads((folder / "modules.json").read_text())
     shutil.rmtree(folder / "2_Normalize")  # git keeps no empty folders
     load(folder)
-    for odd in ([], {}, "x", [listed[1], listed[0]], [listed[0]], [*listed, listed[1]],
-                [{**listed[0], "path": "../m"}, *listed[1:]]):  # fmt: skip
+    for odd in (
+        [],
+        {},
+        "x",
+        [listed[1], listed[0]],
+        [listed[0]],
+        [*listed, listed[1]],
+        [{**listed[0], "path": "../m"}, *listed[1:]],
+    ):
         (folder / "modules.json").write_text(json.dumps(odd))
         with pytest.raises(MaskwrightError):
             load(folder)
@@ -237,8 +286,9 @@ def test_damaged_folders(bare: Path, tmp_path: Path) -> None:
 def test_the_prompt_is_told(bare: Path, tmp_path: Path) -> None:
     source, said = tmp_path / "texts.txt", list[str]()
     source.write_text("the cat\n")
-    predict_file(written(bare, tmp_path / "one", about=PROMPTED), source, io.StringIO(),
-                 say=said.append)  # fmt: skip
+    predict_file(
+        written(bare, tmp_path / "one", about=PROMPTED), source, io.StringIO(), say=said.append
+    )
     assert any(PROMPT in line for line in said)
     assert load(written(bare, tmp_path / "two")).notes == []
 
@@ -248,8 +298,12 @@ def test_the_prompt_is_told(bare: Path, tmp_path: Path) -> None:
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
     words = ["cat", "dog", "mat", "rug", "hat", "tree"]
-    rows = [{"anchor": f"the {a} and one {b}", "positive": f"a {a} {b}"}
-            for a in words for b in words if a != b]  # fmt: skip
+    rows = [
+        {"anchor": f"the {a} and one {b}", "positive": f"a {a} {b}"}
+        for a in words
+        for b in words
+        if a != b
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -260,11 +314,14 @@ COMMON: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 8}
 @pytest.mark.parametrize(
     "settings",
     [
-        {"about": PROMPTED, "pooling": {**MEAN, "include_prompt": False},
-         "reading": {"do_lower_case": True}},
+        {
+            "about": PROMPTED,
+            "pooling": {**MEAN, "include_prompt": False},
+            "reading": {"do_lower_case": True},
+        },
         {"pooling": MEAN_AND_CLS, "after": ()},
     ],
-)  # fmt: skip
+)
 def test_what_is_learned_further_keeps_it(
     settings: dict[str, Any], bare: Path, pairs: Path, tmp_path: Path
 ) -> None:
@@ -289,13 +346,21 @@ def test_what_is_learned_further_keeps_it(
 def test_what_cannot_be_learned_further_is_refused(bare: Path, pairs: Path, tmp_path: Path) -> None:
     folder = written(bare, tmp_path / "m", after=(("Dense", DENSE),))
     with pytest.raises(IncompatibleError, match="not trained here"):
-        finetune_file(folder, pairs, tmp_path / "out", task="matching", stream=io.StringIO(),
-                      **COMMON)  # fmt: skip
+        finetune_file(
+            folder, pairs, tmp_path / "out", task="matching", stream=io.StringIO(), **COMMON
+        )
     pooling = {**MEAN, "include_prompt": False}
     folder = written(bare, tmp_path / "p", about=PROMPTED, pooling=pooling)
     with pytest.raises(UsageError, match="where the prompt is left out"):
-        finetune_file(folder, pairs, tmp_path / "out", task="matching", pooling="cls",
-                      stream=io.StringIO(), **COMMON)  # fmt: skip
+        finetune_file(
+            folder,
+            pairs,
+            tmp_path / "out",
+            task="matching",
+            pooling="cls",
+            stream=io.StringIO(),
+            **COMMON,
+        )
 
 
 def test_another_task_says_what_it_goes_without(bare: Path, tmp_path: Path) -> None:

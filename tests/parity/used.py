@@ -34,11 +34,17 @@ def folder_of(member: Family, architecture: str, out: Path, style: str | None = 
     text = [" ".join(WORDS[n % 20 :] + WORDS[: n % 20]) for n in range(40)]
     chosen = TokenizerChoice(kind=KINDS[style], style=style, vocabulary=300)  # type: ignore[arg-type]
     tokenizer = train(text, chosen)
-    ids = {"pad_token_id": tokenizer.pad, "bos_token_id": tokenizer.begin,
-           "eos_token_id": tokenizer.end}  # fmt: skip
-    keys = {**SMALL[member.name], "vocab_size": tokenizer.vocabulary_size,
-            **{key: value for key, value in ids.items() if value is not None},
-            "architectures": [architecture]}  # fmt: skip
+    ids = {
+        "pad_token_id": tokenizer.pad,
+        "bos_token_id": tokenizer.begin,
+        "eos_token_id": tokenizer.end,
+    }
+    keys = {
+        **SMALL[member.name],
+        "vocab_size": tokenizer.vocabulary_size,
+        **{key: value for key, value in ids.items() if value is not None},
+        "architectures": [architecture],
+    }
     for name in ("max_position_embeddings", "n_positions"):
         keys |= {name: keys[name] + 64} if name in keys else {}
     model = model_of(member.point(keys))

@@ -24,11 +24,22 @@ from tinyrun import recipe, text_file
 
 pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 GPT2 = {"n_embd": 32, "n_layer": 1, "n_positions": 64, "n_head": 2}
-BART = {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "encoder_layers": 1,
-        "decoder_layers": 1, "max_position_embeddings": 64}  # fmt: skip
+BART = {
+    "d_model": 32,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "max_position_embeddings": 64,
+}
 T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1}
-BERT = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-        "intermediate_size": 32, "max_position_embeddings": 64}  # fmt: skip
+BERT = {
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
 # Recipe, its model made small, another objective, and a word of the warning.
 CASES: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
     "masked": ("bert-mini", BERT, None, ""),

@@ -42,8 +42,13 @@ def task(n: int, *results: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def short(n: int, **told: Any) -> dict[str, Any]:
-    return {"text": text(n), "id": n, "annotator": 1 + n % 2, "annotation_id": n,
-            "lead_time": 1.5} | told  # fmt: skip
+    return {
+        "text": text(n),
+        "id": n,
+        "annotator": 1 + n % 2,
+        "annotation_id": n,
+        "lead_time": 1.5,
+    } | told
 
 
 def flags(n: int) -> dict[str, int]:
@@ -62,48 +67,82 @@ ENTITIES = {"entities": [[3, 8, "PER"]]}
 SPANS: dict[str, Make] = {
     "Label Studio": lambda n: task(n, MARKED),
     "Label Studio, marks and choices": lambda n: task(n, MARKED, chosen("A")),
-    "Label Studio, old": lambda n: {"data": {"text": text(n)},
-                                    "completions": task(n, MARKED)["annotations"]},
+    "Label Studio, old": lambda n: {
+        "data": {"text": text(n)},
+        "completions": task(n, MARKED)["annotations"],
+    },
     "Label Studio, stored": lambda n: {"result": [MARKED], "task": {"data": {"text": text(n)}}},
     "Label Studio, short": lambda n: short(n, label=[{**MARK, "labels": ["PER"]}]),
     "doccano": lambda n: {"id": n, "text": text(n), "label": [[3, 8, "PER"]], "Comments": []},
     "doccano, relations": lambda n: {
-        "id": n, "text": text(n), "Comments": [],
+        "id": n,
+        "text": text(n),
+        "Comments": [],
         "entities": [{"id": n, "label": "PER", "start_offset": 3, "end_offset": 8}],
-        "relations": [{"id": 1, "from_id": n, "to_id": n, "type": "is"}]},
+        "relations": [{"id": 1, "from_id": n, "to_id": n, "type": "is"}],
+    },
     "spaCy": lambda n: [text(n), ENTITIES],
     "spaCy, a list": lambda n: [text(n), [[3, 8, "PER"]]],
     "spaCy, with cats": lambda n: [text(n), {**ENTITIES, "cats": flags(n)}],
     "spaCy, a document": lambda n: {
-        "text": text(n), "ents": [{"start": 3, "end": 8, "label": "PER"}],
+        "text": text(n),
+        "ents": [{"start": 3, "end": 8, "label": "PER"}],
         "sents": [{"start": 0, "end": len(text(n))}],
-        "tokens": [{"id": 0, "start": 0, "end": 2, "tag": "RB", "pos": "ADV"}]},
-    "Prodigy": lambda n: {"text": text(n), "_input_hash": n, "answer": "accept",
-                          "spans": [{**MARK, "label": "PER", "token_start": 1}]},
-    "Dataturks": lambda n: {"content": text(n), "annotation": [
-        {"label": ["PER"], "points": [{**MARK, "end": 7}]}]},
-}  # fmt: skip
+        "tokens": [{"id": 0, "start": 0, "end": 2, "tag": "RB", "pos": "ADV"}],
+    },
+    "Prodigy": lambda n: {
+        "text": text(n),
+        "_input_hash": n,
+        "answer": "accept",
+        "spans": [{**MARK, "label": "PER", "token_start": 1}],
+    },
+    "Dataturks": lambda n: {
+        "content": text(n),
+        "annotation": [{"label": ["PER"], "points": [{**MARK, "end": 7}]}],
+    },
+}
 CLASSES: dict[str, Make] = {
     "Label Studio": lambda n: task(n, chosen("AB"[n % 2])),
     "Label Studio, short": lambda n: short(n, mood="AB"[n % 2]),
     "doccano": lambda n: {"id": n, "text": text(n), "label": ["AB"[n % 2]], "Comments": []},
     "spaCy": lambda n: [text(n), {"cats": flags(n)}],
     "spaCy, a row": lambda n: {"text": text(n), "cats": flags(n)},
-    "spaCy 2": lambda n: {"id": n, "paragraphs": [{
-        "raw": text(n), "sentences": [],
-        "cats": [{"label": name, "value": value} for name, value in flags(n).items()]}]},
-    "Prodigy": lambda n: {"text": text(n), "_input_hash": n, "answer": "accept",
-                          "options": [{"id": "A"}, {"id": "B"}], "accept": ["AB"[n % 2]]},
-}  # fmt: skip
+    "spaCy 2": lambda n: {
+        "id": n,
+        "paragraphs": [
+            {
+                "raw": text(n),
+                "sentences": [],
+                "cats": [{"label": name, "value": value} for name, value in flags(n).items()],
+            }
+        ],
+    },
+    "Prodigy": lambda n: {
+        "text": text(n),
+        "_input_hash": n,
+        "answer": "accept",
+        "options": [{"id": "A"}, {"id": "B"}],
+        "accept": ["AB"[n % 2]],
+    },
+}
 SEVERAL: dict[str, Make] = {
     "Label Studio": lambda n: task(n, chosen(*"AB"[: 1 + n % 2])),
     "Label Studio, short": lambda n: short(n, mood={"choices": ["A", "B"]} if n % 2 else "A"),
-    "doccano": lambda n: {"id": n, "text": text(n), "label": list("AB"[: 1 + n % 2]),
-                          "Comments": []},
+    "doccano": lambda n: {
+        "id": n,
+        "text": text(n),
+        "label": list("AB"[: 1 + n % 2]),
+        "Comments": [],
+    },
     "spaCy": lambda n: [text(n), {"cats": {"A": 1, "B": n % 2}}],
-    "Prodigy": lambda n: {"text": text(n), "_input_hash": n, "answer": "accept",
-                          "options": [{"id": "A"}, {"id": "B"}], "accept": ["A", "B"][: 1 + n % 2]},
-}  # fmt: skip
+    "Prodigy": lambda n: {
+        "text": text(n),
+        "_input_hash": n,
+        "answer": "accept",
+        "options": [{"id": "A"}, {"id": "B"}],
+        "accept": ["A", "B"][: 1 + n % 2],
+    },
+}
 
 
 def wrote(folder: Path, value: Any, name: str = "data.json") -> Path:
@@ -168,8 +207,15 @@ def test_what_label_studio_has_besides_is_told_and_its_places_are_those_of_tasks
     ]
     made = prepare(wrote(tmp_path, tasks))
     said = " ".join(survey(made).warnings)
-    for told in ("cancelled", "no annotation", "predictions", "several annotations", "truth",
-                 "relation", "choices of a part"):  # fmt: skip
+    for told in (
+        "cancelled",
+        "no annotation",
+        "predictions",
+        "several annotations",
+        "truth",
+        "relation",
+        "choices of a part",
+    ):
         assert told in said
     rows = every(made)
     assert len(rows) == SIZE - 3 + 1
@@ -191,9 +237,12 @@ def test_where_nothing_is_marked_there_is_nothing(tmp_path: Path) -> None:
     for make in (
         lambda n: task(n, *([MARKED] if n % 3 else [])),
         lambda n: short(n, **({"label": [{**MARK, "labels": ["PER"]}]} if n % 3 else {})),
-        lambda n: {"text": text(n), "_input_hash": n,
-                   **({"spans": [{**MARK, "label": "PER"}]} if n % 3 else {})},
-    ):  # fmt: skip
+        lambda n: {
+            "text": text(n),
+            "_input_hash": n,
+            **({"spans": [{**MARK, "label": "PER"}]} if n % 3 else {}),
+        },
+    ):
         made = read(tmp_path, make)
         none = [row for row in every(made) if set(row.tags) == {0}]
         assert len(none) == (SIZE + 2) // 3
@@ -205,8 +254,11 @@ def test_numbers_and_texts_of_label_studio(tmp_path: Path) -> None:
     other = read(tmp_path, lambda n: short(n, rating=[{"rating": n % 5}]))
     assert other.labels.names == rated.labels.names  # type: ignore
     columns = {"source": "text", "target": "answer"}
-    written = read(tmp_path, lambda n: task(n, result("textarea", {"text": [f"to {n}"]}, "answer")),
-                   columns=columns)  # fmt: skip
+    written = read(
+        tmp_path,
+        lambda n: task(n, result("textarea", {"text": [f"to {n}"]}, "answer")),
+        columns=columns,
+    )
     assert every(written)[0].target == "to 0"
 
 
@@ -214,22 +266,30 @@ def test_cells_of_a_table_hold_the_same(tmp_path: Path) -> None:
     spans = json.dumps([{**MARK, "labels": ["PER"]}]).replace('"', '""')
     both = json.dumps({"choices": ["A", "B"]}).replace('"', '""')
     head = "annotation_id,annotator,id,lead_time,text,"
-    (file := tmp_path / "a.csv").write_text(f"{head}label\n" + "".join(
-        f'{n},1,{n},1.5,{text(n)},"{spans if n % 2 else ""}"\n' for n in range(SIZE)))  # fmt: skip
+    (file := tmp_path / "a.csv").write_text(
+        f"{head}label\n"
+        + "".join(f'{n},1,{n},1.5,{text(n)},"{spans if n % 2 else ""}"\n' for n in range(SIZE))
+    )
     made = prepare(file)
     assert made.task.kind == "tagging" and sum(1 in row.tags for row in every(made)) == SIZE / 2
-    file.write_text(f"{head}sentiment\n" + "".join(
-        f'{n},1,{n},1.5,{text(n)},"{both if n % 2 else "A"}"\n' for n in range(SIZE)))  # fmt: skip
+    file.write_text(
+        f"{head}sentiment\n"
+        + "".join(f'{n},1,{n},1.5,{text(n)},"{both if n % 2 else "A"}"\n' for n in range(SIZE))
+    )
     assert prepare(file).task.kind == "multi-label"
-    file.write_text("id,text,label,Comments\n" + "".join(
-        f"{n},{text(n)},{'A#B' if n % 2 else 'A'},\n" for n in range(SIZE)))  # fmt: skip
+    file.write_text(
+        "id,text,label,Comments\n"
+        + "".join(f"{n},{text(n)},{'A#B' if n % 2 else 'A'},\n" for n in range(SIZE))
+    )
     made = prepare(file)
     assert made.task.kind == "multi-label" and made.labels.names == ("A", "B")  # type: ignore
 
 
 def test_a_hash_in_another_table_is_part_of_a_name(tmp_path: Path) -> None:
-    (file := tmp_path / "a.csv").write_text("id,text,label\n" + "".join(
-        f"{n},{text(n)},{'C#' if n % 2 else 'F#'}\n" for n in range(SIZE)))  # fmt: skip
+    (file := tmp_path / "a.csv").write_text(
+        "id,text,label\n"
+        + "".join(f"{n},{text(n)},{'C#' if n % 2 else 'F#'}\n" for n in range(SIZE))
+    )
     made = prepare(file)
     assert made.labels is not None and made.labels.names == ("C#", "F#")
 
@@ -239,11 +299,15 @@ def test_files_that_hold_all_rows_in_an_object(tmp_path: Path) -> None:
     made = prepare(wrote(tmp_path, {"classes": ["PER"], "annotations": pairs}))
     assert len(every(made)) == SIZE - 1 and "1 null" in " ".join(survey(made).warnings)
     assert every(made)[0].where.endswith("item 2")
-    examples = [{"content": text(n), "annotations": [{"start": 3, "end": 8, "tag": "PER"}]}
-                for n in range(SIZE)]  # fmt: skip
+    examples = [
+        {"content": text(n), "annotations": [{"start": 3, "end": 8, "tag": "PER"}]}
+        for n in range(SIZE)
+    ]
     assert prepare(wrote(tmp_path, {"examples": examples})).task.kind == "tagging"
-    common = [{"text": text(n), "entities": [{"start": 3, "end": 8, "entity": "PER"}]}
-              for n in range(SIZE)]  # fmt: skip
+    common = [
+        {"text": text(n), "entities": [{"start": 3, "end": 8, "entity": "PER"}]}
+        for n in range(SIZE)
+    ]
     rasa = {"rasa_nlu_data": {"common_examples": common}}
     assert prepare(wrote(tmp_path, rasa)).task.kind == "tagging"
 

@@ -21,10 +21,13 @@ AT = 5  # the row that is changed
 
 def questions() -> Rows:
     return [
-        {"question": f"who is it {n}", "context": f"anna {n} sleeps",
-         "answers": {"text": [f"anna {n}"], "answer_start": [0]}}
+        {
+            "question": f"who is it {n}",
+            "context": f"anna {n} sleeps",
+            "answers": {"text": [f"anna {n}"], "answer_start": [0]},
+        }
         for n in range(40)
-    ]  # fmt: skip
+    ]
 
 
 def several() -> Rows:
@@ -44,13 +47,16 @@ def tags() -> Rows:
 
 
 def joined() -> Rows:
-    return [{"title": f"a title {n}", "body": f"a text {n}", "label": "ab"[n % 2]}
-            for n in range(40)]  # fmt: skip
+    return [
+        {"title": f"a title {n}", "body": f"a text {n}", "label": "ab"[n % 2]} for n in range(40)
+    ]
 
 
 def pairs() -> Rows:
-    return [{"premise": f"a text {n}", "hypothesis": f"another {n}", "label": "ab"[n % 2]}
-            for n in range(40)]  # fmt: skip
+    return [
+        {"premise": f"a text {n}", "hypothesis": f"another {n}", "label": "ab"[n % 2]}
+        for n in range(40)
+    ]
 
 
 def wrote(folder: Path, rows: Rows) -> Path:
@@ -166,7 +172,9 @@ def test_the_share_of_unanswerable_questions_is_told(tmp_path: Path) -> None:
     said = survey(prepare(wrote(tmp_path, rows))).warnings
     assert any("in train (" in line and "have no answer" in line for line in said)
     table = tmp_path / "table.csv"
-    table.write_text("question,context,answers\n" + "".join(
-        f"who {n},anna {n} sleeps,{'' if n % 3 else 'anna'}\n" for n in range(40)))  # fmt: skip
+    table.write_text(
+        "question,context,answers\n"
+        + "".join(f"who {n},anna {n} sleeps,{'' if n % 3 else 'anna'}\n" for n in range(40))
+    )
     said = survey(prepare(table)).warnings
     assert any("an empty cell in the column 'answers'" in line for line in said)

@@ -107,7 +107,8 @@ def test_languages_are_in_the_order_of_their_writer(tmp_path: Path) -> None:
     pairs = [{"translation": {"de": f"Katze {n}", "en": f"cat {n}"}} for n in range(20)]
     for order in (["en", "de"], ["de", "en"]):
         note = {"translation": {"languages": order, "_type": "Translation"}}
-        write_parquet(tmp_path / "a.parquet", pairs,
-                      {"huggingface": json.dumps({"info": {"features": note}})})  # fmt: skip
+        write_parquet(
+            tmp_path / "a.parquet", pairs, {"huggingface": json.dumps({"info": {"features": note}})}
+        )
         roles = prepare(tmp_path / "a.parquet").task.columns.roles
         assert roles["source"] == (f"translation.{order[0]}",)

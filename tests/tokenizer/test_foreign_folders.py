@@ -139,9 +139,10 @@ CASES: dict[str, Made] = {
     "t5": slow.spiece,
     "t5 of 20": partial(slow.spiece, extra_ids=20),
     "albert": partial(slow.spiece, model_type="albert"),
-    "albert as it is": partial(slow.spiece, model_type="albert", keep_accents=True,
-                               do_lower_case=False),
-}  # fmt: skip
+    "albert as it is": partial(
+        slow.spiece, model_type="albert", keep_accents=True, do_lower_case=False
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -234,8 +235,11 @@ def test_lines_of_a_vocabulary_that_are_wrong(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"\n", b"\r\n"))
     assert Tokenizer.load(folder).encode("the cat"), "lines may end as they do on Windows"
-    for data in (whole.replace(b"the\n", b"the\nthe\n", 1), whole.replace(b"the\n", b"\n", 1),
-                 whole.replace("é".encode(), b"\xff", 1)):  # fmt: skip
+    for data in (
+        whole.replace(b"the\n", b"the\nthe\n", 1),
+        whole.replace(b"the\n", b"\n", 1),
+        whole.replace("é".encode(), b"\xff", 1),
+    ):
         path.write_bytes(data)
         with pytest.raises(TokenizerError):
             Tokenizer.load(folder)

@@ -16,8 +16,11 @@ from maskwright.tokenizer.train import TokenizerChoice, train
 from maskwright.use import ask
 from maskwright.use.gaps import gapped, spelled
 
-SENTENCES = ["the cat sat on the mat and purred .", "a bird sang in the old tree all day .",
-             "the dog ran after the ball ."]  # fmt: skip
+SENTENCES = [
+    "the cat sat on the mat and purred .",
+    "a bird sang in the old tree all day .",
+    "the dog ran after the ball .",
+]
 TEXT = "the cat <extra_id_0> on the <extra_id_1> ."
 
 
@@ -69,8 +72,11 @@ def test_a_span_is_as_likely_as_the_decoder_says(folder: Path) -> None:
 
 
 def test_what_is_no_gap_of_this_model(folder: Path, tmp_path: Path) -> None:
-    for text, word in (("the cat sat", "<extra_id_0>"), ("a <extra_id_7> b <extra_id_7>", "twice"),
-                       ("a <extra_id_500> b", "no such gap")):  # fmt: skip
+    for text, word in (
+        ("the cat sat", "<extra_id_0>"),
+        ("a <extra_id_7> b <extra_id_7>", "twice"),
+        ("a <extra_id_500> b", "no such gap"),
+    ):
         with pytest.raises(UsageError, match=word):
             ask.fill_mask(folder, text)
     with pytest.raises(UsageError, match="no such gap"):

@@ -76,9 +76,12 @@ class Told:
         if self.values is not None and (
             len(self.values) != len(self.labels) or len(set(self.values)) != len(self.values)
         ):
-            raise ConfigError("the numbers of the labels do not fit them", where="values",
-                              found=self.values, wanted=f"{len(self.labels)} different numbers",
-                              )  # fmt: skip
+            raise ConfigError(
+                "the numbers of the labels do not fit them",
+                where="values",
+                found=self.values,
+                wanted=f"{len(self.labels)} different numbers",
+            )
         for name in ("columns", "targets"):
             if empty := [role for role, names in getattr(self, name).items() if not names]:
                 raise ConfigError("a role without a column", where=f"{name}.{empty[0]}")
@@ -98,9 +101,12 @@ def read_task(folder: Path) -> Told | None:
     path = folder / TASK
     if not path.is_file():
         if (folder / MANIFEST).is_file() and TASK in read_manifest(folder).files:
-            raise CheckpointError(f"not complete: {TASK} is missing", where=path,
-                                  wanted="what the answers are called, and how they are asked for",
-                                  do=COPY)  # fmt: skip
+            raise CheckpointError(
+                f"not complete: {TASK} is missing",
+                where=path,
+                wanted="what the answers are called, and how they are asked for",
+                do=COPY,
+            )
         return None
     data = path.read_bytes()
     require_as_saved(path, data)
@@ -108,8 +114,13 @@ def read_task(folder: Path) -> Told | None:
     try:
         return from_plain(Told, plain)
     except MaskwrightError as error:
-        raise CheckpointError(error.what, where=f"{path}: {error.where}", found=error.found,
-                              wanted=error.wanted, do=COPY) from error  # fmt: skip
+        raise CheckpointError(
+            error.what,
+            where=f"{path}: {error.where}",
+            found=error.found,
+            wanted=error.wanted,
+            do=COPY,
+        ) from error
 
 
 def result_around(folder: Path) -> Path | None:
@@ -142,16 +153,23 @@ def require_finished(folder: Path) -> Path | None:
     told = [read_task(each) for each in (home, home / MODEL)]
     if begun or any(one is not None and one.format > 1 for one in told):
         raise CheckpointError(
-            "this fine-tuning is not finished", where=home,
+            "this fine-tuning is not finished",
+            where=home,
             found=f"no {MANIFEST}, which is written last",
             wanted="a folder that maskwright finetune has finished",
             do="give the same finetune command again: with --out "
-            f"{shell_word(home)} it goes on where it stopped" if begun else COPY,
-        )  # fmt: skip
+            f"{shell_word(home)} it goes on where it stopped"
+            if begun
+            else COPY,
+        )
     if None not in told and told[0] != told[1]:
-        raise CheckpointError(f"two {TASK} of one model say different things", where=home / TASK,
-                              found=_first_difference(told[0], told[1]),
-                              wanted=f"the same as {home / MODEL / TASK}", do=COPY)  # fmt: skip
+        raise CheckpointError(
+            f"two {TASK} of one model say different things",
+            where=home / TASK,
+            found=_first_difference(told[0], told[1]),
+            wanted=f"the same as {home / MODEL / TASK}",
+            do=COPY,
+        )
     return home
 
 
@@ -164,8 +182,10 @@ def is_finished(folder: Path) -> bool:
 def finish(folder: Path, names: list[str]) -> None:
     """Write the last manifest, over the files `names` of the folder."""
     there = [name for name in (*names, *PARTS) if (folder / name).is_file()]
-    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": hash_file(folder / name)}
-             for name in sorted(set(there))}  # fmt: skip
+    files = {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": hash_file(folder / name)}
+        for name in sorted(set(there))
+    }
     write_file(
         folder / MANIFEST, Manifest(MANIFEST_FORMAT, {"kind": "fine-tuning"}, files).render()
     )
@@ -185,13 +205,21 @@ def require_agreement(
         CheckpointError: naming both.
     """
     if labels and told.labels and labels != told.labels:
-        raise CheckpointError("the labels are not those of the model", where=f"{where}: labels",
-                              found=list(told.labels), wanted=f"{list(labels)}, as id2label in "
-                              "config.json", do=COPY)  # fmt: skip
+        raise CheckpointError(
+            "the labels are not those of the model",
+            where=f"{where}: labels",
+            found=list(told.labels),
+            wanted=f"{list(labels)}, as id2label in config.json",
+            do=COPY,
+        )
     if told.labels and len(told.labels) != outputs:
-        raise CheckpointError("another number of labels than the model gives scores",
-                              where=f"{where}: labels", found=len(told.labels),
-                              wanted=f"{outputs}, for its {kind} head", do=COPY)  # fmt: skip
+        raise CheckpointError(
+            "another number of labels than the model gives scores",
+            where=f"{where}: labels",
+            found=len(told.labels),
+            wanted=f"{outputs}, for its {kind} head",
+            do=COPY,
+        )
 
 
 def _is_result(folder: Path) -> bool:
@@ -209,8 +237,12 @@ def _require(home: Path, name: str, made: Manifest) -> None:
     if not path.is_file():
         raise CheckpointError(f"not complete: {name} is missing", where=path, do=COPY)
     if hash_file(path) != made.files[name]["sha256"]:
-        raise CheckpointError("a part that does not belong to this fine-tuning", where=path,
-                              wanted=f"sha256 {made.files[name]['sha256']}", do=COPY)  # fmt: skip
+        raise CheckpointError(
+            "a part that does not belong to this fine-tuning",
+            where=path,
+            wanted=f"sha256 {made.files[name]['sha256']}",
+            do=COPY,
+        )
 
 
 def _first_difference(one: Told | None, other: Told | None) -> str:

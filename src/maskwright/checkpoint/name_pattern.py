@@ -75,8 +75,9 @@ def _group(text: str, place: int, depth: int) -> tuple[_Group, int]:
             ways.append(tuple(way))
             way, place = [], place + 1
         elif text[place] == "(":
-            inner, place = _group(text, place + (3 if text[place : place + 3] == "(?:" else 1),
-                                  depth + 1)  # fmt: skip
+            inner, place = _group(
+                text, place + (3 if text[place : place + 3] == "(?:" else 1), depth + 1
+            )
             if text[place : place + 1] != ")":
                 raise PatternError("a group that does not end")
             place += 1

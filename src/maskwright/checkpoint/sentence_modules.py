@@ -42,14 +42,21 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
         text = path.read_text(encoding="utf-8", errors="replace")
     listed = parse(text, path, error=CheckpointError)
     if not isinstance(listed, list) or not listed:
-        raise CheckpointError("not a list of modules", where=path, found=str(listed)[:80],
-                              wanted='[{"type": …, "path": …}, …]')  # fmt: skip
+        raise CheckpointError(
+            "not a list of modules",
+            where=path,
+            found=str(listed)[:80],
+            wanted='[{"type": …, "path": …}, …]',
+        )
     found = tuple(_module(each, f"{path}: module {n}") for n, each in enumerate(listed))
     names = [each.get("name") for each in listed]
     if len(set(map(str, names))) < len(names):
-        raise CheckpointError("two modules have one name, and the library keeps one of them",
-                              where=path, found=", ".join(map(str, names)),
-                              do="number them: 0, 1, 2, …")  # fmt: skip
+        raise CheckpointError(
+            "two modules have one name, and the library keeps one of them",
+            where=path,
+            found=", ".join(map(str, names)),
+            do="number them: 0, 1, 2, …",
+        )
     return found
 
 
@@ -77,6 +84,7 @@ def _module(entry: Any, where: str) -> Module:
     found = entry if isinstance(entry, dict) else {}
     kind, path = found.get("type"), found.get("path", "")
     if not isinstance(kind, str) or not isinstance(path, str):
-        raise CheckpointError("not a module", where=where, found=str(entry)[:80],
-                              wanted='{"type": …, "path": …}')  # fmt: skip
+        raise CheckpointError(
+            "not a module", where=where, found=str(entry)[:80], wanted='{"type": …, "path": …}'
+        )
     return Module(kind.rpartition(".")[2], kind, plain(path, where) if path else "")

@@ -47,10 +47,12 @@ def unwrapped(names: Iterable[str], known: Callable[[str], bool], where: object)
     rivals = [other for other in best if not other.startswith(prefix)]
     if prefix and rivals:
         raise CheckpointError(
-            "several models lie in one file", where=where,
-            found=", ".join(sorted(each.rstrip(".") for each in best)), wanted="one model",
+            "several models lie in one file",
+            where=where,
+            found=", ".join(sorted(each.rstrip(".") for each in best)),
+            wanted="one model",
             do="save the tensors of one of them by themselves",
-        )  # fmt: skip
+        )
     found: dict[str, str] = {}
     for name, whole in plain.items():
         short = name.removeprefix(prefix)
@@ -61,8 +63,12 @@ def unwrapped(names: Iterable[str], known: Callable[[str], bool], where: object)
 
 
 def _two(short: str, first: str, second: str, where: object) -> CheckpointError:
-    return CheckpointError("two tensors stand for the same weight", where=f"{where}: {short}",
-                           found=f"{first!r} and {second!r}", do="remove one of them")  # fmt: skip
+    return CheckpointError(
+        "two tensors stand for the same weight",
+        where=f"{where}: {short}",
+        found=f"{first!r} and {second!r}",
+        do="remove one of them",
+    )
 
 
 def _prefixes(names: Iterable[str]) -> set[str]:

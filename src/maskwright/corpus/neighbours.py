@@ -67,16 +67,19 @@ class Neighbours:
         if self.width < 2 or len(wide) < 2:
             return 0
         self._look_ahead()
-        others = [row for row, first, last in self.ahead
-                  if first == last and len(row) == self.width]  # fmt: skip
+        others = [
+            row for row, first, last in self.ahead if first == last and len(row) == self.width
+        ]
         known: list[Sequence[str]] = [*self.before, *others]
         if len(known) < ENOUGH:
             known += wide
         columns = [[row[place] for row in known] for place in range(self.width)]
-        names = {place: {*values, ""} for place, values in enumerate(columns)
-                 if _are_names(values)}  # fmt: skip
-        numbers = [place for place, values in enumerate(columns)
-                   if place not in names and all(map(NUMBER.fullmatch, values))]  # fmt: skip
+        names = {place: {*values, ""} for place, values in enumerate(columns) if _are_names(values)}
+        numbers = [
+            place
+            for place, values in enumerate(columns)
+            if place not in names and all(map(NUMBER.fullmatch, values))
+        ]
         alike = sum(
             all(line[place] in values for place, values in names.items())
             and all(NUMBER.fullmatch(line[place]) for place in numbers)

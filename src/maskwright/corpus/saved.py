@@ -16,8 +16,12 @@ from typing import Any
 from maskwright.errors import DataError
 from maskwright.strict_json import parse
 
-STATE, INFO, INFOS, PARTS = ("state.json", "dataset_info.json", "dataset_infos.json",
-                              "dataset_dict.json")  # fmt: skip
+STATE, INFO, INFOS, PARTS = (
+    "state.json",
+    "dataset_info.json",
+    "dataset_infos.json",
+    "dataset_dict.json",
+)
 
 
 def notes(paths: Sequence[Path]) -> set[Path]:
@@ -39,13 +43,20 @@ def notes(paths: Sequence[Path]) -> set[Path]:
             listed = {path.with_name(_name(each)) for each in files}
             if lost := sorted(listed - known):
                 raise _missing(path, lost[0].name, "a file")
-            found |= {other for other in paths if other.suffix == ".arrow"
-                      and other.parent == path.parent and other not in listed}  # fmt: skip
+            found |= {
+                other
+                for other in paths
+                if other.suffix == ".arrow" and other.parent == path.parent and other not in listed
+            }
             if _value(path).get("_indices_data_files") or _value(path).get("_indices_files"):
-                raise DataError("a saved selection of rows", where=path, found="indices",
-                                wanted="the rows themselves", do="save it once more: "
-                                "load_from_disk(FOLDER).flatten_indices().save_to_disk(OTHER)",
-                                )  # fmt: skip
+                raise DataError(
+                    "a saved selection of rows",
+                    where=path,
+                    found="indices",
+                    wanted="the rows themselves",
+                    do="save it once more: "
+                    "load_from_disk(FOLDER).flatten_indices().save_to_disk(OTHER)",
+                )
     return found
 
 
@@ -64,8 +75,11 @@ def info(file: Path) -> dict[str, Any]:
 def _is_info(path: Path) -> bool:
     """Whether a file says what columns a data set has, by itself or for each of its versions."""
     value = _value(path)
-    return any(type(each.get("features")) is dict
-               for each in (value, *value.values()) if type(each) is dict)  # fmt: skip
+    return any(
+        type(each.get("features")) is dict
+        for each in (value, *value.values())
+        if type(each) is dict
+    )
 
 
 def _value(path: Path) -> dict[str, Any]:
@@ -82,5 +96,10 @@ def _name(each: Any) -> str:
 
 
 def _missing(path: Path, name: str, kind: str) -> DataError:
-    return DataError(f"{kind} of a saved data set is missing", where=path, found=f"no {name}",
-                     wanted="all that it names", do="copy or save the data set again")  # fmt: skip
+    return DataError(
+        f"{kind} of a saved data set is missing",
+        where=path,
+        found=f"no {name}",
+        wanted="all that it names",
+        do="copy or save the data set again",
+    )

@@ -59,24 +59,30 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
     place = _base(folder, config) if base is None else guarded.model_folder(base)
     loaded = pretrained.load(place)
     opened = files.open_file(guarded.regular_file(folder, WEIGHTS))
-    names = {name.removeprefix(peft_form.ROOT): entry.shape
-             for name, entry in opened.entries.items()}  # fmt: skip
+    names = {
+        name.removeprefix(peft_form.ROOT): entry.shape for name, entry in opened.entries.items()
+    }
     member = pretrained.described(place).family
     heads = None if member is None else _headed(place, member, loaded.config, names, config)
     model, about = loaded.model, loaded.about
     if heads is not None and member is not None:
         made = transfer(loaded.model, heads, torch.Generator().manual_seed(0))
         rules = carriers(member.weights(heads))
-        brought = {part for rule in rules for part in rule.parts()
-                   if any(name in names for name in rule.names())}  # fmt: skip
+        brought = {
+            part
+            for rule in rules
+            for part in rule.parts()
+            if any(name in names for name in rule.names())
+        }
         if lacking := [name for name in made.new if name not in brought]:
             raise IncompatibleError(
                 "a part of the head lies neither in the base nor beside the adapter",
-                where=folder / WEIGHTS, found=f"missing: {', '.join(lacking)}",
+                where=folder / WEIGHTS,
+                found=f"missing: {', '.join(lacking)}",
                 wanted="the whole head that was trained",
                 do="save the adapter with modules_to_save naming that part too; what was drawn "
                 "for it in training is lost otherwise",
-            )  # fmt: skip
+            )
         model = made.model
         classes = next((h.labels for h in heads.heads if h.name == "classifier"), 0)
         kept = about.labels if len(about.labels) == classes else ()
@@ -102,18 +108,30 @@ def _base(folder: Path, config: Mapping[str, Any]) -> Path:
     named = config.get(BASE)
     option = "name the folder of its base: --base FOLDER"
     if not isinstance(named, str) or not named or "\0" in named:
-        raise UsageError("the adapter does not say what its base is", where=folder / CONFIG,
-                         found=f"{BASE}: {named!r}", wanted="a folder", do=option)  # fmt: skip
+        raise UsageError(
+            "the adapter does not say what its base is",
+            where=folder / CONFIG,
+            found=f"{BASE}: {named!r}",
+            wanted="a folder",
+            do=option,
+        )
     places = {each.resolve() for each in (Path(named), folder / named) if each.is_dir()}
     if not places:
-        raise UsageError("the base of the adapter is not there", where=folder / CONFIG,
-                         found=f"{BASE}: {named!r}", do=option,
-                         wanted="a folder, seen from here or from the adapter's own; nothing is "
-                         "downloaded")  # fmt: skip
+        raise UsageError(
+            "the base of the adapter is not there",
+            where=folder / CONFIG,
+            found=f"{BASE}: {named!r}",
+            do=option,
+            wanted="a folder, seen from here or from the adapter's own; nothing is downloaded",
+        )
     if len(places) > 1:
-        raise UsageError("two folders may be the base of the adapter", where=folder / CONFIG,
-                         found=" and ".join(sorted(map(str, places))), wanted="one",
-                         do=option)  # fmt: skip
+        raise UsageError(
+            "two folders may be the base of the adapter",
+            where=folder / CONFIG,
+            found=" and ".join(sorted(map(str, places))),
+            wanted="one",
+            do=option,
+        )
     return places.pop()
 
 

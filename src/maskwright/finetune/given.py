@@ -43,21 +43,33 @@ def examples(
         _refuse_path(given)
         return iter([given])
     if isinstance(given, set | frozenset):
-        raise UsageError("a set has no order for the answers to keep", where=WHERE,
-                         found=type(given).__name__, wanted="a list")  # fmt: skip
+        raise UsageError(
+            "a set has no order for the answers to keep",
+            where=WHERE,
+            found=type(given).__name__,
+            wanted="a list",
+        )
     if isinstance(given, Mapping):
         return _of_mapping(given, names, roles)
     if hasattr(given, "collect") and hasattr(given, "collect_schema"):
-        raise DataError("a table whose rows are not there yet", where=WHERE,
-                        found=type(given).__name__, wanted="a table with its rows",
-                        do="collect it first: predict(table.collect())")  # fmt: skip
+        raise DataError(
+            "a table whose rows are not there yet",
+            where=WHERE,
+            found=type(given).__name__,
+            wanted="a table with its rows",
+            do="collect it first: predict(table.collect())",
+        )
     if (columns := _columns(given)) is not None:
         return _of_table(given, columns, names, roles)
     if (row := _row_of_series(given, names)) is not None:
         return iter([row])
     if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
-        raise DataError("no examples", where=WHERE, found=repr(given)[:80],
-                        wanted="a list of texts, or of tuples or mappings")  # fmt: skip
+        raise DataError(
+            "no examples",
+            where=WHERE,
+            found=repr(given)[:80],
+            wanted="a list of texts, or of tuples or mappings",
+        )
     return (_plain(each, names) for each in given)
 
 
@@ -84,9 +96,13 @@ def _of_mapping(
 ) -> Iterator[Any]:
     """One example, or those whose columns a mapping holds."""
     if parts := [name for name, value in given.items() if _columns(value) is not None]:
-        raise DataError("tables by name, and not one table", where=WHERE,
-                        found=", ".join(map(str, parts)), wanted="one of them",
-                        do=f"name it: predict(tables[{parts[0]!r}])")  # fmt: skip
+        raise DataError(
+            "tables by name, and not one table",
+            where=WHERE,
+            found=", ".join(map(str, parts)),
+            wanted="one of them",
+            do=f"name it: predict(tables[{parts[0]!r}])",
+        )
     lists = {*LISTS, *(roles[role][0] for role in LISTS if len(roles.get(role, ())) == 1)}
     columns = {name: value for name, value in given.items() if name in names}
     columns = columns or dict(given)  # others than are read: said below by their names
@@ -103,9 +119,13 @@ def _refuse_texts_as_words(columns: Mapping[Any, Any], roles: Mapping[str, Seque
         cells = columns[name]
         odd = [cell for cell in cells if isinstance(cell, str) and len(cell.split()) > 1]
         if not isinstance(cells, str) and odd:
-            raise DataError("the words of one text, or several texts", where=f"{WHERE}, {name!r}",
-                            found=repr(odd[0])[:80], wanted="words without blanks",
-                            do="give texts in a list: predict([…])")  # fmt: skip
+            raise DataError(
+                "the words of one text, or several texts",
+                where=f"{WHERE}, {name!r}",
+                found=repr(odd[0])[:80],
+                wanted="words without blanks",
+                do="give texts in a list: predict([…])",
+            )
 
 
 def _is_column(value: Any, lists: bool) -> bool:
@@ -135,16 +155,25 @@ def _of_table(
     given: Any, columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
     if twice := sorted({str(name) for name in columns if columns.count(name) > 1}):
-        raise DataError("two columns of the same name", where=WHERE, found=", ".join(twice),
-                        wanted="every name once", do="rename one")  # fmt: skip
+        raise DataError(
+            "two columns of the same name",
+            where=WHERE,
+            found=", ".join(twice),
+            wanted="every name once",
+            do="rename one",
+        )
     _require(columns, names, roles)
     return _rows({name: _cells(given[name], name) for name in columns if name in names})
 
 
 def _cells(value: Any, name: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise DataError("a column that is no list", where=f"{WHERE}, column {name!r}",
-                        found=repr(value)[:80], wanted="a value for each example")  # fmt: skip
+        raise DataError(
+            "a column that is no list",
+            where=f"{WHERE}, column {name!r}",
+            found=repr(value)[:80],
+            wanted="a value for each example",
+        )
     return _listed(value)
 
 
@@ -160,14 +189,19 @@ def _listed(value: Iterable[Any]) -> list[Any]:
 def _rows(columns: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
     sizes = {name: len(cells) for name, cells in columns.items()}
     if len(set(sizes.values())) > 1:
-        raise DataError("columns of different lengths", where=WHERE,
-                        found=", ".join(f"{name}: {size:,}" for name, size in sizes.items()),
-                        wanted="a value for each example in every column")  # fmt: skip
+        raise DataError(
+            "columns of different lengths",
+            where=WHERE,
+            found=", ".join(f"{name}: {size:,}" for name, size in sizes.items()),
+            wanted="a value for each example in every column",
+        )
     return (
-        {name: cell.tolist() if getattr(cell, "ndim", 0) == 1 else cell
-         for name, cell in zip(columns, row, strict=True)}
+        {
+            name: cell.tolist() if getattr(cell, "ndim", 0) == 1 else cell
+            for name, cell in zip(columns, row, strict=True)
+        }
         for row in zip(*columns.values(), strict=True)
-    )  # fmt: skip
+    )
 
 
 def _row_of_series(value: Any, names: Collection[str]) -> dict[str, Any] | None:

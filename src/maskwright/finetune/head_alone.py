@@ -49,8 +49,9 @@ def opened(folder: Path) -> Pretrained | None:
     model = initialise.build(base.config, generator)
     carry(loaded.model, model, heads=False)
     folder_of_adapters.load(model, folder).merge()
-    return replace(loaded, model=model.eval(), config=base.config,
-                   about=About(family=loaded.about.family))  # fmt: skip
+    return replace(
+        loaded, model=model.eval(), config=base.config, about=About(family=loaded.about.family)
+    )
 
 
 def write_whole(folder: Path | str, out: Path | str) -> Path:
@@ -67,16 +68,23 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     home = require_finished(folder) or folder
     told, made = read_task(home), opened(home / ADAPTER)
     if told is None or made is None or made.tokenizer is None:
-        raise UsageError("not a head that was saved alone", where=folder,
-                         wanted="what finetune --method probe or head writes")  # fmt: skip
+        raise UsageError(
+            "not a head that was saved alone",
+            where=folder,
+            wanted="what finetune --method probe or head writes",
+        )
     if out.exists():
         raise UsageError("the output folder is there already", where=out, do="choose another")
     kind = kind_of(told.kind, told.labels, told.settled)
     problem = PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None
     task = replace(told, attached=False).render()
-    pretrained.save(made.model, made.tokenizer.padding(), out / MODEL,
-                    About(labels=kind.labels, problem_type=problem), more={TASK: task.encode()},
-                    )  # fmt: skip
+    pretrained.save(
+        made.model,
+        made.tokenizer.padding(),
+        out / MODEL,
+        About(labels=kind.labels, problem_type=problem),
+        more={TASK: task.encode()},
+    )
     write_file(out / TASK, task.encode())
     finish(out, [])
     return out / MODEL
@@ -91,9 +99,17 @@ def _found(base: Base, folder: Path) -> Path:
     laid, told, _ = base.places
     remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(laid))}"
     if there:
-        raise IncompatibleError("the model under this head is not the one it was trained on",
-                                where=there[0], found=f"sha256 {start.sha256(there[0])}",
-                                wanted=f"sha256 {base.sha256}", do=remedy)  # fmt: skip
-    raise CheckpointError("the model under this head is not there", where=told,
-                          found="no such folder", wanted=f"the model that {folder.parent} was "
-                          f"fine-tuned from, sha256 {base.sha256}", do=remedy)  # fmt: skip
+        raise IncompatibleError(
+            "the model under this head is not the one it was trained on",
+            where=there[0],
+            found=f"sha256 {start.sha256(there[0])}",
+            wanted=f"sha256 {base.sha256}",
+            do=remedy,
+        )
+    raise CheckpointError(
+        "the model under this head is not there",
+        where=told,
+        found="no such folder",
+        wanted=f"the model that {folder.parent} was fine-tuned from, sha256 {base.sha256}",
+        do=remedy,
+    )

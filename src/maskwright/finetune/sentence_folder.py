@@ -50,9 +50,23 @@ READING = tuple(
 )
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     each.__name__: each
-    for each in (nn.Identity, nn.Tanh, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.ELU, nn.LeakyReLU,
-                 nn.Mish, nn.ReLU6, nn.SELU, nn.Softplus, nn.Softsign, nn.Hardtanh)
-}  # fmt: skip
+    for each in (
+        nn.Identity,
+        nn.Tanh,
+        nn.ReLU,
+        nn.GELU,
+        nn.SiLU,
+        nn.Sigmoid,
+        nn.ELU,
+        nn.LeakyReLU,
+        nn.Mish,
+        nn.ReLU6,
+        nn.SELU,
+        nn.Softplus,
+        nn.Softsign,
+        nn.Hardtanh,
+    )
+}
 # What a Transformer module of release 6 says of itself, as far as it is what is computed here.
 TEXT_ALONE: dict[str, Any] = {
     "transformer_task": "feature-extraction",
@@ -116,8 +130,11 @@ class SentenceFolder:
         ids = tokenizer.frame(tokenizer.encode(text))[0]
         count = len(ids) - (ids[-1] in tokenizer.special_ids)
         if self.length is not None and count >= self.length - 1:
-            raise IncompatibleError("the prompt leaves no room for a text", where=self.folder,
-                                    found=f"{count} tokens of {self.length}")  # fmt: skip
+            raise IncompatibleError(
+                "the prompt leaves no room for a text",
+                where=self.folder,
+                found=f"{count} tokens of {self.length}",
+            )
         return count
 
     def top(self, width: int) -> nn.Module:
@@ -168,14 +185,18 @@ class SentenceFolder:
         """What is done with every text, and what is not, a sentence each."""
         if self.prompt:
             left_out = "" if self.include_prompt else ", and left out of the pooling"
-            return [f"the folder's prompt {self.default_prompt!r}, {self.prompt!r}, stands before "
-                    f"every text{left_out}"]  # fmt: skip
+            return [
+                f"the folder's prompt {self.default_prompt!r}, {self.prompt!r}, stands before "
+                f"every text{left_out}"
+            ]
         named = {name: text for name, text in self.prompts.items() if text}
         if not named:
             return []
         listed = ", ".join(f"{name} {text!r}" for name, text in named.items())
-        return [f"the folder has prompts ({listed}) and none by default, so none is put before the "
-                "texts; where one belongs there, write it into the texts"]  # fmt: skip
+        return [
+            f"the folder has prompts ({listed}) and none by default, so none is put before the "
+            "texts; where one belongs there, write it into the texts"
+        ]
 
 
 def read(path: Path) -> SentenceFolder | None:
@@ -193,34 +214,51 @@ def read(path: Path) -> SentenceFolder | None:
     for module in modules:
         known = module.type.startswith(LIBRARY)
         if not known or module.name not in ("Transformer", "Pooling", *_BUILT):
-            raise _not_applied("a module that is not applied here", folder / "modules.json",
-                               module.type, ", ".join(("Transformer", "Pooling", *_BUILT)),
-                               )  # fmt: skip
+            raise _not_applied(
+                "a module that is not applied here",
+                folder / "modules.json",
+                module.type,
+                ", ".join(("Transformer", "Pooling", *_BUILT)),
+            )
     if names[:2] != ["Transformer", "Pooling"] or names.count("Pooling") + names.count(
         "Transformer"
     ) != len(names[:2]):
-        raise _not_applied("modules in an order that is not applied here", folder / "modules.json",
-                           ", ".join(names), "Transformer, Pooling, then others")  # fmt: skip
+        raise _not_applied(
+            "modules in an order that is not applied here",
+            folder / "modules.json",
+            ", ".join(names),
+            "Transformer, Pooling, then others",
+        )
     poolings, include_prompt = _poolings(folder, modules[1])
     said = SentenceFolder(
-        folder, poolings, include_prompt=include_prompt, after=modules[2:],
-        **_reading(folder / modules[0].path, path), **_about(folder),
-    )  # fmt: skip
+        folder,
+        poolings,
+        include_prompt=include_prompt,
+        after=modules[2:],
+        **_reading(folder / modules[0].path, path),
+        **_about(folder),
+    )
     if said.prompt and not include_prompt and "cls" in poolings:
         # Releases before 6 take [CLS], later ones the first token behind the prompt.
-        raise _not_applied("the first token is read and the prompt left out, which releases of "
-                           "sentence-transformers do in two ways", folder / modules[1].path,
-                           "pooling cls with include_prompt false", "another pooling, or "
-                           "include_prompt true")  # fmt: skip
+        raise _not_applied(
+            "the first token is read and the prompt left out, which releases of "
+            "sentence-transformers do in two ways",
+            folder / modules[1].path,
+            "pooling cls with include_prompt false",
+            "another pooling, or include_prompt true",
+        )
     return said
 
 
 def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
     where = folder / module.path
     if not (where / "config.json").is_file():
-        raise CheckpointError("the folder does not say how tokens become a vector",
-                              where=where / "config.json", found="no such file",
-                              do="copy the whole folder again")  # fmt: skip
+        raise CheckpointError(
+            "the folder does not say how tokens become a vector",
+            where=where / "config.json",
+            found="no such file",
+            do="copy the whole folder again",
+        )
     config = guarded.read_json(where, "config.json")
     modes = config.get("pooling_mode")
     if modes is None:
@@ -229,12 +267,17 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
     modes = [modes] if isinstance(modes, str) else modes
     known = isinstance(modes, list) and modes and all(m in POOLINGS for m in modes)
     if not known or len(set(modes)) < len(modes):
-        raise _not_applied("a pooling that is not applied here", where / "config.json",
-                           str(modes or "none is switched on"), ", ".join(POOLINGS))  # fmt: skip
+        raise _not_applied(
+            "a pooling that is not applied here",
+            where / "config.json",
+            str(modes or "none is switched on"),
+            ", ".join(POOLINGS),
+        )
     include = config.get("include_prompt", True)
     if not isinstance(include, bool):
-        raise CheckpointError("neither true nor false", where=f"{where}: include_prompt",
-                              found=repr(include))  # fmt: skip
+        raise CheckpointError(
+            "neither true nor false", where=f"{where}: include_prompt", found=repr(include)
+        )
     return tuple(modes), include
 
 
@@ -244,20 +287,31 @@ def _reading(folder: Path, path: Path) -> dict[str, Any]:
     config = {} if name is None else guarded.read_json(folder, name)
     for key, usual in TEXT_ALONE.items():
         if config.get(key) not in (None, usual):
-            raise _not_applied("a setting that is not applied here", f"{folder / str(name)}: {key}",
-                               config[key], usual)  # fmt: skip
+            raise _not_applied(
+                "a setting that is not applied here",
+                f"{folder / str(name)}: {key}",
+                config[key],
+                usual,
+            )
     if config.get("processing_kwargs"):
-        raise _not_applied("a setting that is not applied here",
-                           f"{folder / str(name)}: processing_kwargs",
-                           config["processing_kwargs"], "none")  # fmt: skip
+        raise _not_applied(
+            "a setting that is not applied here",
+            f"{folder / str(name)}: processing_kwargs",
+            config["processing_kwargs"],
+            "none",
+        )
     length = config.get("max_seq_length")
     if length is None and (path / "tokenizer_config.json").is_file():
         # Where it is not said, the tokenizer's own bound holds; a huge one means none.
         said = guarded.read_json(path, "tokenizer_config.json").get("model_max_length")
         length = said if type(said) is int and said < 1 << 20 else None
     if length is not None and (type(length) is not int or length < 3):
-        raise CheckpointError("not a number of tokens", where=f"{folder / str(name)}: "
-                              "max_seq_length", found=repr(length), wanted="3 or more")  # fmt: skip
+        raise CheckpointError(
+            "not a number of tokens",
+            where=f"{folder / str(name)}: max_seq_length",
+            found=repr(length),
+            wanted="3 or more",
+        )
     return {"lower": config.get("do_lower_case") is True, "length": length}
 
 
@@ -268,24 +322,41 @@ def _about(folder: Path) -> dict[str, Any]:
     config = guarded.read_json(folder, ABOUT)
     kind = config.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
-        raise _not_applied("a kind of model that is not applied here", f"{folder / ABOUT}: "
-                           "model_type", kind, "SentenceTransformer")  # fmt: skip
+        raise _not_applied(
+            "a kind of model that is not applied here",
+            f"{folder / ABOUT}: model_type",
+            kind,
+            "SentenceTransformer",
+        )
     prompts = config.get("prompts") or {}
     usual = config.get("default_prompt_name")
     fine = isinstance(prompts, dict) and all(isinstance(t, str | None) for t in prompts.values())
     if not fine:
-        raise CheckpointError("the prompts are no texts by name", where=f"{folder / ABOUT}: "
-                              "prompts", found=str(prompts)[:80])  # fmt: skip
+        raise CheckpointError(
+            "the prompts are no texts by name",
+            where=f"{folder / ABOUT}: prompts",
+            found=str(prompts)[:80],
+        )
     if usual is not None and usual not in prompts:
-        raise CheckpointError("the default prompt is none of the prompts",
-                              where=f"{folder / ABOUT}: default_prompt_name", found=repr(usual),
-                              wanted=", ".join(prompts) or "null")  # fmt: skip
+        raise CheckpointError(
+            "the default prompt is none of the prompts",
+            where=f"{folder / ABOUT}: default_prompt_name",
+            found=repr(usual),
+            wanted=", ".join(prompts) or "null",
+        )
     similarity = config.get("similarity_fn_name") or "cosine"
     if similarity not in SIMILARITIES:
-        raise _not_applied("a similarity that is not applied here", f"{folder / ABOUT}: "
-                           "similarity_fn_name", similarity, ", ".join(SIMILARITIES))  # fmt: skip
-    return {"prompts": {name: text or "" for name, text in prompts.items()},
-            "default_prompt": usual, "similarity": similarity}  # fmt: skip
+        raise _not_applied(
+            "a similarity that is not applied here",
+            f"{folder / ABOUT}: similarity_fn_name",
+            similarity,
+            ", ".join(SIMILARITIES),
+        )
+    return {
+        "prompts": {name: text or "" for name, text in prompts.items()},
+        "default_prompt": usual,
+        "similarity": similarity,
+    }
 
 
 def _not_applied(what: str, where: object, found: object, wanted: object) -> MaskwrightError:
@@ -308,8 +379,12 @@ class _Dense(nn.Module):
 def _require_sentence_vector(config: Mapping[str, Any], where: Path) -> None:
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
-            raise _not_applied("a module of something else than the vector of a text",
-                               f"{where}: {key}", config[key], "sentence_embedding")  # fmt: skip
+            raise _not_applied(
+                "a module of something else than the vector of a text",
+                f"{where}: {key}",
+                config[key],
+                "sentence_embedding",
+            )
 
 
 def _config_of(folder: Path, module: Module) -> dict[str, Any]:
@@ -339,19 +414,30 @@ def _layer_norm(folder: Path, module: Module, width: int) -> tuple[nn.Module, in
 def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
     where = folder / module.path / "config.json"
     if not where.is_file():
-        raise CheckpointError("a module without its settings", where=where, found="no such file",
-                              do="copy the whole folder again")  # fmt: skip
+        raise CheckpointError(
+            "a module without its settings",
+            where=where,
+            found="no such file",
+            do="copy the whole folder again",
+        )
     config = _config_of(folder, module)
     rows, bias = config.get("out_features"), config.get("bias", True)
     if type(rows) is not int or not 0 < rows < 1 << 20 or config.get("in_features") != width:
-        raise CheckpointError("a module does not fit what comes before it", where=where,
-                              found=f"{config.get('in_features')} to {rows}",
-                              wanted=f"in_features {width}")  # fmt: skip
+        raise CheckpointError(
+            "a module does not fit what comes before it",
+            where=where,
+            found=f"{config.get('in_features')} to {rows}",
+            wanted=f"in_features {width}",
+        )
     named = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     activation = ACTIVATIONS.get(str(named).rpartition(".")[2])
     if activation is None or not str(named).startswith("torch.nn."):
-        raise _not_applied("an activation that is not applied here", f"{where}: "
-                           "activation_function", named, ", ".join(ACTIVATIONS))  # fmt: skip
+        raise _not_applied(
+            "an activation that is not applied here",
+            f"{where}: activation_function",
+            named,
+            ", ".join(ACTIVATIONS),
+        )
     linear = nn.Linear(width, rows, bias=bool(bias))
     parts: dict[str, nn.Module] = {"linear": linear}
     residual: nn.Module | None = None
@@ -373,10 +459,11 @@ def _fill(folder: Path, module: Module, parts: Mapping[str, nn.Module]) -> None:
             if full not in tensors.entries or tensors.entries[full].shape != parameter.shape:
                 entry = tensors.entries.get(full)
                 raise CheckpointError(
-                    "the weights of a module do not fit its settings", where=f"{place}: {full}",
+                    "the weights of a module do not fit its settings",
+                    where=f"{place}: {full}",
                     found="no such tensor" if entry is None else list(entry.shape),
                     wanted=list(parameter.shape),
-                )  # fmt: skip
+                )
             value = tensors.read(full)
             require_finite(value, f"{place}: {full}", "copy the folder again")
             parameter.copy_(value)

@@ -28,9 +28,12 @@ def _a_count(value: Any) -> bool:
 
 
 def _a_range(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_a_number, value)) and (
-        value[0] < value[1]
-    )  # fmt: skip
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(map(_a_number, value))
+        and (value[0] < value[1])
+    )
 
 
 KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -53,6 +56,12 @@ def require_settled(told: Told, path: Path) -> None:
     for name, value in told.settled.items() if told.format == 1 else ():
         fits, wanted = KNOWN.get(name, (None, near(name, KNOWN)))
         if fits is None or not fits(value):
-            raise CheckpointError("not something that is settled by a fine-tuning" if fits is None
-                                  else "not a fitting value", where=f"{path}: settled.{name}",
-                                  found=repr(value)[:80], wanted=wanted, do=COPY)  # fmt: skip
+            raise CheckpointError(
+                "not something that is settled by a fine-tuning"
+                if fits is None
+                else "not a fitting value",
+                where=f"{path}: settled.{name}",
+                found=repr(value)[:80],
+                wanted=wanted,
+                do=COPY,
+            )

@@ -60,8 +60,13 @@ class Passes:
         for name in self._paths.keys() - self.hashes.keys():
             self.hashes[name] = hash_file(self._paths[name])
         now = {name: _state(path) for name, path in self._paths.items()}
-        self._refuse([n for n in now if self._met is not None and self._met.get(n) != now[n]
-                      and not self._same(n)])  # fmt: skip
+        self._refuse(
+            [
+                n
+                for n in now
+                if self._met is not None and self._met.get(n) != now[n] and not self._same(n)
+            ]
+        )
         return dict(self.hashes)
 
     def _same(self, name: str) -> bool:

@@ -72,8 +72,9 @@ class HeadFirst:
     @property
     def alone(self) -> bool:
         """Whether only the head learns now."""
-        used = self.budget.used(steps=self.state.step, tokens=self.state.tokens,
-                                seconds=self.state.seconds)  # fmt: skip
+        used = self.budget.used(
+            steps=self.state.step, tokens=self.state.tokens, seconds=self.state.seconds
+        )
         return used < self.choice.head_first * self.budget.total
 
     def begin(self, state: TrainState) -> None:
@@ -88,8 +89,14 @@ class HeadFirst:
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         if self._held and not self.alone:
             if self.out is not None:
-                save(self.out, {n.removeprefix(PRODUCT): t for n, t in
-                                self.parameters.state().items() if n in self.new})  # fmt: skip
+                save(
+                    self.out,
+                    {
+                        n.removeprefix(PRODUCT): t
+                        for n, t in self.parameters.state().items()
+                        if n in self.new
+                    },
+                )
             self._let(True)
 
     def at_end(self, state: TrainState) -> None:
@@ -110,8 +117,13 @@ def save(out: Path, weights: dict[str, torch.Tensor]) -> None:
     def write(staging: commit.Staging) -> None:
         staging.write_bytes(WEIGHTS, files.chunks(content))
 
-    commit.commit(out / FOLDER, write, about={"kind": "head"},
-                  expected_bytes=files.num_bytes(content), replace=True)  # fmt: skip
+    commit.commit(
+        out / FOLDER,
+        write,
+        about={"kind": "head"},
+        expected_bytes=files.num_bytes(content),
+        replace=True,
+    )
 
 
 @torch.no_grad()
@@ -137,12 +149,16 @@ def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
         return False
     commit.verify(out / FOLDER)
     kept = files.open_file(out / FOLDER / WEIGHTS)
-    own = {n: p for n, p in model.named_parameters()
-           if n.startswith(tuple(f"{part}." for part in new))}  # fmt: skip
+    own = {
+        n: p for n, p in model.named_parameters() if n.startswith(tuple(f"{part}." for part in new))
+    }
     if own.keys() != set(kept.entries):
-        raise CheckpointError("not the head of this model", where=out / FOLDER,
-                              found=", ".join(sorted(kept.entries)[:5]),
-                              wanted=", ".join(sorted(own)[:5]))  # fmt: skip
+        raise CheckpointError(
+            "not the head of this model",
+            where=out / FOLDER,
+            found=", ".join(sorted(kept.entries)[:5]),
+            wanted=", ".join(sorted(own)[:5]),
+        )
     for name, parameter in own.items():
         parameter.copy_(kept.read(name))
     return True

@@ -57,8 +57,10 @@ def take(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], No
         return
     told = changed[0] + ", …" * (len(changed) > 1)
     if text_is_there(corpus):
-        say(f"note: the text is not what {origin} learned from ({told}); this run reads it as it "
-            "is now")  # fmt: skip
+        say(
+            f"note: the text is not what {origin} learned from ({told}); this run reads it as it "
+            "is now"
+        )
         return
     say(f"note: {told}; this run takes the tokens that {origin} made of it")
     take_tokens(origin, out)

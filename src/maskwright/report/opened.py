@@ -25,14 +25,20 @@ def misread(config: Mapping[str, Any]) -> str:
     taught = found if isinstance(found, dict) else {}
     loads = f"{name} of the transformers library loads it without an error and"
     if taught.get("shift"):
-        return (f"{loads} answers wrongly: the scores for a token stand one place before it, where "
-                "that class does not look. Ask it with maskwright fill-mask.")  # fmt: skip
+        return (
+            f"{loads} answers wrongly: the scores for a token stand one place before it, where "
+            "that class does not look. Ask it with maskwright fill-mask."
+        )
     if taught.get("whole"):
-        return (f"{loads} writes other texts: it was taught to read a prompt in both directions, "
-                "which that class does not do. Ask it with maskwright generate.")  # fmt: skip
+        return (
+            f"{loads} writes other texts: it was taught to read a prompt in both directions, "
+            "which that class does not do. Ask it with maskwright generate."
+        )
     if taught.get("decoder") is False:
-        return (f"{loads} writes nonsense: only the encoder was trained. Ask it with maskwright "
-                "fill-mask.")  # fmt: skip
+        return (
+            f"{loads} writes nonsense: only the encoder was trained. Ask it with maskwright "
+            "fill-mask."
+        )
     return ""
 
 
@@ -42,9 +48,11 @@ def code(config: Mapping[str, Any], place: str) -> str:
     if misread(config):
         return f"from maskwright import api\n\nloaded = api.load_pretrained({place!r})"
     name = architecture(config)
-    return (f"from transformers import AutoTokenizer, {name}\n\n"
-            f"tokenizer = AutoTokenizer.from_pretrained({place!r})\n"
-            f"model = {name}.from_pretrained({place!r})")  # fmt: skip
+    return (
+        f"from transformers import AutoTokenizer, {name}\n\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({place!r})\n"
+        f"model = {name}.from_pretrained({place!r})"
+    )
 
 
 def architecture(config: Mapping[str, Any]) -> str:

@@ -92,8 +92,11 @@ def cleaned(
         ledger.counts.byte_order_marks += 1
     if read is values or len(read) != len(values):
         return read, {}
-    given = {name: old for (name, new), old in zip(read.items(), values.values(), strict=True)
-             if new is not old}  # fmt: skip
+    given = {
+        name: old
+        for (name, new), old in zip(read.items(), values.values(), strict=True)
+        if new is not old
+    }
     return read, given
 
 

@@ -128,8 +128,9 @@ def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mappi
         return names
     if "label_name" not in task.columns.roles:
         return {}
-    told = [(whole(value_of(row, column)), value_of(row, task.columns["label_name"]))
-            for row in rows]  # fmt: skip
+    told = [
+        (whole(value_of(row, column)), value_of(row, task.columns["label_name"])) for row in rows
+    ]
     return {number: str(name) for number, name in told if number is not None and name is not None}
 
 
@@ -211,9 +212,13 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
 
     found, _ = usable(table.first, read, reading)
     if not any(found):
-        raise DataError("no row has a label", where=f"{table.first[0].file}, column {name!r}",
-                        found="empty cells only", wanted="labels",
-                        do="add labels, or name another column (--column label=…)")  # fmt: skip
+        raise DataError(
+            "no row has a label",
+            where=f"{table.first[0].file}, column {name!r}",
+            found="empty cells only",
+            wanted="labels",
+            do="add labels, or name another column (--column label=…)",
+        )
     return labels.learn(
         [cell for some in found for cell in some],
         name,

@@ -83,8 +83,12 @@ def line(value: Any) -> Any:
 
 def is_table(names: Sequence[str]) -> bool:
     """Whether a table with these columns is an export."""
-    return label_studio.is_row(dict.fromkeys(names)) or set(names) == {"id", "text", "label",
-                                                                       "Comments"}  # fmt: skip
+    return label_studio.is_row(dict.fromkeys(names)) or set(names) == {
+        "id",
+        "text",
+        "label",
+        "Comments",
+    }
 
 
 def of_table(values: dict[str, str]) -> dict[str, Any]:

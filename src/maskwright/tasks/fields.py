@@ -60,8 +60,11 @@ def _require_some(row: Row, role: str, names: Sequence[str], columns: Columns) -
     seen = {name: column.rows for name, column in columns.described.items()}
     for name in missing:
         # A title may be missing where there is a subtitle; misspelt is what few rows have.
-        others = [other for other in row.values if other not in known
-                  and seen.get(other, 0) < RARE * seen.get(name, 0)]  # fmt: skip
+        others = [
+            other
+            for other in row.values
+            if other not in known and seen.get(other, 0) < RARE * seen.get(name, 0)
+        ]
         if get_close_matches(name, others, n=1, cutoff=ALIKE):
             raise _missing(row, role, name)
 

@@ -23,8 +23,14 @@ from maskwright.strict_json import parse
 from maskwright.tasks.exported import Chosen, Exported
 
 # Of a kind of result, where its value has what was told.
-VALUES = {"labels": "labels", "choices": "choices", "rating": "rating", "number": "number",
-          "textarea": "text", "pairwise": "selected"}  # fmt: skip
+VALUES = {
+    "labels": "labels",
+    "choices": "choices",
+    "rating": "rating",
+    "number": "number",
+    "textarea": "text",
+    "pairwise": "selected",
+}
 # Whose places are not those of characters of a text.
 OTHER_PLACES = ("hypertextlabels", "paragraphlabels", "timeserieslabels")
 BOOKS = ("annotation_id", "annotator")
@@ -63,9 +69,13 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
             task = {**task["task"], "annotations": [task]}
         every = task.get("annotations", task.get("completions"))
         if not all(type(each) is dict and type(each.get("result")) is list for each in every):
-            raise DataError("no annotation of Label Studio", where=where, found=repr(every)[:80],
-                            wanted='objects with a list "result"',
-                            do="export the project as JSON or JSON-MIN")  # fmt: skip
+            raise DataError(
+                "no annotation of Label Studio",
+                where=where,
+                found=repr(every)[:80],
+                wanted='objects with a list "result"',
+                do="export the project as JSON or JSON-MIN",
+            )
         live = [a for a in every if not a.get("was_cancelled") and not a.get("skipped")]
         true = [a for a in live if a.get("ground_truth") is True]
         golden += bool(true) and len(true) < len(live)
@@ -88,8 +98,9 @@ def _note(notes: list[str], several: int, golden: int, unread: Counter[str]) -> 
     if several:
         notes.append(f"{counted(several, 'text')} with several annotations: a row for each")
     if golden:
-        notes.append(f"of {counted(golden, 'text')} only the annotation that is marked as the "
-                     "truth is read")  # fmt: skip
+        notes.append(
+            f"of {counted(golden, 'text')} only the annotation that is marked as the truth is read"
+        )
     for kind, number in unread.items():
         notes.append(f"not read: {counted(number, 'result')} of the kind {kind}")
 
@@ -107,9 +118,13 @@ def _told(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any
         kind, name = str(result.get("type")), result.get("from_name")
         value = result.get("value")
         if kind in OTHER_PLACES:
-            raise DataError("marks that are no places of characters", where=where, found=kind,
-                            wanted="labels of a plain text",
-                            do="annotate as Text, and not as HyperText or Paragraphs")  # fmt: skip
+            raise DataError(
+                "marks that are no places of characters",
+                where=where,
+                found=kind,
+                wanted="labels of a plain text",
+                do="annotate as Text, and not as HyperText or Paragraphs",
+            )
         told = value.get(VALUES.get(kind, "")) if type(value) is dict else None
         marks = kind == "labels"
         # What is told of a part of a text is nothing that the text is labelled with.

@@ -19,7 +19,7 @@ COUNTINGS: tuple[Counting, ...] = (
     ("the text in Unicode form NFC", lambda text: unicodedata.normalize("NFC", text)),
     ("the text in Unicode form NFD", lambda text: unicodedata.normalize("NFD", text)),
     ("the text with single blanks", lambda text: " ".join(text.split())),
-)  # fmt: skip
+)
 
 
 # (what is said of it, the size of a character before another).

@@ -32,9 +32,13 @@ def settle(parts: dict[str, list[Row]], counts: Mapping[str, Counts]) -> None:
     for part, some in parts.items():
         parts[part] = _accepted(_annotated(some, counts[part]), counts[part])
         if some and not parts[part]:
-            raise DataError("nothing to learn from", where=some[0].file,
-                            found=counts[part].notes[-1], wanted="texts with an annotation",
-                            do="annotate some, or accept some, and export once more")  # fmt: skip
+            raise DataError(
+                "nothing to learn from",
+                where=some[0].file,
+                found=counts[part].notes[-1],
+                wanted="texts with an annotation",
+                do="annotate some, or accept some, and export once more",
+            )
     every = [row for some in parts.values() for row in some]
     if not any(type(row.values) is Exported for row in every):
         _refuse_numbers(every)
@@ -47,8 +51,12 @@ def settle(parts: dict[str, list[Row]], counts: Mapping[str, Counts]) -> None:
     for name in sorted(chosen):
         _note_chosen(name, name in one, every, notes)
     for part, some in parts.items():
-        parts[part] = [replace(row, values=_settled(row.values, marks, chosen, one))
-                       if type(row.values) is Exported else row for row in some]  # fmt: skip
+        parts[part] = [
+            replace(row, values=_settled(row.values, marks, chosen, one))
+            if type(row.values) is Exported
+            else row
+            for row in some
+        ]
 
 
 def _annotated(some: list[Row], counts: Counts) -> list[Row]:
@@ -76,13 +84,17 @@ def _is_one(value: Any) -> bool:
 
 def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[str]) -> None:
     if one:
-        notes.append(f"one label in every row of {name!r}: read as the names of classes (for "
-                     "several labels: --task multi-label)")  # fmt: skip
+        notes.append(
+            f"one label in every row of {name!r}: read as the names of classes (for "
+            "several labels: --task multi-label)"
+        )
         return
     values = [row.values.get(name) for row in every]
     if empty := sum(type(value) is Chosen and not value for value in values):
-        notes.append(f"no label in {counted(empty, 'row')} of {name!r}: read as none of them; take "
-                     "out rows that nobody labelled")  # fmt: skip
+        notes.append(
+            f"no label in {counted(empty, 'row')} of {name!r}: read as none of them; take "
+            "out rows that nobody labelled"
+        )
     asked = {value.among for value in values if type(value) is Chosen and value.among}
     if len(asked) > 1:
         common = frozenset.intersection(*asked)
@@ -113,10 +125,14 @@ def _refuse_numbers(every: Sequence[Row]) -> None:
     """Old exports of doccano have numbers of labels, whose names are in another file."""
     for row in every:
         some = row.values.get("annotations")
-        if type(some) is list and some and all(
-            type(each) is dict and type(each.get("label")) is int and "user" in each
-            for each in some
-        ):  # fmt: skip
+        if (
+            type(some) is list
+            and some
+            and all(
+                type(each) is dict and type(each.get("label")) is int and "user" in each
+                for each in some
+            )
+        ):
             raise DataError(
                 "numbers of labels, and not their names",
                 where=row.where,

@@ -76,9 +76,13 @@ def _words(sentence: Any, where: str) -> list[dict[str, Any]]:
     if type(found) is not list or not all(
         type(word) is dict and type(word.get("orth")) is str for word in found
     ):
-        raise DataError("a sentence without words", where=where, found=repr(found)[:80],
-                        wanted='"tokens": [{"orth": "Anna", "ner": "U-PER"}]',
-                        do="write it so, or JSON lines with text and entities")  # fmt: skip
+        raise DataError(
+            "a sentence without words",
+            where=where,
+            found=repr(found)[:80],
+            wanted='"tokens": [{"orth": "Anna", "ner": "U-PER"}]',
+            do="write it so, or JSON lines with text and entities",
+        )
     return found
 
 
@@ -88,10 +92,14 @@ def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Export
         tags = [word.get(name) for word in words]
         if name == "ner" and any(tag in UNKNOWN for tag in tags):
             odd = next(word for word in words if word.get(name) in UNKNOWN)
-            raise DataError("a word of which it is not known whether it is an entity", where=where,
-                            found=repr(odd["orth"]), wanted="a tag such as O or U-PER",
-                            do="write O where it is none, or take the sentence out (--read "
-                            "on_bad=skip drops and counts it)")  # fmt: skip
+            raise DataError(
+                "a word of which it is not known whether it is an entity",
+                where=where,
+                found=repr(odd["orth"]),
+                wanted="a tag such as O or U-PER",
+                do="write O where it is none, or take the sentence out (--read "
+                "on_bad=skip drops and counts it)",
+            )
         found[f"{name}_tags" if name == "ner" else "pos_tags"] = tags
     return found
 
@@ -99,8 +107,12 @@ def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Export
 def _labelled(paragraph: Mapping[str, Any], cats: list[Any], where: str) -> dict[str, Any]:
     text = paragraph.get("raw")
     if type(text) is not str or not all(type(each) is dict and "label" in each for each in cats):
-        raise DataError("a labelled paragraph of another form", where=where,
-                        found=", ".join(paragraph), wanted='"raw" and "cats"',
-                        do='write rows such as {"text": …, "label": …}')  # fmt: skip
+        raise DataError(
+            "a labelled paragraph of another form",
+            where=where,
+            found=", ".join(paragraph),
+            wanted='"raw" and "cats"',
+            do='write rows such as {"text": …, "label": …}',
+        )
     flags = {str(each["label"]): each.get("value") for each in cats}
     return export_rows.row(Exported({"text": text, "cats": flags}))

@@ -42,8 +42,11 @@ class Layout:
 
     def row(self, words: Sequence[Sequence[str]]) -> dict[str, Any]:
         """A sentence by column."""
-        return {name: [columns[place] for columns in words]
-                for place, name in enumerate(self.names) if name is not None}  # fmt: skip
+        return {
+            name: [columns[place] for columns in words]
+            for place, name in enumerate(self.names)
+            if name is not None
+        }
 
 
 class _Column:
@@ -131,13 +134,21 @@ def layout_of(
     width = len(sentences[0][0])
     if header:
         if len(header) != width:
-            raise UsageError("the names given do not fit the file", where=where,
-                             found=f"{len(header)} names for {width} columns: "
-                             f"{' '.join(sentences[0][0])}", wanted=f"{width} names",
-                             do="name every column: --read header=NAME,NAME,…")  # fmt: skip
+            raise UsageError(
+                "the names given do not fit the file",
+                where=where,
+                found=f"{len(header)} names for {width} columns: {' '.join(sentences[0][0])}",
+                wanted=f"{width} names",
+                do="name every column: --read header=NAME,NAME,…",
+            )
         if twice := [name for name in header if header.count(name) > 1]:
-            raise UsageError("a column name stands twice", where="--read header", found=twice[0],
-                             wanted="every name once", do="rename one of them")  # fmt: skip
+            raise UsageError(
+                "a column name stands twice",
+                where="--read header",
+                found=twice[0],
+                wanted="every name once",
+                do="rename one of them",
+            )
         return Layout(tuple(header))
     alike = list(_some(sentences))
     columns = [_Column(alike, place) for place in range(width)]
@@ -174,21 +185,48 @@ def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
     tags = next((c.place for c in others[::-1] if c.has_some_tags), others[-1].place)
     if first.may_have_tags and len(first.values) >= SOME and not others[-1].has_tags:
         words = next((c for c in others if c.is_lettered), others[0])
-        raise _unclear("the tags stand before the words", where, first, width,
-                       words.place, first.place)  # fmt: skip
+        raise _unclear(
+            "the tags stand before the words", where, first, width, words.place, first.place
+        )
     if len(others) > 1:
         words = next((c for c in others if not c.is_of_sentence and not c.is_number), others[0])
         if first.is_of_sentence and not words.is_of_sentence:
-            raise _unclear("the first column holds no words, but the same for all words of a "
-                           "sentence", where, first, width, words.place, tags)  # fmt: skip
+            raise _unclear(
+                "the first column holds no words, but the same for all words of a sentence",
+                where,
+                first,
+                width,
+                words.place,
+                tags,
+            )
         if first.is_number and len(first.values) >= SOME and words.is_lettered:
-            raise _unclear("the first column holds no words, but numbers", where, first, width,
-                           words.place, tags)  # fmt: skip
-        richer = next((c for c in others[:-1] if c.is_lettered and not c.is_of_sentence
-                       and len(c.distinct) > SOME * len(first.distinct)), None)  # fmt: skip
+            raise _unclear(
+                "the first column holds no words, but numbers",
+                where,
+                first,
+                width,
+                words.place,
+                tags,
+            )
+        richer = next(
+            (
+                c
+                for c in others[:-1]
+                if c.is_lettered
+                and not c.is_of_sentence
+                and len(c.distinct) > SOME * len(first.distinct)
+            ),
+            None,
+        )
         if richer is not None and first.has_classes and len(first.values) >= MANY:
-            raise _unclear("the first column holds few different values, and another many words",
-                           where, first, width, richer.place, tags)  # fmt: skip
+            raise _unclear(
+                "the first column holds few different values, and another many words",
+                where,
+                first,
+                width,
+                richer.place,
+                tags,
+            )
 
 
 def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
@@ -206,19 +244,33 @@ def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
         or last.is_fraction
         or not any(map(_is_name, last.distinct))
         # Nearly as many as words, and many more than the other: lemmas.
-        or (other is not None and 2 * len(last.distinct) > len(words.distinct)
-            and len(last.distinct) > SOME * len(other.distinct))
-    )  # fmt: skip
+        or (
+            other is not None
+            and 2 * len(last.distinct) > len(words.distinct)
+            and len(last.distinct) > SOME * len(other.distinct)
+        )
+    )
     if other is not None and (other.has_some_tags or (other.has_kinds and not last.has_kinds)):
-        raise _unclear("the last column holds no tags, and another seems to", where, last, width,
-                       words.place, other.place)  # fmt: skip
+        raise _unclear(
+            "the last column holds no tags, and another seems to",
+            where,
+            last,
+            width,
+            words.place,
+            other.place,
+        )
     if other is not None and odd:
-        raise _unclear("the last column seems to hold no tags", where, last, width,
-                       words.place, other.place)  # fmt: skip
+        raise _unclear(
+            "the last column seems to hold no tags", where, last, width, words.place, other.place
+        )
     if last.is_fraction:
-        raise DataError("the last column holds numbers, not tags", where=where,
-                        found=_shown(last), wanted="a word, and its tag in the last column",
-                        do="put the tags into the last column")  # fmt: skip
+        raise DataError(
+            "the last column holds numbers, not tags",
+            where=where,
+            found=_shown(last),
+            wanted="a word, and its tag in the last column",
+            do="put the tags into the last column",
+        )
 
 
 def _unclear(
@@ -228,11 +280,13 @@ def _unclear(
     names[tags] = TAGS
     names[words] = TOKENS
     return DataError(
-        what, where=where, found=f"column {column.place + 1} of {width}: {_shown(column)}",
+        what,
+        where=where,
+        found=f"column {column.place + 1} of {width}: {_shown(column)}",
         wanted="words in the first column and their tags in the last, or the names of the columns",
         do=f"name all columns in their order, words as {TOKENS} and tags as {TAGS}, perhaps "
         f"--read header={','.join(names)}",
-    )  # fmt: skip
+    )
 
 
 def _shown(column: _Column) -> str:

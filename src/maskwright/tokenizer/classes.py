@@ -38,38 +38,73 @@ class Class:
 BERT = Class(
     "WordPiece",
     bert=True,
-    roles={"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]",
-           "cls_token": "[CLS]", "mask_token": "[MASK]"},
-)  # fmt: skip
+    roles={
+        "unk_token": "[UNK]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "mask_token": "[MASK]",
+    },
+)
 ROBERTA = Class(
     "BPE",
     blank=True,
-    roles={"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>",
-           "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"},
-)  # fmt: skip
+    roles={
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "sep_token": "</s>",
+        "cls_token": "<s>",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+        "mask_token": "<mask>",
+    },
+)
 GPT2 = Class("BPE", blank=True, roles={"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})
 GPT = Class("BPE", roles={"unk_token": "<unk>"})
 T5 = Class("Unigram", roles={"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"})
 ALBERT = Class(
     "Unigram",
-    roles={"bos_token": "[CLS]", "eos_token": "[SEP]", "unk_token": "<unk>", "sep_token": "[SEP]",
-           "pad_token": "<pad>", "cls_token": "[CLS]", "mask_token": "[MASK]"},
-)  # fmt: skip
+    roles={
+        "bos_token": "[CLS]",
+        "eos_token": "[SEP]",
+        "unk_token": "<unk>",
+        "sep_token": "[SEP]",
+        "pad_token": "<pad>",
+        "cls_token": "[CLS]",
+        "mask_token": "[MASK]",
+    },
+)
 
 # The same class with `Fast` behind its name is the same here.
 CLASSES = {
-    "BertTokenizer": BERT, "DistilBertTokenizer": BERT, "ElectraTokenizer": BERT,
-    "MobileBertTokenizer": BERT, "ConvBertTokenizer": BERT, "LayoutLMTokenizer": BERT,
-    "SqueezeBertTokenizer": BERT, "RobertaTokenizer": ROBERTA, "BartTokenizer": ROBERTA,
-    "LongformerTokenizer": ROBERTA, "LEDTokenizer": ROBERTA, "GPT2Tokenizer": GPT2,
-    "OpenAIGPTTokenizer": GPT, "T5Tokenizer": T5, "AlbertTokenizer": ALBERT,
-}  # fmt: skip
+    "BertTokenizer": BERT,
+    "DistilBertTokenizer": BERT,
+    "ElectraTokenizer": BERT,
+    "MobileBertTokenizer": BERT,
+    "ConvBertTokenizer": BERT,
+    "LayoutLMTokenizer": BERT,
+    "SqueezeBertTokenizer": BERT,
+    "RobertaTokenizer": ROBERTA,
+    "BartTokenizer": ROBERTA,
+    "LongformerTokenizer": ROBERTA,
+    "LEDTokenizer": ROBERTA,
+    "GPT2Tokenizer": GPT2,
+    "OpenAIGPTTokenizer": GPT,
+    "T5Tokenizer": T5,
+    "AlbertTokenizer": ALBERT,
+}
 # Which class AutoTokenizer takes where none is named.
 OF_MODEL_TYPE = {
-    "bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "electra": "ElectraTokenizer",
-    "roberta": "RobertaTokenizer", "bart": "BartTokenizer", "gpt2": "GPT2Tokenizer",
-    "openai-gpt": "OpenAIGPTTokenizer", "t5": "T5Tokenizer", "albert": "AlbertTokenizer",
-}  # fmt: skip
+    "bert": "BertTokenizer",
+    "distilbert": "DistilBertTokenizer",
+    "electra": "ElectraTokenizer",
+    "roberta": "RobertaTokenizer",
+    "bart": "BartTokenizer",
+    "gpt2": "GPT2Tokenizer",
+    "openai-gpt": "OpenAIGPTTokenizer",
+    "t5": "T5Tokenizer",
+    "albert": "AlbertTokenizer",
+}
 # option -> (field of BERT's normalisation, default of the class)
 BERT_OPTIONS = {
     "do_lower_case": ("lowercase", True),
@@ -135,8 +170,9 @@ def _with_bert_options(plain: Plain, settings: Mapping[str, Any], name: str) -> 
     for option, (key, default) in BERT_OPTIONS.items():
         value = settings.get(option, default)
         if not (isinstance(value, bool) or (value is None and option == "strip_accents")):
-            raise TokenizerError("not true or false", where=f"{SETTINGS}: {option}",
-                                 found=repr(value))  # fmt: skip
+            raise TokenizerError(
+                "not true or false", where=f"{SETTINGS}: {option}", found=repr(value)
+            )
         wanted[key] = value
     return {**plain, "normalizer": {**step, **wanted}}
 
@@ -234,8 +270,11 @@ def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
     for number, row in rows.items():
         content = row.get("content") if isinstance(row, dict) else None
         if not isinstance(content, str):
-            raise TokenizerError("not an added token", where=f"{SETTINGS}: added_tokens_decoder",
-                                 found=repr(row)[:200])  # fmt: skip
+            raise TokenizerError(
+                "not an added token",
+                where=f"{SETTINGS}: added_tokens_decoder",
+                found=repr(row)[:200],
+            )
         if content in known:
             place = known[content]
             flags = {key: row[key] for key in FLAGS if isinstance(row.get(key), bool)}

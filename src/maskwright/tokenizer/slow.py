@@ -33,8 +33,16 @@ FILES: dict[str, tuple[str, ...]] = {
     "BPE": ("vocab.json", "merges.txt"),
     "Unigram": ("spiece.model",),
 }
-SLOW_FILES = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model",
-              "sentencepiece.bpe.model", "vocab.bpe", "bpe.codes")  # fmt: skip
+SLOW_FILES = (
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
+    "vocab.bpe",
+    "bpe.codes",
+)
 SENTINELS = 100  # of T5, where the settings say no number
 
 
@@ -65,8 +73,12 @@ def convert(
     else:
         model = sentencepiece_file.read(read("spiece.model"), folder / "spiece.model")
         if model.model_type != sentencepiece_file.UNIGRAM:
-            raise TokenizerError("not a Unigram model", where=folder / "spiece.model",
-                                 found=f"model type {model.model_type}", do=_way())  # fmt: skip
+            raise TokenizerError(
+                "not a Unigram model",
+                where=folder / "spiece.model",
+                found=f"model type {model.model_type}",
+                do=_way(),
+            )
         make = _t5 if member is T5 else _albert
         plain = make(model, settings, roles)
     rows = _added(folder, settings, read_json)
@@ -86,9 +98,11 @@ def _cannot(folder: Path, name: str, member: Class | None, there: Sequence[str])
             where=folder,
             found=f"{', '.join(there)}; {of}",
             wanted=f"tokenizer.json, or one of the classes {known}",
-            do=_way() if name else 'write tokenizer_config.json with the class, as '
+            do=_way()
+            if name
+            else "write tokenizer_config.json with the class, as "
             '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}; or ' + _way(),
-        )  # fmt: skip
+        )
     missing = [file for file in FILES[member.model] if file not in there]
     return TokenizerError(
         "a tokenizer without tokenizer.json, and a file of its vocabulary is missing",
@@ -115,8 +129,9 @@ def _text(value: Any) -> str:
 def _flag(settings: Mapping[str, Any], name: str, default: bool) -> bool:
     value = settings.get(name, default)
     if not isinstance(value, bool):
-        raise TokenizerError("not true or false", where=f"tokenizer_config.json: {name}",
-                             found=repr(value))  # fmt: skip
+        raise TokenizerError(
+            "not true or false", where=f"tokenizer_config.json: {name}", found=repr(value)
+        )
     return value
 
 
@@ -194,8 +209,12 @@ def _bpe(
     }
     if member is GPT:
         model |= {"unk_token": roles["unk_token"], "end_of_word_suffix": "</w>"}
-        bert = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
-                "lowercase": True}  # fmt: skip
+        bert = {
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": True,
+        }
         return {
             "normalizer": {"type": "BertNormalizer", **bert},
             "pre_tokenizer": {"type": "BertPreTokenizer"},
@@ -235,8 +254,12 @@ def _t5(
 ) -> Plain:
     count = settings.get("extra_ids", SENTINELS)
     if type(count) is not int or not 0 <= count <= 10_000:
-        raise TokenizerError("a number out of range", where="tokenizer_config.json: extra_ids",
-                             found=repr(count), wanted="0 to 10000")  # fmt: skip
+        raise TokenizerError(
+            "a number out of range",
+            where="tokenizer_config.json: extra_ids",
+            found=repr(count),
+            wanted="0 to 10000",
+        )
     rows: list[list[Any]] = [[piece, score] for piece, score, _ in model.pieces]
     rows += [[f"<extra_id_{number}>", 0.0] for number in reversed(range(count))]
     words, decoder = _spaced(_flag(settings, "add_prefix_space", True))
@@ -328,13 +351,21 @@ def _frame(plain: Plain, roles: Mapping[str, str], member: Class) -> Plain | Non
     ids = {row["content"]: row["id"] for row in plain["added_tokens"]}
     if member is ROBERTA:
         pair = {key: [roles[f"{key}_token"], ids[roles[f"{key}_token"]]] for key in ("sep", "cls")}
-        return {"type": "RobertaProcessing", **pair, "trim_offsets": True,
-                "add_prefix_space": False}  # fmt: skip
+        return {
+            "type": "RobertaProcessing",
+            **pair,
+            "trim_offsets": True,
+            "add_prefix_space": False,
+        }
     if member is GPT:
         return None
     if member is GPT2:
-        return {"type": "ByteLevel", "trim_offsets": False, "add_prefix_space": True,
-                "use_regex": True}  # fmt: skip
+        return {
+            "type": "ByteLevel",
+            "trim_offsets": False,
+            "add_prefix_space": True,
+            "use_regex": True,
+        }
     if member is T5:
         end = roles["eos_token"]
         return _template(["A", end], ["A", end, "B", end], {end: ids[end]}, segments=False)
@@ -357,5 +388,9 @@ def _template(
         return found
 
     tokens = {token: {"id": token, "ids": [n], "tokens": [token]} for token, n in ids.items()}
-    return {"type": "TemplateProcessing", "single": items(single), "pair": items(pair),
-            "special_tokens": tokens}  # fmt: skip
+    return {
+        "type": "TemplateProcessing",
+        "single": items(single),
+        "pair": items(pair),
+        "special_tokens": tokens,
+    }

@@ -49,10 +49,12 @@ def gapped(tokenizer: Tokenizer, text: str) -> Gapped | None:
     for number, sign in enumerate(signs):
         if sign not in known or sign in signs[:number]:
             raise UsageError(
-                "no such gap" if sign not in known else "one gap twice", where=text[:60],
-                found=sign, wanted=f"each of {tokenizer.vocabulary[tokenizer.sentinels[0]]} … "
+                "no such gap" if sign not in known else "one gap twice",
+                where=text[:60],
+                found=sign,
+                wanted=f"each of {tokenizer.vocabulary[tokenizer.sentinels[0]]} … "
                 f"{tokenizer.vocabulary[tokenizer.sentinels[-1]]} at most once",
-            )  # fmt: skip
+            )
     ids: list[int] = []
     for number, part in enumerate(parts):
         if number % 2:

@@ -146,10 +146,15 @@ def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> Sight:
             place = len(tokens)
             tokens.append(
                 Seen(
-                    place, token, tokenizer.vocabulary[token], segments[place], number,
-                    (begun, ended), token == tokenizer.emitted,
+                    place,
+                    token,
+                    tokenizer.vocabulary[token],
+                    segments[place],
+                    number,
+                    (begun, ended),
+                    token == tokenizer.emitted,
                 )
-            )  # fmt: skip
+            )
         special(margins[number + 1])
     read = tuple(map(tokenizer.normalise, texts))
     return Sight(tokenizer, texts, read, tuple(tokens), unknown)
