@@ -162,8 +162,9 @@ def writing(target: Path, files: FileSystem = DISK) -> Iterator[None]:
 
 def _require_free(target: Path, replace: bool) -> None:
     if os.path.lexists(target) and not replace:
-        raise OutputError("the path already exists", where=target,
-                          do="choose another name, or remove it first")  # fmt: skip
+        raise OutputError(
+            "the path already exists", where=target, do="choose another name, or remove it first"
+        )
 
 
 def _write_all(
@@ -223,9 +224,11 @@ def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
     if not parent.is_dir():
         return []
     swept, names = [], sorted(os.listdir(parent))
-    busy = tuple(name.removesuffix(LOCKED) for name in names
-                 if name.startswith(TEMPORARY) and name.endswith(LOCKED)
-                 and not _let_go(parent / name))  # fmt: skip
+    busy = tuple(
+        name.removesuffix(LOCKED)
+        for name in names
+        if name.startswith(TEMPORARY) and name.endswith(LOCKED) and not _let_go(parent / name)
+    )
     for name in names:
         path = parent / name
         if name.startswith(busy) or not os.path.lexists(path):

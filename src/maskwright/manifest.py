@@ -141,13 +141,21 @@ def require_as_saved(
             continue
         digest = hash_file(path) if data is None else hashlib.sha256(data).hexdigest()
         if facts is None:
-            raise error("a file was put there after the folder was saved", where=path,
-                        found="not in the manifest", wanted=", ".join(made.files),
-                        do=CHANGED)  # fmt: skip
+            raise error(
+                "a file was put there after the folder was saved",
+                where=path,
+                found="not in the manifest",
+                wanted=", ".join(made.files),
+                do=CHANGED,
+            )
         if digest != facts["sha256"]:
-            raise error("a file is not the one that was saved", where=path,
-                        found=f"sha256 {digest}", wanted=f"sha256 {facts['sha256']}",
-                        do=CHANGED)  # fmt: skip
+            raise error(
+                "a file is not the one that was saved",
+                where=path,
+                found=f"sha256 {digest}",
+                wanted=f"sha256 {facts['sha256']}",
+                do=CHANGED,
+            )
         return
 
 

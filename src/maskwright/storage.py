@@ -114,8 +114,12 @@ def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> 
                             found=f"{said}{free}",
                             do="free some space and start the same command again")  # fmt: skip
     if error.errno in FORBIDDEN:
-        return OutputError("this place cannot be written", where=place, found=said,
-                           do="choose another folder, or fix its permissions")  # fmt: skip
+        return OutputError(
+            "this place cannot be written",
+            where=place,
+            found=said,
+            do="choose another folder, or fix its permissions",
+        )
     if error.errno == errno.ENOMEM:
         return ResourceError(
             "out of memory",
@@ -148,9 +152,13 @@ def require_space(path: Path, needed: float, files: FileSystem = DISK) -> None:
     except OSError:  # a file system that does not say
         return
     if needed > free:
-        raise StoppedError("not enough free space", where=path, found=f"{free:,} bytes free",
-                           wanted=f"{int(needed):,} bytes",
-                           do="free some space and start the same command again")  # fmt: skip
+        raise StoppedError(
+            "not enough free space",
+            where=path,
+            found=f"{free:,} bytes free",
+            wanted=f"{int(needed):,} bytes",
+            do="free some space and start the same command again",
+        )
 
 
 def make_folders(path: Path, files: FileSystem = DISK) -> None:

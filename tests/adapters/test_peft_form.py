@@ -341,12 +341,15 @@ def test_what_is_not_built_here_is_refused(
 @pytest.mark.parametrize(
     "change",
     [
-        {"target_modules": "all-linear"}, {"target_modules": r".*\.(c_attn|c_fc)"},
-        {"target_modules": "(a+)+$"}, {"rank_pattern": {"attn.c_attn": 3}, "r": 8},
-        {"alpha_pattern": {r"h\.[0-9]+\.attn\.c_attn": 6}, "lora_alpha": 1}, {"lora_dropout": None},
+        {"target_modules": "all-linear"},
+        {"target_modules": r".*\.(c_attn|c_fc)"},
+        {"target_modules": "(a+)+$"},
+        {"rank_pattern": {"attn.c_attn": 3}, "r": 8},
+        {"alpha_pattern": {r"h\.[0-9]+\.attn\.c_attn": 6}, "lora_alpha": 1},
+        {"lora_dropout": None},
         {"peft_version": "0.21.2", "qalora_group_size": 16, "a_new_setting": None, "r": None},
     ],
-)  # fmt: skip
+)
 def test_what_says_the_same_is_read(change: dict[str, Any], tmp_path: Path) -> None:
     """The controls: a text for the targets is not even asked, since the matrices say them."""
     adapter = peft_form.load(model("gpt2"), foreign(tmp_path / "a", fused(), **change))

@@ -264,12 +264,18 @@ def test_a_masked_and_a_causal_model_of_one_tokenizer_are_asked_one_question(
     for name in ("filler", "reader"):
         assert "this model" in evaluate_folder(run_folder(tmp_path / "out", name, 0)).render()
     trained_on = replace(
-        chosen[1].corpus, characters=CharacterRanges(train=(begun, begun + 900),
-                                                     held_out=(0, 600), tokenizer=(0, 900))
-    )  # fmt: skip
+        chosen[1].corpus,
+        characters=CharacterRanges(
+            train=(begun, begun + 900), held_out=(0, 600), tokenizer=(0, 900)
+        ),
+    )
     with pytest.raises(IncompatibleError, match="hold out the same text"):
-        compare([chosen[0], replace(chosen[1], corpus=trained_on)], tmp_path / "refused",
-                budget=BUDGET, stream=io.StringIO())  # fmt: skip
+        compare(
+            [chosen[0], replace(chosen[1], corpus=trained_on)],
+            tmp_path / "refused",
+            budget=BUDGET,
+            stream=io.StringIO(),
+        )
 
 
 @pytest.mark.parametrize(

@@ -530,10 +530,12 @@ def test_what_is_no_escape_character(said: str) -> None:
 # ------------------------------------------------------------------------------ CR alone
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.txt", "a.csv.gz"])
 def test_lines_that_end_in_cr_alone(name: str, tmp_path: Path) -> None:
-    rows = {"csv": ["text,label", *(f"house {n},x" for n in range(9))],
-            "tsv": ["text\tlabel", *(f"house {n}\tx" for n in range(9))],
-            "jsonl": [json.dumps({"text": f"house {n}"}) for n in range(9)],
-            "txt": [f"house {n}\r" for n in range(9)]}  # fmt: skip
+    rows = {
+        "csv": ["text,label", *(f"house {n},x" for n in range(9))],
+        "tsv": ["text\tlabel", *(f"house {n}\tx" for n in range(9))],
+        "jsonl": [json.dumps({"text": f"house {n}"}) for n in range(9)],
+        "txt": [f"house {n}\r" for n in range(9)],
+    }
     lines = rows[name.split(".")[1]]
     content = ("\r".join(lines) + "\r").encode()
     path = tmp_path / name

@@ -252,8 +252,17 @@ def test_choices_about_a_text(model: Path, tmp_path: Path) -> None:
              for row in rows("multiple-choice")]  # fmt: skip
     data = tmp_path / "race.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    finetune_file(model, data, tmp_path / "out", seeds=1, batch=16, rate=3e-3, epochs=8,
-                  least_steps=100, stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model,
+        data,
+        tmp_path / "out",
+        seeds=1,
+        batch=16,
+        rate=3e-3,
+        epochs=8,
+        least_steps=100,
+        stream=io.StringIO(),
+    )
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert found["seeds"][0]["accuracy"] > 0.8
     asked = load(tmp_path / "out")
@@ -346,8 +355,15 @@ def test_answers_are_scored_by_hand() -> None:
     ]
     told = ["the hat", ""]
     assert kind.measured(asked[:1], told[:1]) == pytest.approx({"f1": 2 / 3, "exact": 0.0})
-    wanted = {"f1": 5 / 6, "exact": 0.5, "has_answer_f1": 2 / 3, "has_answer_exact": 0.0,
-              "no_answer_f1": 1.0, "no_answer_exact": 1.0, "balanced_f1": 0.8}  # fmt: skip
+    wanted = {
+        "f1": 5 / 6,
+        "exact": 0.5,
+        "has_answer_f1": 2 / 3,
+        "has_answer_exact": 0.0,
+        "no_answer_f1": 1.0,
+        "no_answer_exact": 1.0,
+        "balanced_f1": 0.8,
+    }
     assert kind.measured(asked, told) == pytest.approx(wanted)
     estimated = kind.estimated(asked, told)
     assert {name: each.value for name, each in estimated.items()} == pytest.approx(wanted)

@@ -475,8 +475,10 @@ def test_places_that_are_answered_count_the_text_as_given(tagger: Path, tmp_path
     plain.write_text("".join(json.dumps({"tokens": as_read(text)}) + "\n" for text in texts))
     out = io.StringIO()
     predict_file(tagger, plain, out)
-    of_read = {text: [entity["word"] for entity in json.loads(line)["prediction"]]
-               for text, line in zip(texts, out.getvalue().splitlines(), strict=True)}  # fmt: skip
+    of_read = {
+        text: [entity["word"] for entity in json.loads(line)["prediction"]]
+        for text, line in zip(texts, out.getvalue().splitlines(), strict=True)
+    }
     assert any(of_read.values())
     for source, wanted in ((rows, texts), (table, texts), (lines, given)):
         out = io.StringIO()
@@ -507,6 +509,13 @@ def test_fewer_rows_than_lines_are_told(tuned: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="look like other rows"):
         predict_file(tuned, source, io.StringIO())
     said = []
-    assert predict_file(tuned, write_csv(tmp_path / "d.csv", ["text"], [["a"], ["b"]]),
-                        io.StringIO(), say=said.append) == 2  # fmt: skip
+    assert (
+        predict_file(
+            tuned,
+            write_csv(tmp_path / "d.csv", ["text"], [["a"], ["b"]]),
+            io.StringIO(),
+            say=said.append,
+        )
+        == 2
+    )
     assert said == [], "the control"

@@ -118,9 +118,19 @@ def test_every_method_trains_it(
     models: dict[str, Path], tmp_path: Path, name: str, method: str
 ) -> None:
     data = table(tmp_path / "data.jsonl", 60)
-    train = partial(finetune_file, models[name], data, tmp_path / "out", columns=COLUMNS, seeds=1,
-                    epochs=1, least_steps=2, method=method, length=32,
-                    stream=io.StringIO())  # fmt: skip
+    train = partial(
+        finetune_file,
+        models[name],
+        data,
+        tmp_path / "out",
+        columns=COLUMNS,
+        seeds=1,
+        epochs=1,
+        least_steps=2,
+        method=method,
+        length=32,
+        stream=io.StringIO(),
+    )
     if Method(method).head_alone:
         with pytest.raises(UsageError, match="no head that could be trained alone"):
             train()

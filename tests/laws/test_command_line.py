@@ -294,8 +294,13 @@ def test_escape_sequences_are_harmless_in_every_part_of_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(room: str) -> list[str]:
-        raise DataError(f"what{HARMFUL}", where=f"where{HARMFUL}", found=f"found{HARMFUL}",
-                        wanted=f"wanted{HARMFUL}", do=f"do{HARMFUL}").under(HARMFUL)  # fmt: skip
+        raise DataError(
+            f"what{HARMFUL}",
+            where=f"where{HARMFUL}",
+            found=f"found{HARMFUL}",
+            wanted=f"wanted{HARMFUL}",
+            do=f"do{HARMFUL}",
+        ).under(HARMFUL)
 
     def broken(room: str) -> list[str]:
         raise ValueError(HARMFUL)
@@ -311,14 +316,22 @@ def test_escape_sequences_are_harmless_in_every_part_of_an_error(
     assert DataError(kept, where=kept, wanted=kept, do=kept).render().count(kept) == 4
 
 
-@pytest.mark.parametrize("arguments", [
-    [f"a{HARMFUL}"], ["list", f"a{HARMFUL}"], ["list", f"--a{HARMFUL}"],
-    ["predict", f"a{HARMFUL}", "b"], ["list", "families", f"b{HARMFUL}"],
-    ["pretrain", "tiny", "--set", f"a{HARMFUL}=1"], ["pretrain", f"{HARMFUL}.toml"],
-    ["show", "tiny", "--set", f"training.batch={HARMFUL}"], [f"--x{HARMFUL}"],
-    ["tokenizer", "--kind", f"a{HARMFUL}", "--text", f"b{HARMFUL}"],
-    ["predict", "m", "--top", f"{HARMFUL}"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [f"a{HARMFUL}"],
+        ["list", f"a{HARMFUL}"],
+        ["list", f"--a{HARMFUL}"],
+        ["predict", f"a{HARMFUL}", "b"],
+        ["list", "families", f"b{HARMFUL}"],
+        ["pretrain", "tiny", "--set", f"a{HARMFUL}=1"],
+        ["pretrain", f"{HARMFUL}.toml"],
+        ["show", "tiny", "--set", f"training.batch={HARMFUL}"],
+        [f"--x{HARMFUL}"],
+        ["tokenizer", "--kind", f"a{HARMFUL}", "--text", f"b{HARMFUL}"],
+        ["predict", "m", "--top", f"{HARMFUL}"],
+    ],
+)
 def test_escape_sequences_in_arguments_are_harmless(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

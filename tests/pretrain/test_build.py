@@ -330,8 +330,10 @@ def test_pairs_of_one_kind_are_told(tmp_path: Path) -> None:
     assert "pairs of sentences are of one kind" in said["one"]
     assert "pairs of sentences are of one kind" not in said["several"]
     assert "100.0% of the first" in said["one"]
-    share = re.search(r"pairs of sentences: ([\d.]+)% of the first \d+ are negatives \(the second",
-                      said["several"])  # fmt: skip
+    share = re.search(
+        r"pairs of sentences: ([\d.]+)% of the first \d+ are negatives \(the second",
+        said["several"],
+    )
     assert share is not None and 20 < float(share[1]) < 80
 
 
@@ -358,5 +360,7 @@ def test_one_setting_may_be_a_text() -> None:
     one = override(find("bert-mini"), "training.seed=3")
     assert one == override(find("bert-mini"), ["training.seed=3"])
     assert how_read("on_bad=skip") == how_read(["on_bad=skip"])
-    assert as_names({"text": "title", "label": ["a", "b"]}) == {"text": ("title",),
-                                                                "label": ("a", "b")}  # fmt: skip
+    assert as_names({"text": "title", "label": ["a", "b"]}) == {
+        "text": ("title",),
+        "label": ("a", "b"),
+    }

@@ -105,8 +105,14 @@ def lines(out: Path) -> dict[str, list[str]]:
 
 
 STEPS = 4
-LONGER = [*SHORT[:1], f"training.budget.steps={STEPS}", SHORT[2], "checkpoints.every=1",
-          "checkpoints.keep=9", "model.head_first=0.5"]  # fmt: skip
+LONGER = [
+    *SHORT[:1],
+    f"training.budget.steps={STEPS}",
+    SHORT[2],
+    "checkpoints.every=1",
+    "checkpoints.keep=9",
+    "model.head_first=0.5",
+]
 
 
 def body_at(out: Path, step: int) -> dict[str, torch.Tensor]:
@@ -135,13 +141,20 @@ def test_a_new_head_learns_alone_first(adapted: tuple[Path, str]) -> None:
         assert (len(still) == len(there)) is (step <= 2), step
         if step > 2:
             assert len(still) < len(there) / 2
-    heads = [pretrained.load(out / "checkpoints" / f"step-0000000{n}").model.vocabulary_head
-             for n in (1, 2)]  # fmt: skip
+    heads = [
+        pretrained.load(out / "checkpoints" / f"step-0000000{n}").model.vocabulary_head
+        for n in (1, 2)
+    ]
     weights = [head.transform.weight for head in heads if head and head.transform]
     assert not torch.equal(*weights), "the head learns from the first step on"
     at_once = out.parent / "at-once"
-    further.adapt(out.parent / "bare", [str(out.parent / "text.txt")], at_once,
-                  settings=[*LONGER[:-1], "model.head_first=0"], stream=io.StringIO())  # fmt: skip
+    further.adapt(
+        out.parent / "bare",
+        [str(out.parent / "text.txt")],
+        at_once,
+        settings=[*LONGER[:-1], "model.head_first=0"],
+        stream=io.StringIO(),
+    )
     moved = body_at(at_once, 2)  # the rate of the first step is 0
     assert any(not torch.equal(p, begun[n]) for n, p in moved.items())
 

@@ -78,8 +78,12 @@ def test_a_treebank_is_one_by_any_name(tmp_path: Path) -> None:
     assert len(made) == 8 and made[0].values["text"] == "text 1"
     names = ("a", "tokens", "c", "tags", *"efghij")
     plain = SENTENCE.split("Haus\n", 1)[1]
-    assert table.load(write(tmp_path / "d.conll", plain), header=names).parts["all"][0].values[
-        "tags"][2] == "_", "the words that are written as one are a line of their own"  # fmt: skip
+    assert (
+        table.load(write(tmp_path / "d.conll", plain), header=names)
+        .parts["all"][0]
+        .values["tags"][2]
+        == "_"
+    ), "the words that are written as one are a line of their own"
 
 
 def test_a_bad_sentence_may_be_left_out(tmp_path: Path) -> None:

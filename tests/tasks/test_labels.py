@@ -528,17 +528,42 @@ def test_answers_stand_at_their_places_in_the_text_as_given(
     for n in range(12):
         context = f"{before}report {n} of Ann Lee"
         start = context.index("Ann")
-        rows.append({"id": str(n), "question": f"who is in {n}?", "context": context,
-                     "answers": {"text": ["Ann Lee"], "answer_start": [start]}})  # fmt: skip
+        rows.append(
+            {
+                "id": str(n),
+                "question": f"who is in {n}?",
+                "context": context,
+                "answers": {"text": ["Ann Lee"], "answer_start": [start]},
+            }
+        )
     # A part of them counts what is left of the text when it is read, and no other place fits.
     read = before.replace("\r\n", "\n").translate(dict.fromkeys((0x1B, 0x07, 0x7F)))
     rows[3]["answers"]["answer_start"][0] -= len(before) - len(read)
     path = tmp_path / "a.json"
     if nested:
-        articles = [{"title": "t", "paragraphs": [{"context": row["context"], "qas": [
-            {"id": row["id"], "question": row["question"], "answers": [
-                {"text": "Ann Lee", "answer_start": row["answers"]["answer_start"][0]}]}]}]}
-            for row in rows]  # fmt: skip
+        articles = [
+            {
+                "title": "t",
+                "paragraphs": [
+                    {
+                        "context": row["context"],
+                        "qas": [
+                            {
+                                "id": row["id"],
+                                "question": row["question"],
+                                "answers": [
+                                    {
+                                        "text": "Ann Lee",
+                                        "answer_start": row["answers"]["answer_start"][0],
+                                    }
+                                ],
+                            }
+                        ],
+                    }
+                ],
+            }
+            for row in rows
+        ]
         path.write_text(json.dumps({"data": articles}))
     else:
         path.write_text(json.dumps(rows))
@@ -554,6 +579,7 @@ def test_an_answer_in_another_counting_is_told_so() -> None:
         ("  Ada", 0, "without the blanks"),
         ("x Ada", 3, "from 1"),
     ):
-        error = refusal(DataError, lambda b=before, s=start: understood(
-            table_of(*asked(f"{b} came", "Ada", s))))  # fmt: skip
+        error = refusal(
+            DataError, lambda b=before, s=start: understood(table_of(*asked(f"{b} came", "Ada", s)))
+        )
         assert cause in str(error.do) and "stands there once" in str(error.do)

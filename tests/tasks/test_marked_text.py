@@ -140,17 +140,35 @@ def entity_rows(before: str, count: Any = len, own: str | None = "text") -> list
 def told(rows: list[dict[str, Any]]) -> list[set[tuple[str, str]]]:
     task, made = understood(table_of(*rows))
     assert task.kind == "tagging" and made.labels is not None
-    return [{(word, made.labels.names[tag]) for word, tag in zip(row.tokens, row.tags, strict=True)
-             if tag} for row in made.parts["all"]]  # fmt: skip
+    return [
+        {
+            (word, made.labels.names[tag])
+            for word, tag in zip(row.tokens, row.tags, strict=True)
+            if tag
+        }
+        for row in made.parts["all"]
+    ]
 
 
 RIGHT = told(entity_rows("", own=None))
 
 
 @pytest.mark.parametrize(
-    "before", ["\x1b\x1b ", "\x7f \x01\x0e", "a\x00b ", "\v\f ", "\r\n\r\n", "\U0001f600 ",
-               "\ufeff", "\u200b\u200b ", "e\u0301 ", "   ", "\x85\x9c "]
-)  # fmt: skip
+    "before",
+    [
+        "\x1b\x1b ",
+        "\x7f \x01\x0e",
+        "a\x00b ",
+        "\v\f ",
+        "\r\n\r\n",
+        "\U0001f600 ",
+        "\ufeff",
+        "\u200b\u200b ",
+        "e\u0301 ",
+        "   ",
+        "\x85\x9c ",
+    ],
+)
 @pytest.mark.parametrize("name", ["a.jsonl", "raw.jsonl", "a.json", "a.csv", "a.parquet"])
 def test_places_count_the_text_as_given(before: str, name: str, tmp_path: Path) -> None:
     rows = entity_rows(before, own=None)
@@ -169,8 +187,14 @@ def test_places_count_the_text_as_given(before: str, name: str, tmp_path: Path) 
         write(path, json.dumps(rows) if name == "a.json" else "\n".join(map(json.dumps, rows)))
     made = prepare(path, reading=Reading(on_nul="strip"))
     assert made.labels is not None
-    found = [{(word, made.labels.names[tag]) for word, tag in zip(row.tokens, row.tags, strict=True)
-              if tag} for row in made.parts["train"]]  # fmt: skip
+    found = [
+        {
+            (word, made.labels.names[tag])
+            for word, tag in zip(row.tokens, row.tags, strict=True)
+            if tag
+        }
+        for row in made.parts["train"]
+    ]
     assert found and all(each in RIGHT for each in found)
     assert all(row.widened == 0 for row in made.parts["train"])
 
@@ -215,14 +239,15 @@ def test_a_parts_own_text_may_be_written_otherwise() -> None:
 
 
 def test_places_in_another_counting_are_noticed_without_the_parts_texts() -> None:
-    for before, count in (("\U0001f600 ", lambda text: len(text.encode("utf-16-le")) // 2),
-                          ("éé ", lambda text: len(text.encode())),
-                          ("a\r\n", lambda text: len(text.replace("\r\n", "\n")))):  # fmt: skip
+    for before, count in (
+        ("\U0001f600 ", lambda text: len(text.encode("utf-16-le")) // 2),
+        ("éé ", lambda text: len(text.encode())),
+        ("a\r\n", lambda text: len(text.replace("\r\n", "\n"))),
+    ):
         rows = entity_rows(before, count, None)
         error = refusal(DataError, lambda rows=rows: understood(table_of(*rows)))
         assert "seem to be counted in" in error.what and "12 rows" in str(error.found)
         assert told(entity_rows(before, own=None)) == RIGHT, "the control"
     # The control: parts of words stay what they are, which is counted.
-    some = [{"text": f"Annas Büch {n}", "entities": [[0, 3, "PER"], [6, 8, "X"]]}
-            for n in range(9)]  # fmt: skip
+    some = [{"text": f"Annas Büch {n}", "entities": [[0, 3, "PER"], [6, 8, "X"]]} for n in range(9)]
     assert understood(table_of(*some))[1].parts["all"][0].widened == 2

@@ -326,30 +326,68 @@ SQUAD = json.dumps({"context": "Ann {n}", "qas": [QUESTION]})
 FORMATS: dict[str, tuple[str, str, str, str, list[str]]] = {
     "a.csv": ("text,label\n", "a{n},x", "\n", "\n", ["a", "a,b,c", '"a" b,x', '"a']),
     "a.tsv": ("text\tlabel\n", "a{n}\tx", "\n", "\n", ["a", "a\tb\tc", '"a\tx\nb"\tx']),
-    "a.jsonl": ("", '{"text": "a{n}", "label": "x"}', "\n", "\n",
-                ["{", "[]", "3", '{"text": NaN}', '{"text": "\\ud800"}', '{"a": 1, "a": 2}']),
-    "a.json": ("[", '{"text": "a{n}", "label": "x"}', ", ", "]",
-               ["[]", "3", "null", '"a"', '{"text": "\\ud800"}', '{"text": "\\u0000"}']),
+    "a.jsonl": (
+        "",
+        '{"text": "a{n}", "label": "x"}',
+        "\n",
+        "\n",
+        ["{", "[]", "3", '{"text": NaN}', '{"text": "\\ud800"}', '{"a": 1, "a": 2}'],
+    ),
+    "a.json": (
+        "[",
+        '{"text": "a{n}", "label": "x"}',
+        ", ",
+        "]",
+        ["[]", "3", "null", '"a"', '{"text": "\\ud800"}', '{"text": "\\u0000"}'],
+    ),
     "lines.json": ('{"data": [', '{"text": "a{n}", "label": "x"}', ",\n", "]}", ["3", "[1]"]),
-    "squad.json": ('{"data": [{"title": "t", "paragraphs": [', SQUAD, ", ", "]}]}", [
-        "3", "{}", '{"context": "a"}', '{"context": "a", "qas": 3}', '{"context": "a", "qas": [3]}',
-        '{"context": 3, "qas": []}', '{"qas": []}', '{"context": "a", "qas": [{"id": "x"}]}',
-        '{"context": "a", "qas": [{"id": "x", "question": 3, "answers": []}]}',
-        '{"context": "a", "qas": [{"id": "x", "question": "q", "answers": 3}]}',
-        '{"context": "a", "qas": [{"id": "x", "question": "q", "answers": [3]}]}',
-        SQUAD.replace("{n}", "1"), SQUAD.replace('"answer_start": 0', '"answer_start": "0"'),
-        SQUAD.replace('"answers"', '"is_impossible": true, "answers"'),
-    ]),
-    "articles.json": ('{"data": [', '{"paragraphs": [' + SQUAD + "]}", ", ", "]}",
-                      ["3", "{}", '{"paragraphs": 3}', '{"paragraphs": [3]}']),
-    "a.conll": ("", "a{n} O\nb B-X", "\n\n", "\n", ["a", "a O\nb", " O\nb O", "a O\n\t O",
-                                                   "a O\nb O x", "a O\rb O"]),
+    "squad.json": (
+        '{"data": [{"title": "t", "paragraphs": [',
+        SQUAD,
+        ", ",
+        "]}]}",
+        [
+            "3",
+            "{}",
+            '{"context": "a"}',
+            '{"context": "a", "qas": 3}',
+            '{"context": "a", "qas": [3]}',
+            '{"context": 3, "qas": []}',
+            '{"qas": []}',
+            '{"context": "a", "qas": [{"id": "x"}]}',
+            '{"context": "a", "qas": [{"id": "x", "question": 3, "answers": []}]}',
+            '{"context": "a", "qas": [{"id": "x", "question": "q", "answers": 3}]}',
+            '{"context": "a", "qas": [{"id": "x", "question": "q", "answers": [3]}]}',
+            SQUAD.replace("{n}", "1"),
+            SQUAD.replace('"answer_start": 0', '"answer_start": "0"'),
+            SQUAD.replace('"answers"', '"is_impossible": true, "answers"'),
+        ],
+    ),
+    "articles.json": (
+        '{"data": [',
+        '{"paragraphs": [' + SQUAD + "]}",
+        ", ",
+        "]}",
+        ["3", "{}", '{"paragraphs": 3}', '{"paragraphs": [3]}'],
+    ),
+    "a.conll": (
+        "",
+        "a{n} O\nb B-X",
+        "\n\n",
+        "\n",
+        ["a", "a O\nb", " O\nb O", "a O\n\t O", "a O\nb O x", "a O\rb O"],
+    ),
     "a.bio": ("", "a{n}\tO\nb\tB-X", "\n\n", "\n", ["a\tO\nb", "\tO\nb\tO"]),
-    "a.conllu": ("# text = a\n", "1\ta{n}\t_\tX\t_\t_\t0\troot\t_\t_", "\n\n", "\n\n",
-                 ["1\ta", "1\t \t_\tX\t_\t_\t0\troot\t_\t_", "a"]),
+    "a.conllu": (
+        "# text = a\n",
+        "1\ta{n}\t_\tX\t_\t_\t0\troot\t_\t_",
+        "\n\n",
+        "\n\n",
+        ["1\ta", "1\t \t_\tX\t_\t_\t0\troot\t_\t_", "a"],
+    ),
     "words.csv": ("sentence,word,tag\n", "{n},a,O", "\n", "\n", ["7, ,O", "7,a", "7,a,O,O"]),
     "a.txt": ("", "__label__x a{n}", "\n", "\n", ["a", "a __label__x"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -436,8 +474,10 @@ def test_a_parquet_column_that_nobody_reads_may_hold_anything(tmp_path: Path) ->
         path = _parquet(tmp_path / "b.parquet", {name: _odd_columns()[name]})
         assert prepare(path).task.columns["text"] == "text"
         for role in ("label", "text"):
-            error = refusal(DataError, lambda path=path, role=role, name=name: prepare(
-                path, columns={role: name}))  # fmt: skip
+            error = refusal(
+                DataError,
+                lambda path=path, role=role, name=name: prepare(path, columns={role: name}),
+            )
             assert error.do, (name, role)
     plain = prepare(_parquet(tmp_path / "c.parquet", {}))
     assert plain.parts == {

@@ -118,23 +118,32 @@ def test_a_word_may_hold_a_blank_where_tabs_part_the_columns() -> None:
 
 
 SENTENCES = [
-    [(name, "B-PER", "NNP"), ("went", "O", "VBD"), ("to", "O", "TO"), (town, "B-LOC", "NNP"),
-     (".", "O", ".")]
-    for name, town in zip(("Ann", "Bob", "Cy", "Di", "Eve"), ("Rome", "Lund", "Graz", "Ulm", "Po"),
-                          strict=True)
-]  # fmt: skip
+    [
+        (name, "B-PER", "NNP"),
+        ("went", "O", "VBD"),
+        ("to", "O", "TO"),
+        (town, "B-LOC", "NNP"),
+        (".", "O", "."),
+    ]
+    for name, town in zip(
+        ("Ann", "Bob", "Cy", "Di", "Eve"), ("Rome", "Lund", "Graz", "Ulm", "Po"), strict=True
+    )
+]
 
 
 def _file(line: str) -> str:
     """The sentences with such lines: {w}ord, {t}ag, {p}art of speech, {n}umber, {s}entence, and
     {k}ind of the entity."""
-    return "\n\n".join(
-        "\n".join(
-            line.format(w=word, t=tag, p=pos, n=n, s=s, k=tag[2:] or "O", low=word.lower())
-            for n, (word, tag, pos) in enumerate(words, 1)
+    return (
+        "\n\n".join(
+            "\n".join(
+                line.format(w=word, t=tag, p=pos, n=n, s=s, k=tag[2:] or "O", low=word.lower())
+                for n, (word, tag, pos) in enumerate(words, 1)
+            )
+            for s, words in enumerate(SENTENCES)
         )
-        for s, words in enumerate(SENTENCES)
-    ) + "\n"  # fmt: skip
+        + "\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,9 +180,17 @@ def test_a_column_that_may_be_another_is_asked_about(line: str, header: str) -> 
 
 
 @pytest.mark.parametrize(
-    "line", ["{w} {t}", "{w}\t{t}", "{w} {p} {t}", "{w} {low} {p} {t}", "{n} {w} {t}",
-             "{w} {p} B-NP {t}", "  {w} {t}"]
-)  # fmt: skip
+    "line",
+    [
+        "{w} {t}",
+        "{w}\t{t}",
+        "{w} {p} {t}",
+        "{w} {low} {p} {t}",
+        "{n} {w} {t}",
+        "{w} {p} B-NP {t}",
+        "  {w} {t}",
+    ],
+)
 def test_columns_as_they_should_be_are_read(line: str) -> None:
     """The control of the test above."""
     made = _read("-DOCSTART- -X- O O\n\n" + _file(line))
@@ -187,9 +204,12 @@ def test_columns_as_they_should_be_are_read(line: str) -> None:
 
 def test_a_sentence_with_a_bad_line_is_dropped_whole() -> None:
     good = "Ann B-PER\nsat O\n\n"
-    for bad, what in (("to O\n\t O\nme O\n\n", "a word of blanks"), (" O\nto O\n\n", "blanks"),
-                      ("to O\nme\n\n", "number of columns"),
-                      ("to O\rme O\n\n", "carriage return")):  # fmt: skip
+    for bad, what in (
+        ("to O\n\t O\nme O\n\n", "a word of blanks"),
+        (" O\nto O\n\n", "blanks"),
+        ("to O\nme\n\n", "number of columns"),
+        ("to O\rme O\n\n", "carriage return"),
+    ):
         text = good * 150 + bad + good * 50
         with pytest.raises(DataError, match=what) as refused:
             _read(text)

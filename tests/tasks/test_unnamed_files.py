@@ -85,8 +85,11 @@ def test_other_files_are_no_pairs(names: tuple[str, ...], tmp_path: Path) -> Non
         write(tmp_path / name, "a line\n")
     error = refusal(UsageError, lambda: load(tmp_path))
     alone = any(name.endswith(".en") for name in names)
-    assert error.what == ("lines of text without their translation" if alone
-                          else "the folder has no file of a known kind")  # fmt: skip
+    assert error.what == (
+        "lines of text without their translation"
+        if alone
+        else "the folder has no file of a known kind"
+    )
 
 
 def test_texts_without_endings_in_the_folders_of_their_classes(tmp_path: Path) -> None:

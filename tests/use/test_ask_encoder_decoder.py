@@ -155,8 +155,7 @@ def test_what_has_no_mask_token_is_to_write(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no gap[\s\S]*<extra_id_0>"):
         ask.fill_mask(tmp_path / "t5", "the cat <mask> on the mat .")
     words = train(TEXTS * 3, TokenizerChoice(kind="byte-bpe", vocabulary=300, style="gpt2"))
-    config = small(family("bart"), "BartForConditionalGeneration",
-                   vocab_size=words.vocabulary_size)  # fmt: skip
+    config = small(family("bart"), "BartForConditionalGeneration", vocab_size=words.vocabulary_size)
     pretrained.save(model_of(config), words, tmp_path / "bart")
     with pytest.raises(IncompatibleError, match=r"no mask token[\s\S]*maskwright generate"):
         ask.fill_mask(tmp_path / "bart", "the cat <mask> on the mat .")

@@ -77,8 +77,11 @@ def save(
     }
     if base_sha256 is not None:
         beside = os.path.relpath(base, Path(folder).absolute())
-        config |= {"base_sha256": base_sha256, "base_from_here": beside,
-                   "config": to_plain(model.config)}  # fmt: skip
+        config |= {
+            "base_sha256": base_sha256,
+            "base_from_here": beside,
+            "config": to_plain(model.config),
+        }
 
     def write(staging: commit.Staging) -> None:
         staging.write_bytes(CONFIG, guarded.write_json(config))
@@ -119,8 +122,12 @@ def base_of(folder: Path) -> Base | None:
     commit.verify(folder)
     texts = [config.get(name) for name in ("base", "base_from_here", "base_sha256")]
     if not all(isinstance(text, str) for text in texts):
-        raise CheckpointError("the base of the head is not named", where=folder / CONFIG,
-                              found=texts, wanted="base, base_from_here, base_sha256")  # fmt: skip
+        raise CheckpointError(
+            "the base of the head is not named",
+            where=folder / CONFIG,
+            found=texts,
+            wanted="base, base_from_here, base_sha256",
+        )
     base, beside, sha256 = map(str, texts)
     # One that the user lays beside the head is meant; else where it lay when the head was made.
     places = (folder.parent / BESIDE, Path(base), folder / beside)
@@ -160,8 +167,9 @@ def load(
     settings = _settings(config.get("settings"))
     heads = config.get("heads", [])
     if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
-        raise CheckpointError("not a list of heads", where=f"{folder / CONFIG}: heads",
-                              found=repr(heads)[:80])  # fmt: skip
+        raise CheckpointError(
+            "not a list of heads", where=f"{folder / CONFIG}: heads", found=repr(heads)[:80]
+        )
     # Every value is replaced by one that is read.
     generator = torch.Generator().manual_seed(0)
     adapter = settings.attach(model, generator, name=name, heads=heads)

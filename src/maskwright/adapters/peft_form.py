@@ -207,10 +207,14 @@ def require_kind(config: Mapping[str, Any], where: object) -> None:
 
 
 def _other_kind(kind: object, where: object) -> IncompatibleError:
-    return IncompatibleError("a kind of adapter that is not read here", where=where, found=kind,
-                             wanted="LORA or IA3",
-                             do="answer with peft, or merge it into its model there "
-                             "(merge_and_unload) where its method can be")  # fmt: skip
+    return IncompatibleError(
+        "a kind of adapter that is not read here",
+        where=where,
+        found=kind,
+        wanted="LORA or IA3",
+        do="answer with peft, or merge it into its model there "
+        "(merge_and_unload) where its method can be",
+    )
 
 
 def _left_as_they_were(

@@ -39,13 +39,37 @@ VARIANTS = (
 # Keys that are read here, or that say nothing of what the saved matrices mean. Which modules are
 # meant (`target_modules` and the like) is read off the matrices.
 KNOWN = {
-    "task_type", "peft_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision",
-    "inference_mode", "r", "target_modules", "exclude_modules", "lora_alpha", "lora_dropout",
-    "fan_in_fan_out", "bias", "use_rslora", "modules_to_save", "init_lora_weights",
-    "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "megatron_config",
-    "megatron_core", "loftq_config", "eva_config", "corda_config", "lora_ga_config",
-    "qalora_group_size", "ensure_weight_tying", "runtime_config",
-}  # fmt: skip
+    "task_type",
+    "peft_type",
+    "auto_mapping",
+    "peft_version",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "r",
+    "target_modules",
+    "exclude_modules",
+    "lora_alpha",
+    "lora_dropout",
+    "fan_in_fan_out",
+    "bias",
+    "use_rslora",
+    "modules_to_save",
+    "init_lora_weights",
+    "layers_to_transform",
+    "layers_pattern",
+    "rank_pattern",
+    "alpha_pattern",
+    "megatron_config",
+    "megatron_core",
+    "loftq_config",
+    "eva_config",
+    "corda_config",
+    "lora_ga_config",
+    "qalora_group_size",
+    "ensure_weight_tying",
+    "runtime_config",
+}
 MOST_PATTERNS = 4096
 
 
@@ -109,8 +133,9 @@ def read(
     _plain(config, {"bias": "none"})
     for key in ("use_rslora", "fan_in_fan_out"):
         if not isinstance(config.get(key, False), bool | None):
-            raise CheckpointError("not true or false", where=f"{CONFIG}: {key}",
-                                  found=repr(config[key])[:80])  # fmt: skip
+            raise CheckpointError(
+                "not true or false", where=f"{CONFIG}: {key}", found=repr(config[key])[:80]
+            )
     for key in VARIANTS:
         if config.get(key):
             raise IncompatibleError("a variant of LoRA that is not built here",
@@ -156,10 +181,13 @@ def read(
     ((rank, alpha),) = scales
     rate = _number(config.get("lora_dropout") or 0.0, "lora_dropout")
     if not 0.0 < alpha < math.inf or not 0.0 <= rate < 1.0:
-        raise CheckpointError("a number out of range", where=CONFIG,
-                              found=f"lora_alpha {config.get('lora_alpha')}, dropout {rate:g}",
-                              wanted="an alpha above 0, and a dropout from 0 to less than 1",
-                              do="take an intact copy of the folder")  # fmt: skip
+        raise CheckpointError(
+            "a number out of range",
+            where=CONFIG,
+            found=f"lora_alpha {config.get('lora_alpha')}, dropout {rate:g}",
+            wanted="an alpha above 0, and a dropout from 0 to less than 1",
+            do="take an intact copy of the folder",
+        )
     targets = tuple(endings(chosen, published(form)))
     return LoRA(rank=rank, alpha=alpha, dropout=rate, targets=targets), values, seen
 
@@ -187,18 +215,20 @@ def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str
     usual one."""
     table = config.get(patterns) or {}
     if not isinstance(table, dict) or len(table) > MOST_PATTERNS:
-        raise CheckpointError("not a table of patterns", where=f"{CONFIG}: {patterns}",
-                              found=repr(table)[:80])  # fmt: skip
+        raise CheckpointError(
+            "not a table of patterns", where=f"{CONFIG}: {patterns}", found=repr(table)[:80]
+        )
     for pattern, value in table.items():
         try:
             fits = name_pattern.fits(pattern, module)
         except name_pattern.PatternError as error:
             raise CheckpointError(
                 "not a pattern of module names that is read here",
-                where=f"{CONFIG}: {patterns}", found=f"{pattern[:80]!r}: {error}",
+                where=f"{CONFIG}: {patterns}",
+                found=f"{pattern[:80]!r}: {error}",
                 wanted="names, or their ends, with '.*', digits and groups of alternatives",
                 do="write the modules out, each with its number",
-            ) from error  # fmt: skip
+            ) from error
         if fits:
             return _number(value, f"{patterns}: {pattern}")
     return _number(config.get(usual), usual)
@@ -210,18 +240,25 @@ def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
         return
     found = _of_module(config, "rank_pattern", "r", module)
     if found != rank:
-        raise CheckpointError("the rank is not that of the matrices", where=f"{CONFIG}: r",
-                              found=f"{found:g}", wanted=f"{rank}, as {module} has it",
-                              do="take an intact copy of the folder")  # fmt: skip
+        raise CheckpointError(
+            "the rank is not that of the matrices",
+            where=f"{CONFIG}: r",
+            found=f"{found:g}",
+            wanted=f"{rank}, as {module} has it",
+            do="take an intact copy of the folder",
+        )
 
 
 def _require_known(config: Mapping[str, Any]) -> None:
     """Refuse what might change the meaning: a setting that nobody here knows."""
     for key in sorted(config.keys() - KNOWN - set(VARIANTS)):
         if config[key] not in (None, False, "", [], {}):
-            raise IncompatibleError("a setting of the adapter that is not known here",
-                                    where=f"{CONFIG}: {key[:64]}", found=repr(config[key])[:80],
-                                    wanted="not set")  # fmt: skip
+            raise IncompatibleError(
+                "a setting of the adapter that is not known here",
+                where=f"{CONFIG}: {key[:64]}",
+                found=repr(config[key])[:80],
+                wanted="not set",
+            )
 
 
 def _number(value: Any, key: str) -> float:
@@ -232,8 +269,9 @@ def _number(value: Any, key: str) -> float:
     try:
         return float(value)
     except OverflowError as error:
-        raise CheckpointError("a number out of range", where=f"{CONFIG}: {key}"[:200],
-                              found=repr(value)[:80]) from error  # fmt: skip
+        raise CheckpointError(
+            "a number out of range", where=f"{CONFIG}: {key}"[:200], found=repr(value)[:80]
+        ) from error
 
 
 def _plain(config: Mapping[str, Any], wanted: Mapping[str, object]) -> None:

@@ -68,8 +68,9 @@ def names_in(config: Mapping[str, Any], key: str) -> list[str]:
     """
     value = config.get(key) or []
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise CheckpointError("not a list of names", where=f"{CONFIG}: {key}",
-                              found=repr(value)[:80])  # fmt: skip
+        raise CheckpointError(
+            "not a list of names", where=f"{CONFIG}: {key}", found=repr(value)[:80]
+        )
     return value
 
 
@@ -86,9 +87,13 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
         names = set(names_in(config, key))
         found = {m for m in modules if any(m == n or m.endswith(f".{n}") for n in names)}
         if odd := sorted(set(modules) - found if wanted else found):
-            raise CheckpointError("matrices beside modules that are no targets", where=f"{CONFIG}: "
-                                  f"{key}", found=odd[:5], wanted="the modules of the matrices",
-                                  do="take an intact copy of the folder")  # fmt: skip
+            raise CheckpointError(
+                "matrices beside modules that are no targets",
+                where=f"{CONFIG}: {key}",
+                found=odd[:5],
+                wanted="the modules of the matrices",
+                do="take an intact copy of the folder",
+            )
 
 
 def require_some(modules: Collection[str]) -> None:

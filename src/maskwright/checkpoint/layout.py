@@ -53,8 +53,9 @@ class Taught:
 
     def __post_init__(self) -> None:
         if not 0 <= self.shift <= 8:
-            raise ConfigError("out of range", where=f"{TAUGHT}.shift", found=self.shift,
-                              wanted="0 to 8")  # fmt: skip
+            raise ConfigError(
+                "out of range", where=f"{TAUGHT}.shift", found=self.shift, wanted="0 to 8"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,15 +143,20 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
     if not (folder / CONFIG).exists():
         if (folder / ADAPTER).is_file():
             raise IncompatibleError(
-                "an adapter, and not a model", where=folder / ADAPTER,
+                "an adapter, and not a model",
+                where=folder / ADAPTER,
                 wanted=f"{CONFIG} beside the weights of a whole model",
                 do="predict and evaluate open it on its base; for all else make a model of it "
                 "first, in Python: maskwright.api.merge_adapter(FOLDER, OUT)",
-            )  # fmt: skip
+            )
         if several := sorted(p.parent.name for p in folder.glob(f"*/{ADAPTER}")):
-            raise IncompatibleError("several adapters, and not a model", where=folder,
-                                    found=", ".join(several), wanted="one of them",
-                                    do=f"name {folder / several[0]}, or another")  # fmt: skip
+            raise IncompatibleError(
+                "several adapters, and not a model",
+                where=folder,
+                found=", ".join(several),
+                wanted="one of them",
+                do=f"name {folder / several[0]}, or another",
+            )
         there = sorted(path.name for path in folder.iterdir())
         raise CheckpointError("not the folder of a model", where=folder, found=listed(there),
                               wanted=f"{CONFIG} beside the weights",
@@ -159,10 +164,12 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
     if (folder / ADAPTER).is_file():
         raise IncompatibleError(
             "a model and an adapter in one folder, and other libraries read the adapter",
-            where=folder, found=f"{CONFIG} and {ADAPTER}", wanted="one of the two",
+            where=folder,
+            found=f"{CONFIG} and {ADAPTER}",
+            wanted="one of the two",
             do="move adapter_config.json and adapter_model.safetensors into a folder of their own: "
             "that is then the adapter, and this one the model alone",
-        )  # fmt: skip
+        )
     hf = read_json(folder, CONFIG)
     return hf, _located(folder / CONFIG, lambda: layout.of_hf(hf, architecture))
 

@@ -90,11 +90,18 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
     """
     given = listed(paths)
     if not given:
-        raise UsageError("no files were given", wanted=f"files ending in {_suffixes()}",
-                         do="name a file or a folder")  # fmt: skip
+        raise UsageError(
+            "no files were given",
+            wanted=f"files ending in {_suffixes()}",
+            do="name a file or a folder",
+        )
     if "" in given:
-        raise UsageError("empty path", found="''", wanted="a file or a folder",
-                         do="name one, or leave the empty argument out")  # fmt: skip
+        raise UsageError(
+            "empty path",
+            found="''",
+            wanted="a file or a folder",
+            do="name one, or leave the empty argument out",
+        )
     sources: list[Source] = []
     ignored: list[str] = []
     for path in map(Path, given):

@@ -61,9 +61,13 @@ def rows(
         names = table.schema_arrow.names
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise DataError("a column name stands twice", where=source.shown, found=repr(twice),
-                            wanted="every name once",
-                            do="rename one of the columns")  # fmt: skip
+            raise DataError(
+                "a column name stands twice",
+                where=source.shown,
+                found=repr(twice),
+                wanted="every name once",
+                do="rename one of the columns",
+            )
         for batch in table.iter_batches(BATCH_ROWS):
             ledger.counts.rows += len(batch)
             columns = [_values(column) for column in batch.columns]

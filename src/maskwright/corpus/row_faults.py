@@ -9,8 +9,10 @@ from maskwright.counted import counted
 from maskwright.errors import DataError
 
 # What stands before a quote or a separator that is text, where quotes are not doubled.
-BACKSLASH = "does a backslash stand before quotes and separators that are text? then read with " \
-    "escapechar='\\\\'"  # fmt: skip
+BACKSLASH = (
+    "does a backslash stand before quotes and separators that are text? then read with "
+    "escapechar='\\\\'"
+)
 PLAIN_QUOTES = "are quotes plain signs in this file? then read with quoting=False"
 
 

@@ -224,9 +224,15 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]:
                 fault = error.fault
                 reader, before = _reader(feed, source, ledger), feed.fed
             else:
-                fault = row_faults.broken(error, source.shown, line, last, limit,
-                                          feed.raw(line, last),
-                                          separator_of(source, ledger))  # fmt: skip
+                fault = row_faults.broken(
+                    error,
+                    source.shown,
+                    line,
+                    last,
+                    limit,
+                    feed.raw(line, last),
+                    separator_of(source, ledger),
+                )
             ledger.reject(fault, file=source.shown, line=line, last=last if last > line else None)
             continue
         finally:

@@ -82,8 +82,14 @@ def finetune_recipe(
     config = pretrained.described(checkpoints.model_folder(model)).config
     if (wanted := recipe.length) is not None and (most := room(config, wanted)) < wanted:
         say(f"note: the model has positions for {most} tokens, not for {wanted}")
-    examples = prepare(data, columns=recipe.columns or None, kind=recipe.task, division=DIVISION,
-                       rejects=None if dry else out / REJECTS, **vars(recipe.read))  # fmt: skip
+    examples = prepare(
+        data,
+        columns=recipe.columns or None,
+        kind=recipe.task,
+        division=DIVISION,
+        rejects=None if dry else out / REJECTS,
+        **vars(recipe.read),
+    )
     _say_what_was_read(examples, say)
     made_from = {"model": fingerprint(hashes(checkpoints.model_folder(model))),
                  "data": hash_rows(examples)}  # fmt: skip
@@ -149,8 +155,10 @@ def _made_with(path: Path, kind: Kind, say: Say) -> sentence_folder.SentenceFold
     except MaskwrightError as error:
         if kind.task in embeddings.TASKS:
             raise
-        say(f"note: the folder makes vectors in a way that is not applied here ({error.what}: "
-            f"{error.found}); this task reads its model alone")  # fmt: skip
+        say(
+            f"note: the folder makes vectors in a way that is not applied here ({error.what}: "
+            f"{error.found}); this task reads its model alone"
+        )
         return None
 
 
@@ -166,18 +174,23 @@ def _made_further(
     made_with.require_learnable()
     settled = made_with.settled(Tokenizer.load(checkpoints.model_folder(Path(recipe.model))))
     if recipe.pooling == "cls" and embeddings.SKIPPED in settled:
-        raise UsageError("the first token is not pooled where the prompt is left out",
-                         where="--pooling", found="cls, and include_prompt false in the folder",
-                         wanted="mean or max")  # fmt: skip
+        raise UsageError(
+            "the first token is not pooled where the prompt is left out",
+            where="--pooling",
+            found="cls, and include_prompt false in the folder",
+            wanted="mean or max",
+        )
     # In the result they stand in the order in which all releases put them side by side.
     ordered = [way for way in POOLINGS if way in made_with.poolings]
     for note in made_with.notes():
         say(f"note: {note}, in learning and in the result")
     if not made_with.plain:
         names = ", ".join(each.name for each in made_with.after) or "nothing"
-        say(f"note: the folder has {names} behind the pooling and compares by "
+        say(
+            f"note: the folder has {names} behind the pooling and compares by "
             f"{made_with.similarity}; what is learned here is the cosine of vectors of length 1, "
-            "and the result says so")  # fmt: skip
+            "and the result says so"
+        )
     return {**settled, "pooling": "+".join(ordered)}
 
 
@@ -210,8 +223,12 @@ def _refuse_idle(recipe: Recipe, kind: Kind) -> None:
                          wanted="a task with a head, such as classification",
                          do="leave it out")  # fmt: skip
     if recipe.within_words is not None and kind.head != "span":
-        raise UsageError("such a task cuts no answers from a text", where="--within-words",
-                         found=kind.task, do="leave it out")  # fmt: skip
+        raise UsageError(
+            "such a task cuts no answers from a text",
+            where="--within-words",
+            found=kind.task,
+            do="leave it out",
+        )
     if recipe.accumulate > 1 and kind.rivals:
         raise UsageError("each text is a wrong answer to the others of its step, which therefore "
                          "cannot be cut", where="--accumulate", found=kind.task,
@@ -257,8 +274,9 @@ def _settled(
             raise UsageError("only of whole texts one vector is made", where="--pooling",
                              found=kind.task)  # fmt: skip
         if pooling not in OF_HEADS:
-            raise UsageError("no such pooling", where="--pooling", found=pooling,
-                             wanted=near(pooling, OF_HEADS))  # fmt: skip
+            raise UsageError(
+                "no such pooling", where="--pooling", found=pooling, wanted=near(pooling, OF_HEADS)
+            )
         settled["pooling"] = pooling
     if measure is not None:
         if measure not in (known := kind.choosable):

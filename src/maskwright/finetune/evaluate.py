@@ -146,10 +146,17 @@ def _rows(
         say(line)
     if part in (ALL, TRAIN) and _learned_from(folder, data):
         say("note: these are the files that the model learned from, so the figures flatter it")
-    made = build(asked_of, task, fold_labels=read.fold_labels, repair_tags=read.repair_tags,
-                 no_label=read.no_label, reading=read.reading, classes=model.kind.labels,
-                 values=model.values,
-                 assume=bool(model.kind.settled.get(UNTOLD)))  # fmt: skip
+    made = build(
+        asked_of,
+        task,
+        fold_labels=read.fold_labels,
+        repair_tags=read.repair_tags,
+        no_label=read.no_label,
+        reading=read.reading,
+        classes=model.kind.labels,
+        values=model.values,
+        assume=bool(model.kind.settled.get(UNTOLD)),
+    )
     for line in (*as_read(part, whole.counts[part]), *left_out(made)):
         say(line)
     if task.kind == "tagging" and (said := about(model.kind.labels)) is not None:

@@ -35,9 +35,12 @@ def require_as_read(data: labelled.Examples) -> None:
         for name, digest in counts.hashes.items():
             path = Path(name)
             if path.is_file() and hash_file(path) != digest:
-                raise DataError("the file has changed since it was read", where=name,
-                                wanted="a file that stays as it is",
-                                do="give the same command again")  # fmt: skip
+                raise DataError(
+                    "the file has changed since it was read",
+                    where=name,
+                    wanted="a file that stays as it is",
+                    do="give the same command again",
+                )
 
 
 def hash_rows(data: labelled.Examples) -> str:

@@ -316,8 +316,10 @@ def alike(
     given = np.asarray(answers)
     if len(given) < 2 or bool((given != given[0]).any()) or np.array_equal(given, truth):
         return ""
-    return (f"all {counted(len(given), one)} get the same answer, {name(given[0])}: the model "
-            "tells nothing apart, whatever its figures are")  # fmt: skip
+    return (
+        f"all {counted(len(given), one)} get the same answer, {name(given[0])}: the model "
+        "tells nothing apart, whatever its figures are"
+    )
 
 
 def text(value: Any, role: str, where: str) -> str:

@@ -130,8 +130,10 @@ class Learner:
             [(head.name, head.kind, head.labels) for head in config.heads]
             for config in (self.config, self.loaded.config)
         )
-        below = [(each.pooler, [(head.transform, head.norm) for head in each.heads])
-                 for each in (self.config, self.loaded.config)]  # fmt: skip
+        below = [
+            (each.pooler, [(head.transform, head.norm) for head in each.heads])
+            for each in (self.config, self.loaded.config)
+        ]
         if (
             ours != theirs
             or below[0] != below[1]

@@ -251,15 +251,21 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
     own, path, also = folder / MODEL, folder, list[str]()
     above, adapter = head_alone.opened(folder / ADAPTER), is_adapter(folder)
     if base is not None and not adapter:
-        raise UsageError("only an adapter has a base", where="--base", found=f"{folder} is none",
-                         do="leave it out")  # fmt: skip
+        raise UsageError(
+            "only an adapter has a base",
+            where="--base",
+            found=f"{folder} is none",
+            do="leave it out",
+        )
     if adapter:
         found = open_adapter(folder, base)
         path, above = found.base, found.loaded
         also.append(f"the adapter is opened on its base, {path}")
         if above.config.heads and not above.about.labels:
-            also.append("an adapter does not name its classes, so they are called LABEL_0, "
-                        "LABEL_1, … in the order of its training")  # fmt: skip
+            also.append(
+                "an adapter does not name its classes, so they are called LABEL_0, "
+                "LABEL_1, … in the order of its training"
+            )
     elif above is None:
         path = own if own.is_dir() else checkpoints.model_folder(folder)
     loaded = above or pretrained.load(path)
@@ -336,28 +342,45 @@ def _kind_told(told: Told, loaded: pretrained.Pretrained, path: Path) -> Kind:
     try:
         kind = kind_of(told.kind, told.labels, told.settled)
     except UsageError as error:
-        raise CheckpointError(error.what, where=f"{path}: kind", found=error.found,
-                              wanted=error.wanted, do=COPY) from error  # fmt: skip
+        raise CheckpointError(
+            error.what, where=f"{path}: kind", found=error.found, wanted=error.wanted, do=COPY
+        ) from error
     if told.long not in LONG:
-        raise CheckpointError("no such way with long texts", where=f"{path}: long",
-                              found=repr(told.long), wanted=near(told.long, LONG),
-                              do=COPY)  # fmt: skip
+        raise CheckpointError(
+            "no such way with long texts",
+            where=f"{path}: long",
+            found=repr(told.long),
+            wanted=near(told.long, LONG),
+            do=COPY,
+        )
     require_settled(told, path)
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
     if (None if head is None else head.kind) != kind.head:
-        raise CheckpointError("another head than the task has", where=f"{path}: kind",
-                              found=told.kind, wanted="a task for "
-                              + ("no head" if head is None else f"its {head.kind} head"), do=COPY,
-                              )  # fmt: skip
+        raise CheckpointError(
+            "another head than the task has",
+            where=f"{path}: kind",
+            found=told.kind,
+            wanted="a task for " + ("no head" if head is None else f"its {head.kind} head"),
+            do=COPY,
+        )
     if (head is not None and head.over is not None) is not (told.long == HIERARCHICAL):
-        raise CheckpointError("not the way with long texts that the model was made for",
-                              where=f"{path}: long", found=told.long, do=COPY)  # fmt: skip
+        raise CheckpointError(
+            "not the way with long texts that the model was made for",
+            where=f"{path}: long",
+            found=told.long,
+            do=COPY,
+        )
     if head is not None:
         require_agreement(told, loaded.about.labels, head.kind, head.labels, path)
     problem = loaded.about.problem_type
     if kind.head == "sequence" and problem not in (None, PROBLEM_TYPES[kind.problem]):
-        raise CheckpointError("another task than the model was made for", where=f"{path}: kind",
-                              found=told.kind, wanted=problem, do=COPY)  # fmt: skip
+        raise CheckpointError(
+            "another task than the model was made for",
+            where=f"{path}: kind",
+            found=told.kind,
+            wanted=problem,
+            do=COPY,
+        )
     return kind
 
 

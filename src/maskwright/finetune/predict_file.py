@@ -96,10 +96,13 @@ def loaded(
         if role not in known or (
             role not in JOINED and len(names) != len(model.columns.get(role, names[:1]))
         ):
-            raise UsageError("not a column that the model reads", where="--column",
-                             found=f"{role}={', '.join(names)}",
-                             wanted=", ".join(sorted(known)),
-                             do="name one of these: --column ROLE=NAME")  # fmt: skip
+            raise UsageError(
+                "not a column that the model reads",
+                where="--column",
+                found=f"{role}={', '.join(names)}",
+                wanted=", ".join(sorted(known)),
+                do="name one of these: --column ROLE=NAME",
+            )
     return replace(model, columns={**model.columns, **given})
 
 

@@ -91,10 +91,14 @@ class Result:
         readme = self._card(table, facts, attached)
         if adapter is not None:
             base = self.learner.path.resolve()
-            folder_of_adapters.save(adapter, self.out / ADAPTER, base=str(base),
-                                    family=self.learner.family,
-                                    base_sha256=start.sha256(base) if alone else None,
-                                    readme=readme if alone else None)  # fmt: skip
+            folder_of_adapters.save(
+                adapter,
+                self.out / ADAPTER,
+                base=str(base),
+                family=self.learner.family,
+                base_sha256=start.sha256(base) if alone else None,
+                readme=readme if alone else None,
+            )
         task = self._task(attached).render()
         if not alone:
             _leave_beside(adapter)
@@ -102,9 +106,12 @@ class Result:
         document.write(self.out / TASK, task)
         plain = self.learner.family is not None and not attached
         frame = self.learner.frame
-        document.write(self.out / script.NAME, script.script(
-            self.best.kind, model=MODEL, length=frame.length, long=frame.long, plain=plain
-        ))  # fmt: skip
+        document.write(
+            self.out / script.NAME,
+            script.script(
+                self.best.kind, model=MODEL, length=frame.length, long=frame.long, plain=plain
+            ),
+        )
         document.write(self.out / RESULTS, json.dumps(self._plain(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
@@ -181,9 +188,13 @@ class Result:
             writing=_writing(best.kind) if kind.writes else {},
         )
         more = {**kind.files(learner.frame, learner.config.width), TASK: task}
-        pretrained.save(best.tuned.network, learner.frame.tokenizer.padding(), self.out / MODEL,
-                        about, more={name: text.encode() for name, text in more.items()},
-                        )  # fmt: skip
+        pretrained.save(
+            best.tuned.network,
+            learner.frame.tokenizer.padding(),
+            self.out / MODEL,
+            about,
+            more={name: text.encode() for name, text in more.items()},
+        )
 
     def _task(self, attached: bool) -> Told:
         """What is read of a file, and how, to predict."""
@@ -258,9 +269,14 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
     if alone:
         base = checkpoints.called(learner.path)
-        lines = [f"# {name}/{ADAPTER} is a head; {base} below it lies where adapter.json says.",
-                 *lines, "", "# As one folder with all weights:", "from maskwright import api",
-                 f"api.write_whole({name!r}, {name + '-whole'!r})"]  # fmt: skip
+        lines = [
+            f"# {name}/{ADAPTER} is a head; {base} below it lies where adapter.json says.",
+            *lines,
+            "",
+            "# As one folder with all weights:",
+            "from maskwright import api",
+            f"api.write_whole({name!r}, {name + '-whole'!r})",
+        ]
     elif attached:
         lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
     elif learner.family is not None and kind.pipeline in PIPELINES:

@@ -49,19 +49,25 @@ def rows_to_answer(
     if class_folders.in_folders(files, lambda name: False):
         lines = []  # each is a text
     if lines and len(lines) < len(files):
-        raise UsageError("tables and plain text in one folder", where=source,
-                         found=", ".join(file.shown for file in files[:10]),
-                         wanted="one or the other",
-                         do="name the files of one kind")  # fmt: skip
+        raise UsageError(
+            "tables and plain text in one folder",
+            where=source,
+            found=", ".join(file.shown for file in files[:10]),
+            wanted="one or the other",
+            do="name the files of one kind",
+        )
     if lines:
         if len(names) > 1 and model.kind.alone:
             names = [model.kind.alone]
         elif [role in JOINED for role in model.columns] == [True]:
             names = names[:1]
         if len(names) > 1:
-            raise UsageError("lines of plain text are one text each", where=source,
-                             wanted=f"a table with the columns {', '.join(names)}",
-                             do="give a .csv, .tsv or .jsonl file")  # fmt: skip
+            raise UsageError(
+                "lines of plain text are one text each",
+                where=source,
+                wanted=f"a table with the columns {', '.join(names)}",
+                do="give a .csv, .tsv or .jsonl file",
+            )
         if idle := table_settings(read):
             raise UsageError("option has no effect here", where=f"{WHERE} {idle[0]}",
                              found="lines of text, one text each",

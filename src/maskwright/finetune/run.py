@@ -146,8 +146,10 @@ def _seeds(
             best = best_of(found)
             found = [one if one is best else one.without_model() for one in found]
     except KeyboardInterrupt:
-        say(f"stopped; {len(found)} of {seeds} seeds had finished and are kept: the same "
-            f"command with --out {shell_word(out)} goes on")  # fmt: skip
+        say(
+            f"stopped; {len(found)} of {seeds} seeds had finished and are kept: the same "
+            f"command with --out {shell_word(out)} goes on"
+        )
         raise
     return found
 

@@ -73,8 +73,9 @@ def write_predictions(
         raise OutputError("the predictions cannot be written", where=out,
                           found="no such folder", do="choose a folder that is there")  # fmt: skip
     with Lock(lock_beside(out), passing=True):
-        return _written(folder, source, out, delimiter, listed(also), as_names(columns), read,
-                        top, base, say)  # fmt: skip
+        return _written(
+            folder, source, out, delimiter, listed(also), as_names(columns), read, top, base, say
+        )
 
 
 def _written(
@@ -131,9 +132,12 @@ def _written(
 
 
 def _cannot_be_written(out: Path, error: OSError) -> OutputError:
-    return OutputError("the predictions cannot be written", where=out, found=error,
-                       do="make room, then give the same command: what was answered is kept",
-                       )  # fmt: skip
+    return OutputError(
+        "the predictions cannot be written",
+        where=out,
+        found=error,
+        do="make room, then give the same command: what was answered is kept",
+    )
 
 
 def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
@@ -144,9 +148,13 @@ def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
     """
     now = hashes(source)
     if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
-        raise DataError("the file has changed while it was answered", where=source,
-                        found=", ".join(changed[:5]), wanted="a file that stays as it is",
-                        do="give the same command again")  # fmt: skip
+        raise DataError(
+            "the file has changed while it was answered",
+            where=source,
+            found=", ".join(changed[:5]),
+            wanted="a file that stays as it is",
+            do="give the same command again",
+        )
 
 
 def _size(path: Path) -> int:

@@ -180,8 +180,12 @@ def read_state(checkpoint: Path) -> tuple[TrainState, int]:
     plain = parse_object(data, path, error=CheckpointError, largest=LARGEST_STATE)
     steps = plain.pop("optimizer_steps", -1)
     if type(steps) is not int:
-        raise CheckpointError("not a training state", where=path, found=repr(steps),
-                              wanted="the steps of the optimizer")  # fmt: skip
+        raise CheckpointError(
+            "not a training state",
+            where=path,
+            found=repr(steps),
+            wanted="the steps of the optimizer",
+        )
     return TrainState.from_json(plain, str(path)), steps
 
 
@@ -246,10 +250,12 @@ def model_folder(folder: Path) -> Path:
     if (folder / TASK).is_file() and not (folder / pretrained.CONFIG).exists():
         if learned_beside(folder) and not (folder / MODEL).exists():
             raise IncompatibleError(
-                "this is a head, and no model", where=folder, wanted="a model with all its weights",
+                "this is a head, and no model",
+                where=folder,
+                wanted="a model with all its weights",
                 do="ask it with maskwright predict; or name the model that it stands on, which "
                 f"{folder / ADAPTER / 'adapter.json'} says",
-            )  # fmt: skip
+            )
         if learned_beside(folder):
             raise IncompatibleError(
                 "what was learned lies beside this model, in an adapter", where=folder,

@@ -100,8 +100,9 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
     rate = RATE * narrower
     if model.architecture is not None:
         rate = HEAD_RATE
-        model = replace(model, head_first=HEAD_FIRST,
-                        body_rate=min(1.0, BODY_RATE * narrower / rate))  # fmt: skip
+        model = replace(
+            model, head_first=HEAD_FIRST, body_rate=min(1.0, BODY_RATE * narrower / rate)
+        )
     return Recipe(
         name=f"{checkpoints.called(path)}-further",
         note=f"a {form.model_type}, further",
@@ -181,16 +182,19 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     try:
         made = worth(out)
     except MaskwrightError as error:  # the model is trained and saved all the same
-        printer(stream)("note: what training further was worth cannot be told: "
-                        f"{error.what} ({error.where})")  # fmt: skip
+        printer(stream)(
+            f"note: what training further was worth cannot be told: {error.what} ({error.where})"
+        )
         return
     tables.add(out, made)
     for each in made:
         printer(stream)(tables.for_terminal(each))
     lost = [row[0] for row in made[0]["rows"][1:] if row[-1].startswith("+")]
     if lost:
-        printer(stream)(f"warning: something was lost on {lost[0]}: whether what was won is worth "
-                        "it, a task of yours can tell: fine-tune both models on it")  # fmt: skip
+        printer(stream)(
+            f"warning: something was lost on {lost[0]}: whether what was won is worth "
+            "it, a task of yours can tell: fine-tune both models on it"
+        )
     page.write_report(out)
 
 
@@ -217,8 +221,9 @@ def worth(out: Path) -> list[tables.Table]:
             found["the text before"] = _losses(recipe, models, tokenizer, before)
     else:
         with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(MaskwrightError):
-            general = build_store(embedded.documents(limit_bytes=GENERAL), tokenizer,
-                                  Path(scratch) / "store")  # fmt: skip
+            general = build_store(
+                embedded.documents(limit_bytes=GENERAL), tokenizer, Path(scratch) / "store"
+            )
             found["general text"] = _losses(recipe, models, tokenizer, general)
     rows = []
     for name, told in found.items():
@@ -228,14 +233,20 @@ def worth(out: Path) -> list[tables.Table]:
     if recipe.model.new and known:
         note += " Before: the new head above the model as it was."
     elif not known:
-        note = ("In nats for each target; a model without scores over the vocabulary has no loss "
-                "before.")  # fmt: skip
+        note = (
+            "In nats for each target; a model without scores over the vocabulary has no loss "
+            "before."
+        )
     if "general text" in found:
         note += " General text: documentation in this Python installation."
-    made: list[tables.Table] = [{
-        "title": WORTH, "head": ["held-out loss", "before", "after", "change"], "rows": rows,
-        "note": note,
-    }]  # fmt: skip
+    made: list[tables.Table] = [
+        {
+            "title": WORTH,
+            "head": ["held-out loss", "before", "after", "change"],
+            "rows": rows,
+            "note": note,
+        }
+    ]
     if not own and begun.encoder is not None and begun.decoder is None:
         made.append(_moved(begun, models[-1][0], store, recipe.rows.length))
     return made

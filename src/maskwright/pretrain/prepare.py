@@ -286,8 +286,10 @@ def _told_of_text(corpus: Corpus, folder: Path) -> list[str]:
     """A line on what of the text is not what the tokens were made of, where something is not."""
     if not (told := text_changed(corpus, folder, quickly=True)):
         return []
-    return [f"note: the text is not what this run's tokens were made of ({listed(told)}); the run "
-            "goes on with its tokens"]  # fmt: skip
+    return [
+        f"note: the text is not what this run's tokens were made of ({listed(told)}); the run "
+        "goes on with its tokens"
+    ]
 
 
 def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
@@ -315,9 +317,12 @@ def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
     """
     found = record.get("files", {})
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-        raise DataError("not a record of where the text comes from", where=f"{path}: files",
-                        found=repr(found)[:80], do="remove the file, if the text is what it was",
-                        )  # fmt: skip
+        raise DataError(
+            "not a record of where the text comes from",
+            where=f"{path}: files",
+            found=repr(found)[:80],
+            do="remove the file, if the text is what it was",
+        )
     return found
 
 
@@ -363,8 +368,7 @@ def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
     Raises:
         DataError: naming both.
     """
-    learned = {digest: name for part in parts
-               for name, digest in _files_of(folder, part).items()}  # fmt: skip
+    learned = {digest: name for part in parts for name, digest in _files_of(folder, part).items()}
     for name, digest in _files_of(folder, HELD_OUT).items():
         if digest in learned:
             raise DataError(

@@ -91,8 +91,9 @@ def begin(
     objective, family = _objective(recipe, out, prepared, chosen, saved, say)
     parameters = Parameters(objective, chosen.compute)
     optimizer: OptimizerState = recipe.training.optimizer.start(parameters)
-    stages = HeadFirst.of(recipe.model, recipe.training.budget, parameters,
-                          out if processes.first else None)  # fmt: skip
+    stages = HeadFirst.of(
+        recipe.model, recipe.training.budget, parameters, out if processes.first else None
+    )
     if stages is not None:
         optimizer = Paced(optimizer, stages)
     ema = recipe.training.ema
@@ -100,8 +101,9 @@ def begin(
     about = _about(recipe, out, prepared, chosen)
     begins = objective.start if isinstance(objective, EncoderDecoder) else None
     network = objective.product.config
-    model = card.about(recipe, network, prepared.tokenizer,
-                       About(family=family, decoder_start=begins))  # fmt: skip
+    model = card.about(
+        recipe, network, prepared.tokenizer, About(family=family, decoder_start=begins)
+    )
     checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, model)
     state = TrainState()
     if saved:

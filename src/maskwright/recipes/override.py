@@ -69,8 +69,12 @@ def _refuse_repeated(settings: Sequence[str]) -> None:
     kept: dict[str, str] = {}
     for path, _, text in (setting.partition("=") for setting in settings):
         if kept.setdefault(path, text) != text:
-            raise UsageError("the setting is given twice", where=f"--set {path}",
-                             found=f"{kept[path]} and {text}", wanted="one of them")  # fmt: skip
+            raise UsageError(
+                "the setting is given twice",
+                where=f"--set {path}",
+                found=f"{kept[path]} and {text}",
+                wanted="one of them",
+            )
 
 
 def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:

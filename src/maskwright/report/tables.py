@@ -84,10 +84,13 @@ def _checked(found: Any, where: Path) -> list[Table]:
     for number, table in enumerate(found if isinstance(found, list) else [found]):
         fits = isinstance(table, dict) and _is_table(table)
         if not fits or not isinstance(found, list):
-            raise DataError("not a table of results", where=f"{where}: tables.{number}",
-                            found=shorten(repr(table)), wanted='{"title", "head", "rows", "note"}',
-                            do="remove the file; the same evaluations write it again",
-                            )  # fmt: skip
+            raise DataError(
+                "not a table of results",
+                where=f"{where}: tables.{number}",
+                found=shorten(repr(table)),
+                wanted='{"title", "head", "rows", "note"}',
+                do="remove the file; the same evaluations write it again",
+            )
     return list(found)
 
 
@@ -95,8 +98,9 @@ def _is_table(plain: dict[str, Any]) -> bool:
     head, rows = plain.get("head", []), plain.get("rows", [])
     return (
         all(isinstance(plain.get(name, ""), str) for name in ("title", "note"))
-        and isinstance(head, list) and isinstance(rows, list)
+        and isinstance(head, list)
+        and isinstance(rows, list)
         and all(isinstance(cell, str) for cell in head)
         and all(isinstance(row, list) and len(row) == len(head) for row in rows)
         and all(isinstance(cell, str | int | float) for row in rows for cell in row)
-    )  # fmt: skip
+    )

@@ -87,8 +87,10 @@ class Columns:
 
 def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
     """Role -> names of columns, where one name may be said as a text."""
-    return {role: (names,) if isinstance(names, str) else tuple(names)
-            for role, names in (columns or {}).items()}  # fmt: skip
+    return {
+        role: (names,) if isinstance(names, str) else tuple(names)
+        for role, names in (columns or {}).items()
+    }
 
 
 def option(role: str, name: str) -> str:

@@ -124,6 +124,10 @@ def sentence_lines(
 
 def blank_word(where: str, line: str) -> DataError:
     """What is told of a word that is nothing but blanks."""
-    return DataError("a word of blanks", where=where, found=repr(line[:60]),
-                     wanted="a word, and its tag behind it",
-                     do=f"correct or remove the line, {OR_SKIP}")  # fmt: skip
+    return DataError(
+        "a word of blanks",
+        where=where,
+        found=repr(line[:60]),
+        wanted="a word, and its tag behind it",
+        do=f"correct or remove the line, {OR_SKIP}",
+    )

@@ -128,9 +128,12 @@ def find(
 def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
     for role, names in wanted.items():
         if role not in (*ROLES, *OPTIONAL):
-            raise UsageError("no such role of a column", found=repr(role),
-                             wanted=near(role, (*ROLES, *OPTIONAL)),
-                             do="correct the role: --column ROLE=NAME")  # fmt: skip
+            raise UsageError(
+                "no such role of a column",
+                found=repr(role),
+                wanted=near(role, (*ROLES, *OPTIONAL)),
+                do="correct the role: --column ROLE=NAME",
+            )
         if len(names) > 1 and role not in (*SEVERAL, *JOINED):
             raise UsageError(
                 f"one column holds the {role}",

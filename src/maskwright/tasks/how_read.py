@@ -70,9 +70,13 @@ def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> How
     flags = {name: values.pop(name, getattr(usual, name)) for name in FLAGS}
     for name, value in flags.items():
         if type(value) is not bool:
-            raise UsageError("neither true nor false", where=f"{WHERE} {name}", found=value,
-                             wanted="true or false", do=f"say {name}=true, or leave it out",
-                             )  # fmt: skip
+            raise UsageError(
+                "neither true nor false",
+                where=f"{WHERE} {name}",
+                found=value,
+                wanted="true or false",
+                do=f"say {name}=true, or leave it out",
+            )
     names = usual.header
     if header is not None:
         names = tuple(name.strip() for name in str(header).split(",") if name.strip())

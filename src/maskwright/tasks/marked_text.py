@@ -27,8 +27,21 @@ BEGINS = ("start", "begin", "startoffset")
 ENDS = ("end", "stop", "endoffset")
 KINDS = ("label", "labels", "entitygroup", "type", "entitytype", "entitylabel", "tag", "entity")
 # What a part's own text is called; a value may also be another name of the thing (Rasa).
-TEXTS = ("text", "word", "surface", "surfaceform", "mention", "string", "phrase", "quote",
-         "coveredtext", "entitytext", "spantext", "exact", "entity")  # fmt: skip
+TEXTS = (
+    "text",
+    "word",
+    "surface",
+    "surfaceform",
+    "mention",
+    "string",
+    "phrase",
+    "quote",
+    "coveredtext",
+    "entitytext",
+    "spantext",
+    "exact",
+    "entity",
+)
 VALUES = ("value",)
 DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
 
@@ -82,20 +95,31 @@ def marked(text: str, value: Any, where: str) -> Marked:
         begin, end, kind = part[:3]
         shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {kind}"
         if part.kinds is not None:
-            raise DataError("a marked part with several kinds" if part.kinds else
-                            "a marked part without a kind", where=where,
-                            found=f"{shown}{', '.join(part.kinds) or 'none'}",
-                            wanted="one kind for each part",
-                            do="keep one of them, or take the row out (--read on_bad=skip drops "
-                            "and counts it)")  # fmt: skip
+            raise DataError(
+                "a marked part with several kinds"
+                if part.kinds
+                else "a marked part without a kind",
+                where=where,
+                found=f"{shown}{', '.join(part.kinds) or 'none'}",
+                wanted="one kind for each part",
+                do="keep one of them, or take the row out (--read on_bad=skip drops and counts it)",
+            )
         if not 0 <= begin < end <= len(text):
-            raise DataError("a marked part that is not in the text", where=where, found=shown,
-                            wanted=f"0 <= begin < end <= {len(text)}, in characters",
-                            do=_advice(text, part))  # fmt: skip
+            raise DataError(
+                "a marked part that is not in the text",
+                where=where,
+                found=shown,
+                wanted=f"0 <= begin < end <= {len(text)}, in characters",
+                do=_advice(text, part),
+            )
         if _disagrees(text, part):
-            raise DataError("a marked part has another text than the one at its place",
-                            where=where, found=shown, wanted=repr(part.own[:80]),
-                            do=_advice(text, part))  # fmt: skip
+            raise DataError(
+                "a marked part has another text than the one at its place",
+                where=where,
+                found=shown,
+                wanted=repr(part.own[:80]),
+                do=_advice(text, part),
+            )
         inside = [n for n, (one, other) in enumerate(places) if one < end and begin < other]
         if not inside:
             raise DataError("a marked part without a word", where=where, found=shown,
@@ -135,9 +159,11 @@ def _advice(text: str, part: Part) -> str:
     if own and text.count(own) == 1:
         apart = part.begin - text.index(own)
         signs = "taken out before it" if apart > 0 else "put before it"
-        return (f"{own[:40]!r} stands at {text.index(own)}, {abs(apart)} characters "
-                f"{'before' if apart > 0 else 'behind'} that: were blanks or other signs {signs}? "
-                f"{DO}")  # fmt: skip
+        return (
+            f"{own[:40]!r} stands at {text.index(own)}, {abs(apart)} characters "
+            f"{'before' if apart > 0 else 'behind'} that: were blanks or other signs {signs}? "
+            f"{DO}"
+        )
     units = len(text.encode("utf-16-le", "surrogatepass")) // 2
     size = len(text.encode("utf-8", "surrogatepass"))
     if len(text) < part.end <= units:

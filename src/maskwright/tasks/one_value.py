@@ -73,9 +73,11 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
             if isinstance(item, DataError):
                 raise item
             if type(item) is not dict:
-                raise DataError("the item is not an object", found=repr(item)[:80],
-                                wanted='an object such as {"text": "…", "label": "…"}',
-                                )  # fmt: skip
+                raise DataError(
+                    "the item is not an object",
+                    found=repr(item)[:80],
+                    wanted='an object such as {"text": "…", "label": "…"}',
+                )
             yield jsonl.checked(item, ledger) if whole is None else item, number
         except DataError as error:
             place = "" if error.where else f"{file}, item {number}"

@@ -143,8 +143,11 @@ def noted_names(source: Source) -> dict[str, Names]:
 
 def noted_languages(source: Source) -> dict[str, list[str]]:
     """The languages of columns of translations, in the order of their writer."""
-    found = {name: feature.get("languages") for name, feature in _features(source).items()
-             if type(feature) is dict and feature.get("_type") == "Translation"}  # fmt: skip
+    found = {
+        name: feature.get("languages")
+        for name, feature in _features(source).items()
+        if type(feature) is dict and feature.get("_type") == "Translation"
+    }
     return {name: list(map(str, some)) for name, some in found.items() if type(some) is list}
 
 

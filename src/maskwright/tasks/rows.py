@@ -295,8 +295,13 @@ def _table(
             raise UsageError("the file's first row holds these names already", where=at(file, line),
                              found=", ".join(names), do="leave --read header out")  # fmt: skip
         if twice := [name for name in header if header.count(name) > 1]:
-            raise UsageError("a column name stands twice", where="--read header", found=twice[0],
-                             wanted="every name once", do="rename one of them")  # fmt: skip
+            raise UsageError(
+                "a column name stands twice",
+                where="--read header",
+                found=twice[0],
+                wanted="every name once",
+                do="rename one of them",
+            )
         rows = itertools.chain([(names, line)], rows)
         names = list(header)
     else:
@@ -311,8 +316,10 @@ def _table(
             named = ((exports.of_table(values), number) for values, number in named)
         yield from (_cleaned(values, file, number, ledger) for values, number in named)
     else:
-        read = ((as_given.cleaned(values, ledger, line_ends=True)[0], number)
-                for values, number in named)  # fmt: skip
+        read = (
+            (as_given.cleaned(values, ledger, line_ends=True)[0], number)
+            for values, number in named
+        )
         found = word_table.sentences(read, *columns, file, ledger)
         yield from (Row(values, file, number) for values, number in found)
 

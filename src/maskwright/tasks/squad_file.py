@@ -53,14 +53,22 @@ class Question:
 
     def __post_init__(self) -> None:
         if not self.question.strip():
-            raise DataError("a question without words", where=self.place, found=repr(self.question),
-                            wanted="a text", do="write one, or take the row out")  # fmt: skip
+            raise DataError(
+                "a question without words",
+                where=self.place,
+                found=repr(self.question),
+                wanted="a text",
+                do="write one, or take the row out",
+            )
         for answer in self.answers:
             if not answer.text.strip():
-                raise DataError("an answer without words", where=self.place,
-                                found=repr(answer.text),
-                                wanted="some text of the context, or no answer at all",
-                                do="correct the answer, or take it out")  # fmt: skip
+                raise DataError(
+                    "an answer without words",
+                    where=self.place,
+                    found=repr(answer.text),
+                    wanted="some text of the context, or no answer at all",
+                    do="correct the answer, or take it out",
+                )
             if answer.start < 0 or self.context[answer.start : answer.stop] != answer.text:
                 raise self._not_there(answer)
 
@@ -128,22 +136,33 @@ def _row(
     title: str, context: str, row: Any, place: str, number: int, known: set[str]
 ) -> dict[str, Any]:
     if not isinstance(row, Mapping):
-        raise DataError("a question that is no object", where=place, found=repr(row)[:80],
-                        wanted='{"question": "…", "answers": […]}')  # fmt: skip
+        raise DataError(
+            "a question that is no object",
+            where=place,
+            found=repr(row)[:80],
+            wanted='{"question": "…", "answers": […]}',
+        )
     name = str(row.get("id", number))
     named = f"{place}, question {name}"
     if name in known:
-        raise DataError("two questions of the same id", where=place, found=repr(name),
-                        wanted="another id for each question")  # fmt: skip
+        raise DataError(
+            "two questions of the same id",
+            where=place,
+            found=repr(name),
+            wanted="another id for each question",
+        )
     known.add(name)
     impossible, golds = row.get("is_impossible"), row.get("answers", [])
     told = "answers" in row or impossible is True
     if type(golds) is not list:
         raise _wrong("answers", list, golds, named)
     if (impossible is True and golds) or (impossible is False and told and not golds):
-        raise DataError("answers and is_impossible do not agree", where=named,
-                        found=f"{len(golds)} answers, is_impossible {impossible}",
-                        wanted="answers, or is_impossible true")  # fmt: skip
+        raise DataError(
+            "answers and is_impossible do not agree",
+            where=named,
+            found=f"{len(golds)} answers, is_impossible {impossible}",
+            wanted="answers, or is_impossible true",
+        )
     return {
         "id": name,
         "title": title,
@@ -187,8 +206,12 @@ def _field(row: Any, name: str, kind: type, where: str) -> Any:
     if not isinstance(row, Mapping) or name not in row:
         found = ", ".join(map(str, row)) if isinstance(row, Mapping) else repr(row)[:80]
         found = found or "no fields"
-        raise DataError(f'the field "{name}" is missing', where=where or None, found=found,
-                        wanted=f'"{name}", as SQuAD has it')  # fmt: skip
+        raise DataError(
+            f'the field "{name}" is missing',
+            where=where or None,
+            found=found,
+            wanted=f'"{name}", as SQuAD has it',
+        )
     if type(row[name]) is not kind:
         raise _wrong(name, kind, row[name], where)
     return row[name]

@@ -262,14 +262,18 @@ def _unanswerable(part: str, examples: Examples) -> Iterator[str]:
     rows = [row for row in examples.parts[part] if isinstance(row, Answered)]
     none = [row for row in rows if not row.answers]
     if none:
-        yield (f"{counted(len(none), 'question')} of {len(rows):,} in {part} "
-               f"({len(none) / len(rows):.0%}) have no answer in their context; the first: "
-               f"{none[0].where}")  # fmt: skip
+        yield (
+            f"{counted(len(none), 'question')} of {len(rows):,} in {part} "
+            f"({len(none) / len(rows):.0%}) have no answer in their context; the first: "
+            f"{none[0].where}"
+        )
     columns = examples.task.columns
     empty = columns.column("answers").empty if none else 0
     if empty and TABLE_FILE.search(none[0].where.rpartition(",")[0]):  # elsewhere null is refused
-        yield (f"an empty cell in the column {columns['answers']!r} is read as no answer; take out "
-               "rows whose answers are not known")  # fmt: skip
+        yield (
+            f"an empty cell in the column {columns['answers']!r} is read as no answer; take out "
+            "rows whose answers are not known"
+        )
 
 
 def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:

@@ -70,10 +70,13 @@ class Sentence:
         for number, word in enumerate(self.words, 1):
             begin = self.text.find(word, at)
             if begin < 0:
-                raise DataError("a word that is not in the text", where=self.where or None,
-                                found=f"{word!r}, word {number}",
-                                wanted=f"a part of {self.text[at : at + 40]!r}",
-                                do="correct the row")  # fmt: skip
+                raise DataError(
+                    "a word that is not in the text",
+                    where=self.where or None,
+                    found=f"{word!r}, word {number}",
+                    wanted=f"a part of {self.text[at : at + 40]!r}",
+                    do="correct the row",
+                )
             at = begin + len(word)
             found.append((begin, at))
         return tuple(found)
@@ -179,10 +182,13 @@ def _sentences(
 
 def _fault(line: str, columns: list[str], width: int, usual: int, where: str) -> DataError | None:
     if "\r" in line:
-        return DataError("a carriage return within a line", where=where, found=repr(line[:60]),
-                         wanted="lines that end with LF or CRLF",
-                         do=f"do lines end in CR? then read with line_ends='any', {OR_SKIP}",
-                         )  # fmt: skip
+        return DataError(
+            "a carriage return within a line",
+            where=where,
+            found=repr(line[:60]),
+            wanted="lines that end with LF or CRLF",
+            do=f"do lines end in CR? then read with line_ends='any', {OR_SKIP}",
+        )
     if len(columns) < max(width, usual) and len(columns) == usual - 1 and line[:1] in " \t":
         return blank_word(where, line)
     if len(columns) == width and not width == 1 < usual:

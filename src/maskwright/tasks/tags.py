@@ -48,9 +48,13 @@ def split_tag(tag: str, where: str = "") -> tuple[str, str]:
         return OUTSIDE, ""
     prefix, _, kind = tag.partition("-")
     if len(prefix) != 1 or prefix not in PREFIXES or tag.endswith("-"):
-        raise DataError("not the tag of an entity", where=where or None, found=repr(tag),
-                        wanted="O, or one of B, I, E, S with a kind, such as B-LOC",
-                        do="correct the tag")  # fmt: skip
+        raise DataError(
+            "not the tag of an entity",
+            where=where or None,
+            found=repr(tag),
+            wanted="O, or one of B, I, E, S with a kind, such as B-LOC",
+            do="correct the tag",
+        )
     return ALSO.get(prefix, prefix), kind
 
 

@@ -55,8 +55,11 @@ def sources(paths: Sequence[Path]) -> list[Source]:
     texts = [_text(path, _compression(path)) for path in paths if not path.suffix]
     if class_folders.in_folders(texts, says_part):
         return texts
-    return [_text(path, _compression(path)) for path in paths
-            if LANGUAGE.fullmatch(_plain(path).suffix.removeprefix("."))]  # fmt: skip
+    return [
+        _text(path, _compression(path))
+        for path in paths
+        if LANGUAGE.fullmatch(_plain(path).suffix.removeprefix("."))
+    ]
 
 
 def _of_one_language(paths: Sequence[Path]) -> list[Source]:
@@ -66,9 +69,13 @@ def _of_one_language(paths: Sequence[Path]) -> list[Source]:
         UsageError: they are of several languages.
     """
     if len(languages := {path.name.partition(".")[0] for path in paths}) > 1:
-        raise UsageError("files of several languages", where=paths[0].parent,
-                         found=", ".join(path.name for path in paths), wanted="those of one",
-                         do=f"put each into a folder of its own, as {min(languages)}/")  # fmt: skip
+        raise UsageError(
+            "files of several languages",
+            where=paths[0].parent,
+            found=", ".join(path.name for path in paths),
+            wanted="those of one",
+            do=f"put each into a folder of its own, as {min(languages)}/",
+        )
     return [Source(path, shown(path), ".conll", _compression(path)) for path in paths]
 
 

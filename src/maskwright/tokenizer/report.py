@@ -126,8 +126,10 @@ class TokenizerReport:
 def beside(reports: Mapping[str, TokenizerReport]) -> str:
     """Several tokenizers on the same documents, a row each, and what each does not know."""
     width = max(32, *(len(name) for name in reports))
-    lines = [f"{'':<{width}} {'kind':>9} {'tokens':>8} {'used':>5} {'fertility':>9} {'unknown':>8}"
-             f" {'bytes/token':>11}"]  # fmt: skip
+    lines = [
+        f"{'':<{width}} {'kind':>9} {'tokens':>8} {'used':>5} {'fertility':>9} {'unknown':>8}"
+        f" {'bytes/token':>11}"
+    ]
     for name, each in reports.items():
         used = each.used_ids / each.vocabulary_size
         lines.append(

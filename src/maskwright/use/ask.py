@@ -63,9 +63,12 @@ def fill_mask(folder: Path | str, text: str, *, top: int = 5, say: Say = quiet) 
             return _fill_gaps(folder, loaded, tokenizer, given, top)
         if tokenizer.mask is None:
             first = tokenizer.vocabulary[tokenizer.sentinels[0]]
-            raise UsageError("the text has no gap", where=text[:60],
-                             wanted=f"{first} where something is to be found",
-                             do=f"write {first} for the first gap, and so on")  # fmt: skip
+            raise UsageError(
+                "the text has no gap",
+                where=text[:60],
+                wanted=f"{first} where something is to be found",
+                do=f"write {first} for the first gap, and so on",
+            )
     if len(loaded.config.stacks) == 2 and tokenizer.mask is not None:
         start = _decoder_start(folder, loaded, tokenizer)
     holes = fill(
@@ -106,10 +109,15 @@ def _fill_gaps(
         written.append(number)
         found = spans(loaded.model, source, written, stops, forbidden, top)
         words = [tokenizer.decode(list(each.ids)).strip() for each in found]
-        holes.append(Hole(source.index(number), tuple(
-            Candidate(each.ids[0], word, each.probability, given.filled(sign, word))
-            for each, word in zip(found, words, strict=True)
-        )))  # fmt: skip
+        holes.append(
+            Hole(
+                source.index(number),
+                tuple(
+                    Candidate(each.ids[0], word, each.probability, given.filled(sign, word))
+                    for each, word in zip(found, words, strict=True)
+                ),
+            )
+        )
         written += found[0].ids if found else ()
     return holes
 
@@ -117,9 +125,13 @@ def _fill_gaps(
 def _require_room(loaded: Pretrained, source: list[int], text: str) -> None:
     longest = loaded.config.longest
     if longest is not None and len(source) > longest:
-        raise UsageError("the text is longer than the model reads", where=text[:60],
-                         found=f"{len(source)} tokens", wanted=f"at most {longest}",
-                         do="shorten the text around the gaps")  # fmt: skip
+        raise UsageError(
+            "the text is longer than the model reads",
+            where=text[:60],
+            found=f"{len(source)} tokens",
+            wanted=f"at most {longest}",
+            do="shorten the text around the gaps",
+        )
 
 
 def _in_own_words(hole: Hole, before: str, after: str, tokenizer: Tokenizer) -> Hole:

@@ -85,8 +85,9 @@ def do(a: argparse.Namespace) -> None:
 
         columns, read = named_columns(a), how_read(a.read)
         data = existing(a.data, "data")
-        evaluate_file(a.model, data, part=a.part, columns=columns, read=read, out=a.out,
-                      base=a.base)  # fmt: skip
+        evaluate_file(
+            a.model, data, part=a.part, columns=columns, read=read, out=a.out, base=a.base
+        )
     elif pairs:
         from maskwright.recipes.find import is_run
         from maskwright.use.grammar import evaluate_pairs

@@ -165,12 +165,16 @@ class QuestionAnswering(Kind):
         return [found.answer(self.threshold) for found in self._found(encoded, outputs)]
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        return {name: float(figure(sums.sum(0, keepdims=True))[0])
-                for name, (figure, sums) in self._sums(rows, answers).items()}  # fmt: skip
+        return {
+            name: float(figure(sums.sum(0, keepdims=True))[0])
+            for name, (figure, sums) in self._sums(rows, answers).items()
+        }
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        return {name: estimate_of_sums(figure, sums)
-                for name, (figure, sums) in self._sums(rows, answers).items()}  # fmt: skip
+        return {
+            name: estimate_of_sums(figure, sums)
+            for name, (figure, sums) in self._sums(rows, answers).items()
+        }
 
     def _sums(
         self, rows: Sequence[Any], answers: Answers
@@ -186,8 +190,10 @@ class QuestionAnswering(Kind):
         parted = np.column_stack([sums * has[:, None], sums * ~has[:, None]])
         if both:
             for start, sort in ((0, HAS), (3, NO)):
-                found |= {sort + name: (_mean, parted[:, [start + place, start + 2]])
-                          for place, name in enumerate(self.measures)}  # fmt: skip
+                found |= {
+                    sort + name: (_mean, parted[:, [start + place, start + 2]])
+                    for place, name in enumerate(self.measures)
+                }
         if both:
             found[BALANCED] = (_balanced, parted[:, [0, 2, 3, 5]])
         elif self.measure == BALANCED:  # of one sort alone it is that sort's
@@ -214,13 +220,16 @@ class QuestionAnswering(Kind):
         if not len(has):
             return ""
         if not said.any() and has.any():
-            return (f'"no answer" is said to all {counted(len(has), "question")} (with an answer: '
-                    f"{has.sum():,}): the model is of no use as it is; give it more questions with "
-                    "an answer, or more epochs")  # fmt: skip
+            return (
+                f'"no answer" is said to all {counted(len(has), "question")} (with an answer: '
+                f"{has.sum():,}): the model is of no use as it is; give it more questions with "
+                "an answer, or more epochs"
+            )
         if said.all() and not has.all():
-            return (f'"no answer" is said to none of {counted(len(has), "question")} (without '
-                    f"an answer: {(~has).sum():,}): what the model says of those is wrong"
-                    )  # fmt: skip
+            return (
+                f'"no answer" is said to none of {counted(len(has), "question")} (without '
+                f"an answer: {(~has).sum():,}): what the model says of those is wrong"
+            )
         return ""
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
