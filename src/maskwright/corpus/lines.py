@@ -227,10 +227,10 @@ def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
     """The line with U+FFFD for what is no text, if that is wanted and nothing else is bad."""
     if ledger.reading.on_undecodable != "replace":
         return None
-    mended = data.decode("utf-8", "replace").encode()
-    text = _decode(mended, ledger, as_given)
+    replaced = data.decode("utf-8", "replace").encode()
+    text = _decode(replaced, ledger, as_given)
     if text is not None:
-        ledger.counts.replaced += mended.count(MARK) - data.count(MARK)
+        ledger.counts.replaced += replaced.count(MARK) - data.count(MARK)
     return text
 
 

@@ -258,7 +258,7 @@ def model_folder(folder: Path) -> Path:
             )
         if learned_beside(folder):
             raise IncompatibleError(
-                "what was learned lies beside this model, in an adapter", where=folder,
+                "the adapter is in a folder beside this model", where=folder,
                 wanted="a model with all its weights",
                 do=f"ask it with maskwright predict, or name {folder / MODEL} to go without",
             )  # fmt: skip
