@@ -931,18 +931,24 @@ def test_a_stop_keeps_the_finished_seeds(
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"epochs": 1}, "settings"),
-        ({"pooling": "mean"}, "head, task"),
-        ({"method": "probe"}, "settings"),
+        ({"epochs": 1}, ("--epochs 2", "--epochs 1")),
+        ({"batch": 4}, ("--batch 16", "--batch 4")),
+        ({"pooling": "mean"}, ("--pooling not given", "--pooling mean")),
+        ({"method": "probe"}, ("--method full", "--method probe")),
     ],
 )
 def test_the_seeds_of_another_fine_tuning_are_not_taken_up(
-    model: Path, stopped: tuple[Path, Path, str], change: dict[str, Any], named: str
+    model: Path,
+    stopped: tuple[Path, Path, str],
+    change: dict[str, Any],
+    named: tuple[str, str],
 ) -> None:
+    """The setting is named, with both values."""
     data, out, _ = stopped
-    with pytest.raises(UsageError, match="of another kind") as refused:
+    with pytest.raises(UsageError, match="with other settings") as refused:
         finetune_file(model, data, out, **{**BRIEFLY, **change}, stream=io.StringIO())
-    assert f"another {named}" in str(refused.value.found) and (out / "unfinished/seed-0").is_dir()
+    assert named[0] in str(refused.value.found) and named[1] in str(refused.value.wanted)
+    assert (out / "unfinished/seed-0").is_dir()
 
 
 def test_other_rows_are_another_fine_tuning(
@@ -950,9 +956,9 @@ def test_other_rows_are_another_fine_tuning(
 ) -> None:
     _, out, _ = stopped
     other = table(tmp_path / "data.csv", "classification", 61)
-    with pytest.raises(UsageError, match="of another kind") as refused:
+    with pytest.raises(UsageError, match="with other settings") as refused:
         finetune_file(model, other, out, **BRIEFLY, stream=io.StringIO())
-    assert "another data" in str(refused.value.found)
+    assert "the rows of --data" in str(refused.value.found)
 
 
 def test_two_do_not_learn_into_one_folder(

@@ -240,6 +240,23 @@ def test_F32_a_setting_that_changes_the_result_is_refused_on_resume(
     }[change]  # fmt: skip
     with pytest.raises(IncompatibleError, match="cannot change what it computes"):
         run.resume(out, stream=io.StringIO(), settings=other)
+    with pytest.raises(OutputError, match=r" is \S+ there and \S+ here"):
+        run.pretrain(other, out, stream=io.StringIO())
+
+
+def test_F32_a_recipe_that_was_changed_by_hand_is_named(
+    made: tuple[Recipe, Path], tmp_path: Path
+) -> None:
+    again = copy(made[1], tmp_path / "run")
+    path = again / "recipe.toml"
+    assert "\nbatch = 8\n" in path.read_text()
+    path.write_text(path.read_text().replace("\nbatch = 8\n", "\nbatch = 16\n", 1))
+    with pytest.raises(IncompatibleError, match=r"training\.batch") as refused:
+        run.resume(again, stream=io.StringIO())
+    assert refused.value.found == "training.batch = 16"
+    assert refused.value.wanted == "training.batch = 8"
+    path.write_text(path.read_text().replace("\nbatch = 16\n", "\nbatch = 8\n", 1))
+    run.resume(again, stream=io.StringIO())  # as the advice says
 
 
 def test_what_a_kill_left_goes(made: tuple[Recipe, Path], tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from maskwright import commit
+from maskwright import commit, dotted
 from maskwright.checkpoint import files
 from maskwright.config import canonical_json
 from maskwright.errors import CheckpointError, UsageError
@@ -29,7 +29,59 @@ from maskwright.strict_json import parse_object
 
 FOLDER, FACTS, WEIGHTS = "unfinished", "tuned.json", "weights.safetensors"
 LARGEST = 1 << 20  # bytes of the facts
+HASH = 64  # digits of a SHA-256
 REJECTS = "rejects.jsonl"  # rows that were passed over when the data was read
+
+
+# What the settings are called on the command line.
+OPTIONS = {
+    "training.epochs": "--epochs",
+    "training.batch": "--batch",
+    "training.accumulate": "--accumulate",
+    "training.patience": "--patience",
+    "training.optimizer.learning_rate": "--rate",
+    "training.optimizer.decay": "--weight-decay",
+    "training.schedule.warmup": "--warmup",
+    "method.name": "--method",
+    "method.layer_decay": "--layer-decay",
+    "method.head_rate": "--head-rate",
+    "length": "--length",
+    "long": "--long",
+    "model": "the model",
+    "data": "the rows of --data, their columns or parts",
+    "kind": "--task",
+    "settled.prompt": "--prompt",
+    "settled.pooling": "--pooling",
+    "settled.measure": "--measure",
+    "head": "the head",
+}
+
+
+class Difference(NamedTuple):
+    """One setting, as it is there and as it is here."""
+
+    there: str
+    here: str
+
+
+def _differences(name: str, there: Any, here: Any) -> list[Difference]:
+    """In what one entry differs, by the names of the command line."""
+    if there == here:
+        return []
+    apart: list[tuple[str, Any, Any]] = [(name, there, here)]
+    if isinstance(there, dict) and isinstance(here, dict):
+        apart = list(dotted.differences(there, here))
+    found = []
+    for path, old, new in apart:
+        hashed = isinstance(old, str) and len(old) == HASH
+        pairs = ("another", "its own") if hashed else (_shown(old), _shown(new))
+        said = OPTIONS.get(path, path)
+        found.append(Difference(*(f"{said} {value}" for value in pairs)))
+    return found
+
+
+def _shown(value: Any) -> str:
+    return "not given" if value is None else str(value)
 
 
 @dataclass(frozen=True)
@@ -54,13 +106,18 @@ class Kept:
         wanted = json.loads(canonical_json(dict(self.about)))
         for each in sorted(self.folder.glob("seed-*")):
             found = commit.verify(each).about
-            if apart := sorted(n for n in wanted.keys() | found.keys()
-                               if wanted.get(n) != found.get(n)):  # fmt: skip
+            apart = [
+                change
+                for name in sorted(wanted.keys() | found.keys())
+                for change in _differences(name, found.get(name), wanted.get(name))
+            ]
+            if apart:
                 raise UsageError(
-                    "an unfinished fine-tuning of another kind is there", where=each,
-                    found=f"made with another {', '.join(apart)}",
-                    wanted="what this command would make",
-                    do="repeat the earlier command, choose another --out, or remove the folder",
+                    "an unfinished fine-tuning with other settings is there", where=each,
+                    found="; ".join(each.there for each in apart[:8]),
+                    wanted="; ".join(each.here for each in apart[:8]) + ", as this command says",
+                    do="repeat the command with what is there, to go on with it; or choose another "
+                    "--out, or remove the folder",
                 )  # fmt: skip
 
     def keep(self, seed: int, tuned: Tuned) -> None:

@@ -106,9 +106,14 @@ def finetune(
     kept = Kept(out, {
         "model": fingerprint(hashes(learner.path)),
         "data": hash_rows(data),
-        "task": [kind.task, kind.labels, kind.settled],
+        "task": {"kind": kind.task, "labels": kind.labels, "settled": kind.settled},
         "head": fingerprint([to_plain(head) for head in learner.config.heads]),
-        "settings": fingerprint([settings, plain_method, learner.frame.length, long]),
+        "settings": {
+            "training": {**to_plain(settings), "seed": 0},
+            "method": to_plain(plain_method),
+            "length": learner.frame.length,
+            "long": long,
+        },
     })  # fmt: skip
     storage.require_space(out, cost.disk_bytes(learner, method, seeds - kept.count()))
     facts = _facts(learner, method, settings, passes) | {"seeds tried": seeds}

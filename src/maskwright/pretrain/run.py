@@ -146,10 +146,24 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
         raise OutputError(
             "the output folder holds something already",
             where=out,
+            found=_other_run(recipe, out),
             do=f"choose another --out{other}",
         )
     document.write(out / RECIPE, to_toml(recipe))
     (out / refused.REFUSED).unlink(missing_ok=True)
+
+
+def _other_run(recipe: Recipe, out: Path) -> str | None:
+    """In which settings the run in `out` differs from `recipe`; None where none is there."""
+    try:
+        begun = read(out / RECIPE) if (out / RECIPE).is_file() else None
+    except ConfigError:
+        return None
+    if begun is None:
+        return None
+    apart = list(dotted.differences(frozen_part(begun), frozen_part(recipe)))
+    listed = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, old, new in apart[:8])
+    return f"a run whose {listed}" if listed else "a run of this very recipe"
 
 
 def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:

@@ -30,7 +30,7 @@ from maskwright.pretrain.lengths import check_length, untrained_positions
 from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.rows import held_out_rows, training_rows
 from maskwright.recipes.find import find
-from maskwright.recipes.recipe import Folder, Recipe
+from maskwright.recipes.recipe import Folder, Recipe, frozen_part
 from maskwright.report import document
 from maskwright.report.say import quiet
 from maskwright.train import machine
@@ -168,8 +168,10 @@ def _objective(
 
 def _about(recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine) -> dict[str, Any]:
     """What a checkpoint says of where it comes from, so that nothing else goes on with it."""
+    begun = find(str(out))  # what changed since is free to change
     return {
-        "recipe": find(str(out)).fingerprint,  # what changed since is free to change
+        "recipe": begun.fingerprint,
+        "settings": frozen_part(begun),
         "tokenizer": prepared.tokenizer.fingerprint,
         "data": prepared.train_fingerprint,
         "machine": {
@@ -256,6 +258,8 @@ def _restore(
         ("data", "the training data"),
     ):
         if restored.about.get(name) != about[name]:
+            if name == "recipe" and isinstance(before := restored.about.get("settings"), dict):
+                raise _other_settings(before, about["settings"], out)
             raise IncompatibleError(
                 f"{what} is not the one this checkpoint was trained with",
                 where=restored.path,
@@ -270,6 +274,19 @@ def _restore(
         journal.cut(out, restored.state.step)
     say(f"resuming after step {restored.state.step}")
     return restored.state
+
+
+def _other_settings(before: Any, now: Any, out: Path) -> IncompatibleError:
+    """What a recipe.toml that was changed by hand is refused with."""
+    changes = list(dotted.differences(before, now))
+    return IncompatibleError(
+        "the recipe is not the one this checkpoint was trained with",
+        where=f"{out / 'recipe.toml'}: {changes[0][0] if changes else ''}",
+        found="; ".join(f"{path} = {new!r}" for path, _, new in changes[:8]),
+        wanted="; ".join(f"{path} = {old!r}" for path, old, _ in changes[:8]),
+        do="set it back in recipe.toml, or start another run with: maskwright pretrain RECIPE "
+        "--out FOLDER",
+    )
 
 
 def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
