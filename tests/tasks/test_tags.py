@@ -334,3 +334,15 @@ def test_no_entities_are_promised_for_plain_kinds() -> None:
     assert any("no entities are scored" in note for note in survey(examples).warnings)
     _, examples = understood(tagged("B-PER", "O", "B-LOC", "I-LOC"))
     assert not any("entities" in note for note in survey(examples).warnings), "the control"
+
+
+def test_tags_that_are_all_the_same_are_of_another_column() -> None:
+    """Nested entities have a column of their own, which may be empty of them; the control: of one
+    class of texts the advice names the label."""
+    rows = [{"tokens": ["Anna", "sat"], "tags": ["O", "O"]} for _ in range(8)]
+    with pytest.raises(DataError, match="all labels are the same") as refused:
+        understood(table_of(*rows))
+    assert "--column tags=" in str(refused.value.do)
+    with pytest.raises(DataError, match="all labels are the same") as refused:
+        understood(table_of(*({"text": f"text {n}", "label": "pos"} for n in range(8))))
+    assert "--column label=" in str(refused.value.do)

@@ -127,7 +127,8 @@ def learn(
             where=f"{next(iter(rows.values())).file}, column {column!r}",
             found=f"all {sum(counts.values()):,} labels are {made.names[met.pop()]!r}",
             wanted="at least two classes in the training rows",
-            do="add rows of another class, or name another column (--column label=…)",
+            do="add rows of another class, or name another column (--column "
+            f"{'tags' if OUTSIDE in counts else 'label'}=…)",
         )
     return made
 
