@@ -14,6 +14,7 @@ figure compares are refused, and the field in which they differ is named.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -36,6 +37,7 @@ from maskwright.report import comparison, document
 from maskwright.report.comparison import Comparison, Contender, Measure
 from maskwright.report.say import Say, printer
 from maskwright.report.wording import count
+from maskwright.report.wording import number as figure_of
 from maskwright.use import grammar
 from maskwright.use.ask import open_model
 
@@ -183,11 +185,13 @@ def _left_out(entrants: Sequence[Entrant], out: Path) -> list[str]:
 
 def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
     """What the run's own journal says."""
-    lines = journal.read(folder)
-    state, _ = checkpoints.read_state(checkpoints.newest(folder))
+    newest = checkpoints.newest(folder)
+    state, _ = checkpoints.read_state(newest)
+    saved = commit.read_manifest(newest).about.get("journal")
+    lines = journal.figures(folder, saved, bits=entrant.codes_text)
     evaluations = [r for r in lines if r["kind"] == "evaluation"]
     tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
-    times = journal.read(folder, journal.TIMINGS)
+    times = journal.times(folder)
     marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
     each = entrant.operations_per_token
     curve = [
@@ -198,7 +202,8 @@ def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
     final = {"loss": evaluations[-1]["loss"]}
     if entrant.codes_text:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
-    peak = max((t.get("peak_memory", 0) for t in times), default=0)
+    peaks = [figure_of(t, "peak_memory") for t in times]
+    peak = int(max((each for each in peaks if math.isfinite(each)), default=0))
     spent = (state.tokens, state.tokens * each, state.seconds, peak)
     return comparison.Run(seed, *spent, final, curve)
 

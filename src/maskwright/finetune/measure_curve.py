@@ -27,7 +27,7 @@ from typing import Any, TextIO
 
 from maskwright import commit, config
 from maskwright.counted import counted
-from maskwright.errors import UsageError
+from maskwright.errors import DataError, UsageError
 from maskwright.finetune.curve import (
     ASKED_AGAIN,
     SCRATCH,
@@ -53,12 +53,13 @@ from maskwright.pretrain.run import LOCK
 from maskwright.report import document, tables
 from maskwright.report.say import Say, printer, quiet
 from maskwright.report.wording import figure
-from maskwright.strict_json import parse
+from maskwright.strict_json import parse_object
 from maskwright.tasks import examples as labelled
 from maskwright.tasks import splits
 from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
 
 NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
+LARGEST = 1 << 20  # bytes of a line
 LEAST_TO_CHOOSE_BY = 50
 
 
@@ -174,12 +175,23 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
         file.truncate(written.rfind(b"\n") + 1)  # a kill may tear the last line
         if not written.count(b"\n"):
             file.write(json.dumps(about).encode() + b"\n")
-    first, *rest = path.read_text(encoding="utf-8").splitlines()
-    if parse(first, path) != about:
-        raise UsageError("figures of something else are there", where=path, found=first[:200],
-                         wanted=json.dumps(about)[:200], do="choose another --out")  # fmt: skip
-    rows = [parse(line, path) for line in rest]
+    first, *rows = (
+        parse_object(line, f"{path}, line {number}", error=DataError, largest=LARGEST)
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1)
+    )
+    if first != about:
+        raise UsageError("figures of something else are there", where=path,
+                         found=json.dumps(first)[:200], wanted=json.dumps(about)[:200],
+                         do="choose another --out")  # fmt: skip
     names = ("way", "labels", "seed", "settings")
+    for number, row in enumerate(rows, start=2):
+        found = {name: value for name, value in row.items() if name not in names}
+        if not all(isinstance(row.get(n), str | int) for n in names) or "value" not in found or (
+            not all(isinstance(value, int | float) for value in found.values())
+        ):  # fmt: skip
+            raise DataError("not the figures of a training", where=f"{path}, line {number}",
+                            found=json.dumps(row)[:200], wanted=f"{', '.join(names)}, value",
+                            do="remove the line: it is measured again")  # fmt: skip
     return {
         tuple(row[name] for name in names): {n: v for n, v in row.items() if n not in names}
         for row in rows

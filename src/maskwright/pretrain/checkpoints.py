@@ -30,6 +30,7 @@ from maskwright.checkpoint.sentence_modules import transformer_folder
 from maskwright.errors import CheckpointError, IncompatibleError, StorageError
 from maskwright.manifest import require_as_saved
 from maskwright.nn.transformer import Transformer
+from maskwright.pretrain import journal
 from maskwright.recipes.find import is_run
 from maskwright.strict_json import parse_object
 from maskwright.terminal import shell_word
@@ -112,7 +113,7 @@ class Checkpoints:
         moments = optimizer.state()
         size = sum(t.nbytes for t in [*masters.values(), *moments.values()])
         size += 0 if average is None else sum(t.nbytes for t in weights.values())
-        about = {**self.about, "step": state.step}
+        about = {**self.about, "step": state.step, "journal": journal.stamp(self.folder.parent)}
         commit.commit(target, write, about=about, expected_bytes=size, replace=True)
         self.retain(target)
         return target
@@ -269,4 +270,23 @@ def model_folder(folder: Path) -> Path:
             "the run has no checkpoint yet", where=folder,
             do=f"let it come to one: maskwright resume {shell_word(folder)}",
         )  # fmt: skip
-    return newest(folder) if (folder / "checkpoints").is_dir() else transformer_folder(folder)
+    return _undamaged(folder) if (folder / "checkpoints").is_dir() else transformer_folder(folder)
+
+
+def _undamaged(run: Path) -> Path:
+    """The newest checkpoint of a run. An older one would give other answers, and nobody would know:
+    only `resume` goes on from it, and says so.
+
+    Raises:
+        CheckpointError: there is none, or the newest is damaged.
+    """
+    path, _, skipped = commit.newest(run / "checkpoints")
+    if not skipped:
+        return path
+    reason, last = skipped[0], commit.numbered(run / "checkpoints")[-1]
+    raise CheckpointError(
+        "the newest checkpoint is damaged", where=reason.where, found=reason.what,
+        wanted=f"a whole one, as {path.name} is",
+        do=f"name that one, {shell_word(path)}; go on from it with maskwright resume "
+        f"{shell_word(run)}; or remove {shell_word(last)}",
+    )  # fmt: skip

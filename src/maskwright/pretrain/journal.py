@@ -8,13 +8,15 @@ to the checkpoint. Where the disk is full, lines wait in memory for the next flu
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from maskwright.errors import MaskwrightError
+from maskwright.errors import DataError, MaskwrightError
 from maskwright.one_file import new_file
 from maskwright.storage import FULL, in_our_words
 
@@ -22,6 +24,7 @@ METRICS = "metrics.jsonl"
 TIMINGS = "timings.jsonl"
 # Bytes of lines that wait before they are written.
 WAITING = 8192
+REMEDY = "take an intact copy of the run, or remove its folder and let it be trained again"
 
 
 class Journal:
@@ -125,10 +128,63 @@ def read(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
     return found if name != METRICS else [r for r in found if isinstance(r.get("kind"), str)]
 
 
+def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> list[dict[str, Any]]:
+    """The lines of `metrics.jsonl`, to be compared with those of other runs.
+
+    Args:
+        saved: what `stamp` said when the newest checkpoint was saved; None: an earlier release's,
+            of which only the fields are looked at.
+        bits: whether evaluations say bits per byte.
+
+    Raises:
+        DataError: the lines are not those that were saved, or lack a number.
+    """
+    path = folder / METRICS
+    if saved is not None and stamp(folder, saved.get("bytes")) != saved:
+        raise DataError("the figures are not those that the run saved", where=path,
+                        wanted=f"sha256 {saved.get('sha256')} of the first {saved.get('bytes')} "
+                        "bytes", do=REMEDY)  # fmt: skip
+    lines = read(folder)
+    names = {"train": ("tokens",), "evaluation": ("loss", *["bits_per_byte"] * bits)}
+    for line in lines:
+        if odd := [n for n in names.get(line["kind"], ()) if not _is_number(line.get(n))]:
+            raise DataError("a line of the run's figures has no such number", where=path,
+                            found=f"step {line['step']}: {odd[0]}: {line.get(odd[0])!r}"[:200],
+                            do=REMEDY)  # fmt: skip
+    trained = {line["step"] for line in lines if line["kind"] == "train"}
+    evaluated = {line["step"] for line in lines if line["kind"] == "evaluation"}
+    if not evaluated or not evaluated <= trained:
+        raise DataError("the run's figures have a gap", where=path, do=REMEDY)
+    return lines
+
+
+def times(folder: Path) -> list[dict[str, Any]]:
+    """The lines of `timings.jsonl` that say how long it took."""
+    return [line for line in read(folder, TIMINGS)
+            if _is_number(line.get("seconds")) and _is_number(line["step"])]  # fmt: skip
+
+
+def stamp(folder: Path, size: Any = None) -> dict[str, Any] | None:
+    """The bytes of `metrics.jsonl` and their hash, or those of its first `size` bytes; None where
+    there is no such file, or it is shorter."""
+    path = folder / METRICS
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    size = len(data) if size is None else size
+    if not isinstance(size, int) or not 0 <= size <= len(data):
+        return None
+    return {"bytes": size, "sha256": hashlib.sha256(data[:size]).hexdigest()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _step(line: bytes) -> int | None:
     if not line.endswith(b"\n"):
         return None
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None  # torn, or no line of ours

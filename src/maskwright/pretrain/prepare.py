@@ -43,13 +43,14 @@ from maskwright.recipes.recipe import Recipe, TokenizerFolder
 from maskwright.report import document
 from maskwright.report.say import Say
 from maskwright.storage import DISK, TEMPORARY, in_our_words, listed, remove_folder
-from maskwright.strict_json import parse
+from maskwright.strict_json import parse_object
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train as train_tokenizer
 from maskwright.tokenizer.unknown import OTHER_MODEL, REMEDY
 
 TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
 TEXT_TO_STORE = 3  # bytes of text for a byte of tokens, at the most
+LARGEST_RECORD = 1 << 30  # bytes; a name and a hash for each file
 KEPT_AT = 32  # documents, for whether a tokenizer keeps text as it is
 
 
@@ -392,11 +393,12 @@ def _shares(corpus: Corpus, train: Sequence[TokenStore]) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found = parse(path.read_text(encoding="utf-8"), path)
-    if not isinstance(found, dict):
+    try:
+        return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_RECORD)
+    except DataError as error:
         raise DataError("not a record of where the text comes from", where=path,
-                        do="remove the file; it is written again")  # fmt: skip
-    return found
+                        found=f"{error.what}: {error.found}",
+                        do="remove the file; it is written again") from error  # fmt: skip
 
 
 def _tokenizer(recipe: Recipe, texts: Sequence[Text], say: Say) -> Tokenizer:

@@ -17,8 +17,10 @@ from maskwright.errors import DataError, UsageError
 from maskwright.report import tables
 from maskwright.report.progress import budget
 from maskwright.report.wording import number
+from maskwright.strict_json import parse_object
 
 Record = dict[str, Any]
+LARGEST = 64 << 20  # bytes of run.json
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,7 @@ def table(value: object) -> Record:
 
 
 def _run(path: Path) -> Record:
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except ValueError as error:  # also text that is not UTF-8
-        raise DataError("run.json cannot be read", where=path, found=error) from error
-    if not isinstance(value, dict):
-        raise DataError("run.json is not an object", where=path, found=type(value).__name__)
-    return value
+    return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
 
 
 def _saved(checkpoint: Path) -> Record:

@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from maskwright import commit
 from maskwright.checkpoint.layout import Taught
+from maskwright.config import canonical_json, fingerprint
 from maskwright.errors import DataError
 from maskwright.evaluate import minimal_pairs, text_likelihood
 from maskwright.evaluate.likelihood import token_counts
@@ -31,9 +31,11 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.report import document, tables
 from maskwright.report.page import write_report
 from maskwright.report.wording import percent
+from maskwright.strict_json import parse_object
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.use.ask import open_model
 
+LARGEST = 256 << 20  # bytes of a file of figures
 SIGNS = {1.0: "1", 0.0: "0", 0.5: "="}
 WHICH = {"all": "", "choosing": ", the tenth to choose by", "reporting": ", nine tenths"}
 WITHOUT_MODEL = {
@@ -173,7 +175,9 @@ def save(
         },
     }
     path = figures_path(out, how, part, paradigms)
-    return document.write(path, json.dumps(plain, indent=2) + "\n")
+    plain = json.loads(canonical_json(plain))  # lists for tuples, as it will be read
+    text = json.dumps({**plain, "sha256": fingerprint(plain)}, indent=2) + "\n"
+    return document.write(path, text)
 
 
 def figures_path(out: Path, how: str, part: str, paradigms: Sequence[Paradigm]) -> Path:
@@ -191,7 +195,10 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None
     if not path.is_file():
         return None
     try:
-        plain: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        plain = parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
+        own = plain.pop("sha256", None)  # which earlier releases did not write
+        if own is not None and own != fingerprint(plain):
+            raise ValueError("its own hash does not fit")
         if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):
             return None
         values = {sign: value for value, sign in SIGNS.items()}
@@ -199,7 +206,7 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None
             name: np.array([values[sign] for sign in each["outcomes"]])
             for name, each in plain["paradigms"].items()
         })  # fmt: skip
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError("figures of minimal pairs cannot be read", where=path,
                         found=error, do="remove the file") from error  # fmt: skip
 

@@ -1,0 +1,192 @@
+"""Every JSON file of ours, changed in small ways: what is read of it is as before, or refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.faults.mutations import Outcomes, attack
+
+from maskwright.adapters import folder as adapters
+from maskwright.adapters.ia3 import IA3
+from maskwright.adapters.lora import LoRA
+from maskwright.checkpoint import pretrained
+from maskwright.compare.compare import compare
+from maskwright.data.store import TokenStore
+from maskwright.nn.transformer import Transformer
+from maskwright.pretrain import checkpoints, run
+from maskwright.pretrain.prepare import prepare, training_stores
+from maskwright.recipes.find import read
+from maskwright.report import tables
+from maskwright.report.page import write_report
+from maskwright.report.say import quiet
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.use.show import show
+from tinyrun import recipe, text_file
+
+TEXT = "the cat sat on the mat"
+TOKENS = torch.arange(5, 17).reshape(1, 12)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("mutated")
+    run.pretrain(recipe(text_file(base), steps=8), base / "run", stream=io.StringIO())
+    table = {"title": "t", "head": ["", "right"], "rows": [["mean", "1"]], "note": "n"}
+    tables.add(base / "run", [table])
+    return base / "run"
+
+
+def _scores(model: Transformer) -> Any:
+    with torch.no_grad():
+        return model.encode(TOKENS).tolist()
+
+
+def _weights(folder: Path) -> Any:
+    loaded = pretrained.load(checkpoints.model_folder(folder))
+    assert loaded.tokenizer is not None
+    state, steps = checkpoints.read_state(checkpoints.newest(folder))
+    return _scores(loaded.model), loaded.tokenizer.encode(TEXT), state, steps
+
+
+def _tokenizer(folder: Path) -> Any:
+    return Tokenizer.load(folder).encode(TEXT)
+
+
+def _store(folder: Path) -> Any:
+    store = TokenStore.open(folder, verify=True)
+    facts = (store.special, store.vocabulary_size, store.largest_id, store.tokenizer_fingerprint)
+    return store.tokens.tolist(), store.offsets.tolist(), facts
+
+
+def _prepared(folder: Path) -> Any:
+    """What a resumed run learns from: the tokens, and the texts they are said to be made of."""
+    made = prepare(read(folder / "recipe.toml"), folder, quiet)
+    return made.train_fingerprint, made.held_out.fingerprint, made.tokenizer.fingerprint
+
+
+def _shown(folder: Path) -> Any:
+    """Pages are drawn of whatever can be read; what a hand puts into a journal is shown as such."""
+    write_report(folder)
+    show(str(folder), [])
+    return [store.fingerprint for store in training_stores(folder)]
+
+
+def _stores(folder: Path) -> Path:
+    return folder / "data" / "train"
+
+
+READS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
+    "tokenizer": (lambda out: out / "tokenizer", _tokenizer),
+    "store": (_stores, _store),
+    "checkpoint": (lambda out: out, _weights),
+    "prepared": (lambda out: out, _prepared),
+    "shown": (lambda out: out, _shown),
+}
+COUNTS = {"tokenizer": 40, "store": 60, "checkpoint": 4, "prepared": 6, "shown": 6}
+MANY = {"tokenizer": 400, "store": 1000, "checkpoint": 60, "prepared": 60, "shown": 60}
+OTHER = {"checkpoint": ("checkpoints",), "prepared": ("data", "tokenizer"), "shown": ("",)}
+
+
+def _attacked(trained: Path, where: str, folder: Path, count: int) -> Outcomes:
+    out = shutil.copytree(trained, folder)
+    part, opened = READS[where]
+    looked_at = part(out)
+    for name in OTHER.get(where, ("",)):
+        found = attack(looked_at / name, lambda: opened(looked_at), count)
+        assert not found.faults, found.faults[:5]
+    return found
+
+
+@pytest.mark.parametrize("where", READS)
+def test_mutations_of_a_run(trained: Path, where: str, tmp_path: Path) -> None:
+    found = _attacked(trained, where, tmp_path / "run", COUNTS[where])
+    assert found.tried >= 10 and (where == "shown" or found.refused > found.tried / 4)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("where", READS)
+def test_many_mutations_of_a_run(trained: Path, where: str, tmp_path: Path) -> None:
+    print(where, _attacked(trained, where, tmp_path / "run", MANY[where]))
+
+
+def _adapter(trained: Path, settings: Any, folder: Path, *, listed: bool) -> Callable[[], Any]:
+    """An adapter's folder, with a manifest or as others leave it, and what is read of it."""
+    model = pretrained.load(checkpoints.model_folder(trained)).model
+    made = settings.attach(model, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for parameter in made.trainable().values():
+            parameter += 0.1
+    adapters.save(made, folder, base="base")
+    made.detach()
+    if not listed:
+        (folder / "MANIFEST.json").unlink()
+
+    def opened() -> Any:
+        attached = adapters.load(model, folder)
+        try:
+            return _scores(model)
+        finally:
+            attached.detach()
+
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("settings", "listed", "count"), [(LoRA(rank=2), True, 40), (IA3(), True, 40),
+                                      (LoRA(rank=2), False, 80), (IA3(), False, 80)]
+)  # fmt: skip
+def test_mutations_of_an_adapter(
+    trained: Path, settings: Any, listed: bool, count: int, tmp_path: Path
+) -> None:
+    """Without a manifest nobody knows that another alpha is another: a traceback is the fault."""
+    found = attack(
+        tmp_path / "adapter",
+        _adapter(trained, settings, tmp_path / "adapter", listed=listed),
+        count,
+    )
+    faults = [each for each in found.faults if listed or "another value" not in each]
+    assert not faults, faults[:5]
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("settings", [LoRA(rank=2), IA3()], ids=["lora", "ia3"])
+def test_many_mutations_of_an_adapter(
+    trained: Path, settings: Any, listed: bool, tmp_path: Path
+) -> None:
+    found = attack(
+        tmp_path / "adapter", _adapter(trained, settings, tmp_path / "adapter", listed=listed), 400
+    )
+    print(settings.kind, "with a manifest" if listed else "as others leave it", found)
+    assert not [each for each in found.faults if listed or "another value" not in each]
+
+
+@pytest.mark.proof
+def test_mutations_of_a_comparison(tmp_path: Path) -> None:
+    chosen, out = recipe(text_file(tmp_path), steps=8), tmp_path / "out"
+
+    def compared() -> Any:
+        said = io.StringIO()
+        made = compare([chosen], out, budget="tokens=1500", seeds=1, stream=said)
+        return [(r.tokens, r.operations, r.final) for c in made.contenders for r in c.runs]
+
+    compared()
+    found = attack(out / "runs", compared, 6)
+    print("compare", found)
+    assert not found.faults, found.faults[:5]
+
+
+def test_the_driver_sees_what_no_manifest_guards(tmp_path: Path) -> None:
+    """Negative control."""
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"labels": ["bad", "good"], "length": 64}))
+    found = attack(tmp_path, lambda: json.loads(path.read_bytes())["labels"][0], 60)
+    assert any("another value" in each for each in found.faults)
+    assert any("Error" in each for each in found.faults)
