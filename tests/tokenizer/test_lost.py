@@ -26,6 +26,11 @@ def test_plain_answers_need_no_note(kind: str) -> None:
     assert lost_note(trained(kind), ["kalomi sat", "Kalomi!", " edges do not count \n"]) == ""
 
 
+def test_an_unknown_sign_between_blanks_makes_no_run_of_them() -> None:
+    found = lost_signs(trained("unigram", "t5"), ["kalomi  sat ☃ po", "kalomi ☃ sat"])
+    assert found == {"several blanks in a row": 1}
+
+
 def test_folded_capitals_are_told() -> None:
     tokenizer = trained("wordpiece", lowercase=True)
     assert lost_signs(tokenizer, ["Kalomi", "kalomi", "KA"]) == {"capitals": 2}

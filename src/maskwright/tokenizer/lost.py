@@ -30,7 +30,8 @@ def lost_signs(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, int]:
         has = {name: len(sign.findall(text)) for name, sign in SIGNS.items() if sign.search(text)}
         capital = any(c.isupper() for c in text)
         folded = capital and not any(c.isupper() for c in tokenizer.normalise(text))
-        back = tokenizer.decode(tokenizer.encode(text)) if has else ""
+        # An unknown token keeps its place, or the blanks on its sides would count as one run.
+        back = tokenizer.decode(tokenizer.encode(text), skip_special=False) if has else ""
         lost = [name for name, count in has.items() if len(SIGNS[name].findall(back)) < count]
         for name in (*lost, *([CAPITALS] if folded else [])):
             found[name] = found.get(name, 0) + 1
