@@ -24,42 +24,69 @@ def rows(task: str) -> list[dict[str, Any]]:
     for n in range(COUNT):
         one, other = WORDS[n % 8], WORDS[(n // 8 + n + 1) % 8]
         text = f"the {one} sat on {n} red {other} mats"
-        found.append({
-            "classification": {"text": text, "label": ("a", "b")[n % 2]},
-            "multi-label": {"text": text, "labels": [["x", "y"], ["x"], ["y"]][n % 3]},
-            "regression": {"text": text, "score": n / 7},
-            "pair-classification": {"sentence1": text, "sentence2": f"a {other}",
-                                    "label": ("a", "b")[n % 2]},
-            "tagging": {"tokens": text.split(),
-                        "tags": ["O", "B-X", *["O"] * (len(text.split()) - 2)]},
-            "question-answering": {
-                "question": "who sat", "context": text,
-                "answers": {"text": [one], "answer_start": [text.index(one)]}},
-            "multiple-choice": {"question": f"who sat {n}", "choices": [one, other, "man"],
-                                "answer": n % 3},
-            "matching": {"anchor": text, "positive": f"{n} {one}"},
-            "sequence-to-sequence": {"source": text, "target": one},
-        }[task])  # fmt: skip
+        found.append(
+            {
+                "classification": {"text": text, "label": ("a", "b")[n % 2]},
+                "multi-label": {"text": text, "labels": [["x", "y"], ["x"], ["y"]][n % 3]},
+                "regression": {"text": text, "score": n / 7},
+                "pair-classification": {
+                    "sentence1": text,
+                    "sentence2": f"a {other}",
+                    "label": ("a", "b")[n % 2],
+                },
+                "tagging": {
+                    "tokens": text.split(),
+                    "tags": ["O", "B-X", *["O"] * (len(text.split()) - 2)],
+                },
+                "question-answering": {
+                    "question": "who sat",
+                    "context": text,
+                    "answers": {"text": [one], "answer_start": [text.index(one)]},
+                },
+                "multiple-choice": {
+                    "question": f"who sat {n}",
+                    "choices": [one, other, "man"],
+                    "answer": n % 3,
+                },
+                "matching": {"anchor": text, "positive": f"{n} {one}"},
+                "sequence-to-sequence": {"source": text, "target": one},
+            }[task]
+        )
     return found
 
 
 BERT = "BertForMaskedLM"
 CASES: list[tuple[str, str, str, str]] = [
-    *(("bert", BERT, task, "full") for task in (
-        "classification", "multi-label", "regression", "pair-classification", "tagging",
-        "question-answering", "multiple-choice", "matching")),
+    *(
+        ("bert", BERT, task, "full")
+        for task in (
+            "classification",
+            "multi-label",
+            "regression",
+            "pair-classification",
+            "tagging",
+            "question-answering",
+            "multiple-choice",
+            "matching",
+        )
+    ),
     ("bert", BERT, "classification", "prefix"),
     ("bert", BERT, "classification", "probe"),
     ("bert", BERT, "classification", "lora"),
     ("t5", "T5ForConditionalGeneration", "sequence-to-sequence", "full"),
     ("bart", "BartForConditionalGeneration", "sequence-to-sequence", "full"),
-    *((name, next(iter(used.family(name).architectures)), "classification", "full")
-      for name in SMALL if name != "bert"),
-    *((name, next(iter(used.family(name).architectures)), "matching", "full")
-      for name in ("distilbert", "gpt2", "openai-gpt", "t5")),
+    *(
+        (name, next(iter(used.family(name).architectures)), "classification", "full")
+        for name in SMALL
+        if name != "bert"
+    ),
+    *(
+        (name, next(iter(used.family(name).architectures)), "matching", "full")
+        for name in ("distilbert", "gpt2", "openai-gpt", "t5")
+    ),
     ("distilbert", "DistilBertForMaskedLM", "tagging", "full"),
     ("distilbert", "DistilBertForMaskedLM", "pair-classification", "full"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.interop
@@ -77,12 +104,22 @@ def test_every_line_runs(
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows(task)))
     out = tmp_path / "out"
-    finetune_file(folder, data, out, task=task, method=method, seeds=1, epochs=1, batch=16,
-                  stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        folder,
+        data,
+        out,
+        task=task,
+        method=method,
+        seeds=1,
+        epochs=1,
+        batch=16,
+        stream=io.StringIO(),
+    )
     monkeypatch.chdir(tmp_path)
     cards = list(out.rglob("README.md"))
-    blocks = [b for card in cards for b in re.findall(r"```python\n(.*?)```", card.read_text(),
-                                                      re.DOTALL)]  # fmt: skip
+    blocks = [
+        b for card in cards for b in re.findall(r"```python\n(.*?)```", card.read_text(), re.DOTALL)
+    ]
     assert blocks or method in ("probe",), "a card shows how the model is used"
     for block in blocks:
         exec(block, {})

@@ -142,9 +142,9 @@ def _adapter(trained: Path, settings: Any, folder: Path, *, listed: bool) -> Cal
 
 
 @pytest.mark.parametrize(
-    ("settings", "listed", "count"), [(LoRA(rank=2), True, 40), (IA3(), True, 40),
-                                      (LoRA(rank=2), False, 80), (IA3(), False, 80)]
-)  # fmt: skip
+    ("settings", "listed", "count"),
+    [(LoRA(rank=2), True, 40), (IA3(), True, 40), (LoRA(rank=2), False, 80), (IA3(), False, 80)],
+)
 def test_mutations_of_an_adapter(
     trained: Path, settings: Any, listed: bool, count: int, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """A head that was trained above a model which stood still: opened above that model.
 
 The result of such a fine-tuning has no copy of the model, only the head, the model's place and its
-hash (`adapters/folder.py`). Moved, the model is found where it lies beside the result, as `base`.
+hash (`adapters/folder.py`). A model that was moved is found in the folder of the result, as `base`.
 """
 
 from __future__ import annotations

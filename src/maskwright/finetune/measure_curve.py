@@ -180,18 +180,28 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
         for number, line in enumerate(path.read_bytes().splitlines(), start=1)
     )
     if first != about:
-        raise UsageError("figures of something else are there", where=path,
-                         found=json.dumps(first)[:200], wanted=json.dumps(about)[:200],
-                         do="choose another --out")  # fmt: skip
+        raise UsageError(
+            "figures of something else are there",
+            where=path,
+            found=json.dumps(first)[:200],
+            wanted=json.dumps(about)[:200],
+            do="choose another --out",
+        )
     names = ("way", "labels", "seed", "settings")
     for number, row in enumerate(rows, start=2):
         found = {name: value for name, value in row.items() if name not in names}
-        if not all(isinstance(row.get(n), str | int) for n in names) or "value" not in found or (
-            not all(isinstance(value, int | float) for value in found.values())
-        ):  # fmt: skip
-            raise DataError("not the figures of a training", where=f"{path}, line {number}",
-                            found=json.dumps(row)[:200], wanted=f"{', '.join(names)}, value",
-                            do="remove the line: it is measured again")  # fmt: skip
+        if (
+            not all(isinstance(row.get(n), str | int) for n in names)
+            or "value" not in found
+            or (not all(isinstance(value, int | float) for value in found.values()))
+        ):
+            raise DataError(
+                "not the figures of a training",
+                where=f"{path}, line {number}",
+                found=json.dumps(row)[:200],
+                wanted=f"{', '.join(names)}, value",
+                do="remove the line: it is measured again",
+            )
     return {
         tuple(row[name] for name in names): {n: v for n, v in row.items() if n not in names}
         for row in rows

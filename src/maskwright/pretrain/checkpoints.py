@@ -285,8 +285,10 @@ def _undamaged(run: Path) -> Path:
         return path
     reason, last = skipped[0], commit.numbered(run / "checkpoints")[-1]
     raise CheckpointError(
-        "the newest checkpoint is damaged", where=reason.where, found=reason.what,
+        "the newest checkpoint is damaged",
+        where=reason.where,
+        found=reason.what,
         wanted=f"a whole one, as {path.name} is",
         do=f"name that one, {shell_word(path)}; go on from it with maskwright resume "
         f"{shell_word(run)}; or remove {shell_word(last)}",
-    )  # fmt: skip
+    )

@@ -141,16 +141,22 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
     """
     path = folder / METRICS
     if saved is not None and stamp(folder, saved.get("bytes")) != saved:
-        raise DataError("the figures are not those that the run saved", where=path,
-                        wanted=f"sha256 {saved.get('sha256')} of the first {saved.get('bytes')} "
-                        "bytes", do=REMEDY)  # fmt: skip
+        raise DataError(
+            "the figures are not those that the run saved",
+            where=path,
+            wanted=f"sha256 {saved.get('sha256')} of the first {saved.get('bytes')} bytes",
+            do=REMEDY,
+        )
     lines = read(folder)
     names = {"train": ("tokens",), "evaluation": ("loss", *["bits_per_byte"] * bits)}
     for line in lines:
         if odd := [n for n in names.get(line["kind"], ()) if not _is_number(line.get(n))]:
-            raise DataError("a line of the run's figures has no such number", where=path,
-                            found=f"step {line['step']}: {odd[0]}: {line.get(odd[0])!r}"[:200],
-                            do=REMEDY)  # fmt: skip
+            raise DataError(
+                "a line of the run's figures has no such number",
+                where=path,
+                found=f"step {line['step']}: {odd[0]}: {line.get(odd[0])!r}"[:200],
+                do=REMEDY,
+            )
     trained = {line["step"] for line in lines if line["kind"] == "train"}
     evaluated = {line["step"] for line in lines if line["kind"] == "evaluation"}
     if not evaluated or not evaluated <= trained:
@@ -160,8 +166,11 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
 
 def times(folder: Path) -> list[dict[str, Any]]:
     """The lines of `timings.jsonl` that say how long it took."""
-    return [line for line in read(folder, TIMINGS)
-            if _is_number(line.get("seconds")) and _is_number(line["step"])]  # fmt: skip
+    return [
+        line
+        for line in read(folder, TIMINGS)
+        if _is_number(line.get("seconds")) and _is_number(line["step"])
+    ]
 
 
 def stamp(folder: Path, size: Any = None) -> dict[str, Any] | None:

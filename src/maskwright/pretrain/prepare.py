@@ -396,9 +396,12 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_RECORD)
     except DataError as error:
-        raise DataError("not a record of where the text comes from", where=path,
-                        found=f"{error.what}: {error.found}",
-                        do="remove the file; it is written again") from error  # fmt: skip
+        raise DataError(
+            "not a record of where the text comes from",
+            where=path,
+            found=f"{error.what}: {error.found}",
+            do="remove the file; it is written again",
+        ) from error
 
 
 def _tokenizer(recipe: Recipe, texts: Sequence[Text], say: Say) -> Tokenizer:
