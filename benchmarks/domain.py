@@ -92,8 +92,9 @@ def accuracies(model: Path, rows: Examples, count: int, seeds: int) -> list[floa
         few = splits.with_few(rows, count, seed)
         learner = Learner.of(model, kind, method, 128)
         rate = method.rate(learner.config.width)
-        settings = Settings(epochs=EPOCHS, least_steps=LEAST, seed=seed,
-                            optimizer=AdamW(learning_rate=rate))  # fmt: skip
+        settings = Settings(
+            epochs=EPOCHS, least_steps=LEAST, seed=seed, optimizer=AdamW(learning_rate=rate)
+        )
         encoded = {part: kind.encode(each, learner.frame) for part, each in few.parts.items()}
         encoded["validation"] = kind.encode(
             few.parts["validation"][: max(50, count)], learner.frame

@@ -81,11 +81,21 @@ def trainer(seed: int, steps: int) -> float:
 
     with tempfile.TemporaryDirectory() as scratch:
         arguments = transformers.TrainingArguments(
-            output_dir=scratch, per_device_train_batch_size=1, max_steps=steps, seed=seed,
-            learning_rate=textbook.RATE, weight_decay=0.0, lr_scheduler_type="cosine",
-            max_grad_norm=1.0, save_strategy="no", report_to=[], logging_strategy="no",
-            disable_tqdm=True, remove_unused_columns=False, use_cpu=True,
-        )  # fmt: skip
+            output_dir=scratch,
+            per_device_train_batch_size=1,
+            max_steps=steps,
+            seed=seed,
+            learning_rate=textbook.RATE,
+            weight_decay=0.0,
+            lr_scheduler_type="cosine",
+            max_grad_norm=1.0,
+            save_strategy="no",
+            report_to=[],
+            logging_strategy="no",
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            use_cpu=True,
+        )
         transformers.Trainer(
             model=WithLoss(), args=arguments, train_dataset=[{}] * steps, data_collator=collate
         ).train()
@@ -127,8 +137,12 @@ def main() -> None:
                 precision = "bfloat16" if side == "ours-bf16" else "float32"
                 losses.append(ours(seed, a.steps, precision))
         spread = statistics.stdev(losses) if len(losses) > 1 else 0.0
-        print(json.dumps({"side": side, "mean": statistics.mean(losses), "stdev": spread,
-                          "losses": losses}), flush=True)  # fmt: skip
+        print(
+            json.dumps(
+                {"side": side, "mean": statistics.mean(losses), "stdev": spread, "losses": losses}
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

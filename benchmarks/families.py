@@ -116,8 +116,13 @@ WORKS = {
         "t5",
         "T5ForConditionalGeneration",
         "span-corruption",
-        {**T5, "d_ff": 683, "decoder_start_token_id": PAD, "feed_forward_proj": "gated-gelu",
-         "tie_word_embeddings": False},
+        {
+            **T5,
+            "d_ff": 683,
+            "decoder_start_token_id": PAD,
+            "feed_forward_proj": "gated-gelu",
+            "tie_word_embeddings": False,
+        },
         ("dropout_rate",),
         framed=False,
     ),
@@ -126,9 +131,14 @@ WORKS = {
         "BartForConditionalGeneration",
         "denoising",
         {
-            "d_model": 256, "max_position_embeddings": 512, "decoder_start_token_id": END,
-            **{f"{side}_{key}": value for side in ("encoder", "decoder")
-               for key, value in (("layers", 4), ("attention_heads", 4), ("ffn_dim", 1024))},
+            "d_model": 256,
+            "max_position_embeddings": 512,
+            "decoder_start_token_id": END,
+            **{
+                f"{side}_{key}": value
+                for side in ("encoder", "decoder")
+                for key, value in (("layers", 4), ("attention_heads", 4), ("ffn_dim", 1024))
+            },
         },
         ("dropout", "attention_dropout", "activation_dropout"),
     ),
@@ -140,7 +150,7 @@ WORKS = {
         keys={**ENCODER, "embedding_size": 256},
         rivals=("ours:bert",),
     ),
-}  # fmt: skip
+}
 
 
 # ---------------------------------------------------------------------------- the same batches
@@ -317,8 +327,13 @@ def compare(name: str, a: argparse.Namespace) -> dict[str, Any]:
                 network = save(WORKS[other], place, a.dropout)
                 if work.rivals != loops.TRAINER:
                     flops[side] = operations(WORKS[other], objective_of(WORKS[other], network))
-            options = {"work": other, "model": place, "steps": a.steps, "batch": batch,
-                       "precision": a.precision}  # fmt: skip
+            options = {
+                "work": other,
+                "model": place,
+                "steps": a.steps,
+                "batch": batch,
+                "precision": a.precision,
+            }
             sides.append(Side(side, "benchmarks.families", options))
         result = alternate(sides, a.steps)
     first = [m["first_loss"] for m in result["sides"].values()]

@@ -162,11 +162,14 @@ def their_model(a: argparse.Namespace) -> Any:
         model = peft.get_peft_model(
             model,
             peft.LoraConfig(
-                task_type="SEQ_CLS", r=mine.rank, lora_alpha=mine.alpha,
-                lora_dropout=mine.dropout, target_modules=["query", "value"],
+                task_type="SEQ_CLS",
+                r=mine.rank,
+                lora_alpha=mine.alpha,
+                lora_dropout=mine.dropout,
+                target_modules=["query", "value"],
                 modules_to_save=["classifier", "pooler"],
             ),
-        )  # fmt: skip
+        )
     return model
 
 
@@ -215,11 +218,22 @@ def their_quality(a: argparse.Namespace) -> float:
     steps = EPOCHS * -(-len(encoded("train")) // BATCH)
     numbers = in_order([int(n) for step in order(a.seed, steps) for n in step])
     arguments = TrainingArguments(
-        output_dir=a.folder, per_device_train_batch_size=BATCH, max_steps=steps,
-        learning_rate=a.rate, weight_decay=0.01, max_grad_norm=1.0, lr_scheduler_type="linear",
-        bf16=a.side == "bf16", use_cpu=True, save_strategy="no", report_to=[],
-        logging_steps=10**9, disable_tqdm=True, seed=a.seed, remove_unused_columns=False,
-    )  # fmt: skip
+        output_dir=a.folder,
+        per_device_train_batch_size=BATCH,
+        max_steps=steps,
+        learning_rate=a.rate,
+        weight_decay=0.01,
+        max_grad_norm=1.0,
+        lr_scheduler_type="linear",
+        bf16=a.side == "bf16",
+        use_cpu=True,
+        save_strategy="no",
+        report_to=[],
+        logging_steps=10**9,
+        disable_tqdm=True,
+        seed=a.seed,
+        remove_unused_columns=False,
+    )
     Trainer(model=model, args=arguments, train_dataset=numbers, data_collator=padded).train()
     texts, labels = encoded("validation"), rows("validation")[1]
     right = 0

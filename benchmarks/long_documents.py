@@ -50,8 +50,12 @@ def write(part: str, texts: int, data: Path, whole: Path, alone: Path) -> None:
     draw = np.random.default_rng([SEED, *part.encode()])
     rows = list(lines(data / "labelled" / "ag_news" / f"{articles}.jsonl.gz"))
     text = data / "text" / "babytext" / f"{novels}.jsonl.gz"
-    words = [word for row in lines(text) if row["source"] == "gutenberg_novels"
-             for word in row["text"].split()]  # fmt: skip
+    words = [
+        word
+        for row in lines(text)
+        if row["source"] == "gutenberg_novels"
+        for word in row["text"].split()
+    ]
     with whole.open("w", encoding="utf-8") as long, alone.open("w", encoding="utf-8") as short:
         for number in draw.permutation(len(rows))[:count]:
             row = rows[number]
@@ -88,18 +92,28 @@ def main() -> None:
         out = a.out / way.replace(" ", "-")
         if not (out / "results.json").is_file():
             shutil.rmtree(out, ignore_errors=True)  # what a kill left
-            finetune_file(a.model, alone if way == ALONE else whole, out, seeds=a.seeds,
-                          epochs=a.epochs, length=256, rate=a.rate, least_steps=0,
-                          batch=PIECES if way.startswith("pieces") else TEXTS,
-                          long="head" if way == ALONE else way,
-                          stream=(a.out / "log.txt").open("a", encoding="utf-8"))  # fmt: skip
+            finetune_file(
+                a.model,
+                alone if way == ALONE else whole,
+                out,
+                seeds=a.seeds,
+                epochs=a.epochs,
+                length=256,
+                rate=a.rate,
+                least_steps=0,
+                batch=PIECES if way.startswith("pieces") else TEXTS,
+                long="head" if way == ALONE else way,
+                stream=(a.out / "log.txt").open("a", encoding="utf-8"),
+            )
         found = json.loads((out / "results.json").read_text())["seeds"]
         values = [one["accuracy"] for one in found]
         spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
         seconds = statistics.median(one["seconds"] for one in found)
         each = " ".join(f"{value:.3f}" for value in values)
-        print(f"| {way} | {statistics.mean(values):.3f}{spread} | {each} | {seconds:.0f} |",
-              flush=True)  # fmt: skip
+        print(
+            f"| {way} | {statistics.mean(values):.3f}{spread} | {each} | {seconds:.0f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -74,8 +74,16 @@ def main() -> None:
             out = a.out / f"{name}-{a.labels}-{a.method}-{rate:g}-{a.head_rate:g}"
             if not (out / RESULTS).is_file():
                 data = parts_of(name, a.labels, a.out / "parts")
-                finetune_file(a.model, data, out, seeds=a.seeds, method=a.method,
-                              rate=rate, head_rate=a.head_rate, **options)  # fmt: skip
+                finetune_file(
+                    a.model,
+                    data,
+                    out,
+                    seeds=a.seeds,
+                    method=a.method,
+                    rate=rate,
+                    head_rate=a.head_rate,
+                    **options,
+                )
             found = json.loads((out / RESULTS).read_text())
             values = [one[found["measure"]] or 0.0 for one in found["seeds"]]
             spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""

@@ -40,10 +40,17 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "multi30k": ("translation/multi30k_en_de", {"epochs": 10, "rate": 5e-4}),
     "scitldr": (
         "summarization/scitldr_a",
-        {"epochs": 10, "rate": 5e-4, "columns": {
-            "source": ["document"], "target": ["summary"], "references": ["all_summaries"]}},
+        {
+            "epochs": 10,
+            "rate": 5e-4,
+            "columns": {
+                "source": ["document"],
+                "target": ["summary"],
+                "references": ["all_summaries"],
+            },
+        },
     ),
-}  # fmt: skip
+}
 WRITTEN = ("multi30k", "scitldr")
 PRETRAINED = "full"
 
@@ -103,8 +110,11 @@ def main() -> None:
         except MaskwrightError as error:
             print(error.render())
     head = ["task, test part", "labels", "figure", "pretrained", "same from scratch", "no model"]
-    rows = [line(name, json.loads((a.out / name / "curve.json").read_text()))
-            for name in TASKS if (a.out / name / "curve.json").is_file()]  # fmt: skip
+    rows = [
+        line(name, json.loads((a.out / name / "curve.json").read_text()))
+        for name in TASKS
+        if (a.out / name / "curve.json").is_file()
+    ]
     for cells in (head, ["---"] * len(head), *rows):
         print(f"| {' | '.join(cells)} |")
 

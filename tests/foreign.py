@@ -59,9 +59,13 @@ class Foreign(Tensor):
     @staticmethod
     def __new__(cls, inner: Tensor) -> Foreign:
         made = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(),
-            dtype=inner.dtype, device=DEVICE,
-        )  # fmt: skip
+            cls,
+            inner.shape,
+            strides=inner.stride(),
+            storage_offset=inner.storage_offset(),
+            dtype=inner.dtype,
+            device=DEVICE,
+        )
         made.inner = inner
         return made  # type: ignore[no-any-return]
 
@@ -137,9 +141,14 @@ def _by_truth(name: str, args: Any) -> bool:
 _FALLBACK = library.Library("_", "IMPL")
 _FALLBACK.fallback(_run, "PrivateUse1")
 _MAKING = library.Library("aten", "IMPL")
-for _name, _form in (("empty", "memory_format"), ("empty_strided", "default"), ("copy_", "default"),
-                     ("_copy_from", "default"), ("_to_copy", "default"),
-                     ("_local_scalar_dense", "default")):  # fmt: skip
+for _name, _form in (
+    ("empty", "memory_format"),
+    ("empty_strided", "default"),
+    ("copy_", "default"),
+    ("_copy_from", "default"),
+    ("_to_copy", "default"),
+    ("_local_scalar_dense", "default"),
+):
     _op = getattr(getattr(torch.ops.aten, _name), _form)
     _whole = _name if _form == "default" else f"{_name}.{_form}"
     _MAKING.impl(_whole, lambda *args, _op=_op, **kw: _run(_op, *args, **kw), "PrivateUse1")
@@ -164,5 +173,8 @@ def on_the_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _choosers(choose: Any) -> list[Any]:
     """The modules that have the name."""
-    return [m for n, m in list(sys.modules.items())
-            if n.startswith("maskwright") and getattr(m, "choose", None) is choose]  # fmt: skip
+    return [
+        m
+        for n, m in list(sys.modules.items())
+        if n.startswith("maskwright") and getattr(m, "choose", None) is choose
+    ]

@@ -47,17 +47,30 @@ def recipe(text: Path, *, steps: int = 24, dropout: float = 0.1, microbatches: i
         name="test",
         corpus=Corpus(text=(str(text),), held_out=0.1),
         tokenizer=replace(base.tokenizer, vocabulary=120),
-        model=replace(base.model, settings={
-            **base.model.settings, "hidden_size": 16, "intermediate_size": 32,
-            "max_position_embeddings": 32, "hidden_dropout_prob": dropout,
-            "attention_probs_dropout_prob": dropout,
-        }),
+        model=replace(
+            base.model,
+            settings={
+                **base.model.settings,
+                "hidden_size": 16,
+                "intermediate_size": 32,
+                "max_position_embeddings": 32,
+                "hidden_dropout_prob": dropout,
+                "attention_probs_dropout_prob": dropout,
+            },
+        ),
         rows=RowChoice(length=16),
-        training=replace(base.training, budget=Budget(steps=steps), batch=8,
-                         microbatches=microbatches, precision="float32", device="cpu", threads=1),
+        training=replace(
+            base.training,
+            budget=Budget(steps=steps),
+            batch=8,
+            microbatches=microbatches,
+            precision="float32",
+            device="cpu",
+            threads=1,
+        ),
         evaluation=Evaluation(every=8, rows=16, batch=16),
         checkpoints=Checkpoints(every=4, keep=2),
-    )  # fmt: skip
+    )
 
 
 def essence(out: Path) -> dict[str, str]:

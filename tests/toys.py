@@ -59,20 +59,31 @@ class FixedRows:
 
 def bert(architecture: str = "BertForMaskedLM", dropout: float = 0.0, seed: int = 0) -> Transformer:
     keys = {
-        "vocab_size": VOCABULARY.size, "hidden_size": 16, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 32,
-        "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout,
+        "vocab_size": VOCABULARY.size,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 32,
+        "hidden_dropout_prob": dropout,
+        "attention_probs_dropout_prob": dropout,
         "architectures": [architecture],
-    }  # fmt: skip
+    }
     return build(family("bert").point(keys), torch.Generator().manual_seed(seed))
 
 
 def gpt2(dropout: float = 0.0, seed: int = 0) -> Transformer:
     keys = {
-        "vocab_size": VOCABULARY.size, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32,
-        "embd_pdrop": dropout, "attn_pdrop": dropout, "resid_pdrop": dropout,
+        "vocab_size": VOCABULARY.size,
+        "n_embd": 16,
+        "n_layer": 2,
+        "n_head": 2,
+        "n_positions": 32,
+        "embd_pdrop": dropout,
+        "attn_pdrop": dropout,
+        "resid_pdrop": dropout,
         "architectures": ["GPT2LMHeadModel"],
-    }  # fmt: skip
+    }
     return build(family("gpt2").point(keys), torch.Generator().manual_seed(seed))
 
 

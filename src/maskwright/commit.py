@@ -118,8 +118,9 @@ def commit(
     temporary = target.with_name(TEMPORARY + target.name)
 
     def attempt() -> Manifest:
-        return _write_all(target, write, Staging(temporary, manifest, dict(facts), files),
-                          expected_bytes)  # fmt: skip
+        return _write_all(
+            target, write, Staging(temporary, manifest, dict(facts), files), expected_bytes
+        )
 
     _require_free(target, replace)
     with writing(target, files):
@@ -176,10 +177,13 @@ def _write_all(
             discard(stage.path, files)
         free = files.free_bytes(target.parent)
         if expected_bytes * SPARE > free:
-            raise StoppedError("not enough free space", where=target.parent,
-                               found=f"{free:,} bytes free",
-                               wanted=f"{int(expected_bytes * SPARE):,} bytes",
-                               do="free some space and start the same command again")  # fmt: skip
+            raise StoppedError(
+                "not enough free space",
+                where=target.parent,
+                found=f"{free:,} bytes free",
+                wanted=f"{int(expected_bytes * SPARE):,} bytes",
+                do="free some space and start the same command again",
+            )
         files.mkdir(stage.path)
         write(stage)
         made = stage.finish()

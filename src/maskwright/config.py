@@ -110,8 +110,9 @@ def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
         return _read_union(hint, plain, path, usual)
     if origin is tuple:
         if not isinstance(plain, list | tuple):
-            raise ConfigError("not a list", where=path, found=repr(plain),
-                              wanted="[…, …], in JSON or TOML")  # fmt: skip
+            raise ConfigError(
+                "not a list", where=path, found=repr(plain), wanted="[…, …], in JSON or TOML"
+            )
         arms = typing.get_args(hint)
         if len(arms) == 2 and arms[1] is Ellipsis:
             return tuple(_read(arms[0], p, f"{path}.{i}") for i, p in enumerate(plain))
@@ -167,9 +168,10 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
 def _by_fields(plain: dict[str, Any], configs: dict[str, type]) -> str:
     """The only one of `configs` that has all of these settings; "" where that is none, or two."""
     fitting = [
-        name for name, kind in configs.items()
+        name
+        for name, kind in configs.items()
         if plain.keys() <= {field.name for field in dataclasses.fields(kind)}
-    ]  # fmt: skip
+    ]
     return fitting[0] if len(fitting) == 1 else ""
 
 

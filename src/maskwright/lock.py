@@ -142,8 +142,12 @@ class Lock:
         os.unlink(away)
 
     def _refusal(self, holder: str) -> StoppedError:
-        return StoppedError("another process is writing this folder", where=self.path,
-                            found=holder, do="wait for it, or choose another folder")  # fmt: skip
+        return StoppedError(
+            "another process is writing this folder",
+            where=self.path,
+            found=holder,
+            do="wait for it, or choose another folder",
+        )
 
 
 def _holder() -> dict[str, Any]:

@@ -65,8 +65,13 @@ def read_manifest(
         raise error("not complete: the manifest is missing", where=path, do=REMEDY)
     size = path.stat().st_size
     if size > LARGEST:
-        raise error("a manifest of absurd size", where=path, found=f"{size:,} bytes",
-                    wanted=f"at most {LARGEST:,} bytes", do=REMEDY)  # fmt: skip
+        raise error(
+            "a manifest of absurd size",
+            where=path,
+            found=f"{size:,} bytes",
+            wanted=f"at most {LARGEST:,} bytes",
+            do=REMEDY,
+        )
     data = _read(path)
     try:
         made = _parse(data)
@@ -74,11 +79,21 @@ def read_manifest(
     except (ValueError, TypeError, KeyError, RecursionError) as fault:
         raise error("the manifest is damaged", where=path, found=fault, do=REMEDY) from fault
     if made.format != FORMAT:
-        raise error("a folder of another format", where=path, found=f"format {made.format}",
-                    wanted=f"format {FORMAT}", do="use the version that wrote it")  # fmt: skip
+        raise error(
+            "a folder of another format",
+            where=path,
+            found=f"format {made.format}",
+            wanted=f"format {FORMAT}",
+            do="use the version that wrote it",
+        )
     if not intact:
-        raise error("the manifest is damaged", where=path, found="its own hash does not fit",
-                    wanted=f"sha256 {made.sha256}", do=REMEDY)  # fmt: skip
+        raise error(
+            "the manifest is damaged",
+            where=path,
+            found="its own hash does not fit",
+            wanted=f"sha256 {made.sha256}",
+            do=REMEDY,
+        )
     return made
 
 
@@ -99,17 +114,31 @@ def verify(
     for name, facts in made.files.items():
         path = Path(folder) / name
         if not os.path.isfile(path):
-            raise error(f"not complete: {name} is missing", where=path,
-                        wanted=f"{facts['bytes']:,} bytes", do=REMEDY)  # fmt: skip
+            raise error(
+                f"not complete: {name} is missing",
+                where=path,
+                wanted=f"{facts['bytes']:,} bytes",
+                do=REMEDY,
+            )
         size = path.stat().st_size
         if size != facts["bytes"]:
-            raise error(f"{name} has the wrong size", where=path, found=f"{size:,} bytes",
-                        wanted=f"{facts['bytes']:,} bytes", do=REMEDY)  # fmt: skip
+            raise error(
+                f"{name} has the wrong size",
+                where=path,
+                found=f"{size:,} bytes",
+                wanted=f"{facts['bytes']:,} bytes",
+                do=REMEDY,
+            )
     for name, facts in made.files.items() if full else ():
         found = hash_file(Path(folder) / name)
         if found != facts["sha256"]:
-            raise error(f"{name} is damaged", where=Path(folder) / name, found=f"sha256 {found}",
-                        wanted=f"sha256 {facts['sha256']}", do=REMEDY)  # fmt: skip
+            raise error(
+                f"{name} is damaged",
+                where=Path(folder) / name,
+                found=f"sha256 {found}",
+                wanted=f"sha256 {facts['sha256']}",
+                do=REMEDY,
+            )
     return made
 
 
@@ -185,9 +214,12 @@ def newest(
         except (CheckpointError, StorageError) as reason:  # damaged, or on a disk that fails
             skipped.append(reason)
     reasons = "; ".join(f"{reason.where}: {reason.what}" for reason in skipped)
-    raise CheckpointError("no complete checkpoint", where=parent,
-                          found=reasons or f"no folder named {prefix}<number>",
-                          do="start afresh in another folder, or restore a copy")  # fmt: skip
+    raise CheckpointError(
+        "no complete checkpoint",
+        where=parent,
+        found=reasons or f"no folder named {prefix}<number>",
+        do="start afresh in another folder, or restore a copy",
+    )
 
 
 def extra_files(folder: Path, made: Manifest, *, manifest: str = MANIFEST) -> list[str]:

@@ -117,8 +117,11 @@ def permute(key: Keys, size: int, index: int | NDArray[np.integer]) -> NDArray[n
     if not 1 <= size <= 2**62:
         raise UsageError("nothing to shuffle", found=f"size = {size}", wanted="1 to 2**62")
     if places.size and (places.min() < 0 or places.max() >= size):
-        raise UsageError("an index outside the set to shuffle", wanted=f"0 to {size - 1}",
-                         found=f"{places.min()} to {places.max()}")  # fmt: skip
+        raise UsageError(
+            "an index outside the set to shuffle",
+            wanted=f"0 to {size - 1}",
+            found=f"{places.min()} to {places.max()}",
+        )
     keys, places = np.broadcast_arrays(np.asarray(key, np.uint64), places.astype(np.uint64))
     shape, keys, places = places.shape, keys.ravel(), places.ravel()
     if size <= SMALL:
@@ -178,14 +181,16 @@ def _counter(counter: int | NDArray[np.integer]) -> Keys:
     values = np.asarray(counter)
     if values.dtype.kind == "u" or (values.dtype.kind == "i" and not (values < 0).any()):
         return values.astype(np.uint64)
-    raise UsageError("a counter of a random stream is not a whole number from 0 to 2**64-1",
-                     found=repr(counter))  # fmt: skip
+    raise UsageError(
+        "a counter of a random stream is not a whole number from 0 to 2**64-1", found=repr(counter)
+    )
 
 
 @functools.cache
 def _purpose_key(purpose: str) -> np.uint64:
     if purpose not in PURPOSES:
-        raise UsageError("an unknown purpose of randomness", found=repr(purpose),
-                         do=near(purpose, PURPOSES))  # fmt: skip
+        raise UsageError(
+            "an unknown purpose of randomness", found=repr(purpose), do=near(purpose, PURPOSES)
+        )
     text = f"maskwright {purpose} {PURPOSES[purpose]}"
     return np.uint64(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little"))

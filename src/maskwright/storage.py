@@ -110,9 +110,13 @@ def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> 
     if error.errno in FULL:
         wanted = None if needed is None else f"{needed:,} bytes"
         free = f"; {_free_bytes(where)}" if isinstance(where, Path) else ""
-        return StoppedError("the disk or the quota is full", where=place, wanted=wanted,
-                            found=f"{said}{free}",
-                            do="free some space and start the same command again")  # fmt: skip
+        return StoppedError(
+            "the disk or the quota is full",
+            where=place,
+            wanted=wanted,
+            found=f"{said}{free}",
+            do="free some space and start the same command again",
+        )
     if error.errno in FORBIDDEN:
         return OutputError(
             "this place cannot be written",
@@ -128,10 +132,18 @@ def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> 
             do="end other programs, or use a machine with more memory",
         )
     if error.errno in TOO_MANY:
-        return ResourceError("too many files are open", where=place, found=said,
-                             do="raise the limit, for example: ulimit -n 4096")  # fmt: skip
-    return StorageError("reading or writing failed", where=place, found=said,
-                        do="check the disk; what was complete before is still there")  # fmt: skip
+        return ResourceError(
+            "too many files are open",
+            where=place,
+            found=said,
+            do="raise the limit, for example: ulimit -n 4096",
+        )
+    return StorageError(
+        "reading or writing failed",
+        where=place,
+        found=said,
+        do="check the disk; what was complete before is still there",
+    )
 
 
 def existing_parent(path: Path) -> Path:
@@ -270,12 +282,17 @@ def require_own(folder: Path, *begun: str, beside: Collection[str] = ()) -> None
     if not folder.is_dir() or any((folder / name).exists() for name in begun):
         return
     names = sorted(
-        name for name in os.listdir(folder)
+        name
+        for name in os.listdir(folder)
         if not name.startswith((TEMPORARY, DOOMED)) and ".lock" not in name and name not in beside
-    )  # fmt: skip
+    )
     if names:
-        raise OutputError("the output folder holds something already", where=folder,
-                          found=listed(names), do="choose another --out")  # fmt: skip
+        raise OutputError(
+            "the output folder holds something already",
+            where=folder,
+            found=listed(names),
+            do="choose another --out",
+        )
 
 
 def listed(names: Sequence[str]) -> str:

@@ -70,14 +70,21 @@ def parse_object(
         error: too large, not UTF-8, not JSON, one of the traps above, or not an object.
     """
     if len(data) > largest:
-        raise error("too large a file", where=where, found=f"{len(data):,} bytes",
-                    wanted=f"at most {largest:,}")  # fmt: skip
+        raise error(
+            "too large a file",
+            where=where,
+            found=f"{len(data):,} bytes",
+            wanted=f"at most {largest:,}",
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as fault:
-        raise error("not UTF-8", where=f"{where}, byte {fault.start}",
-                    found=repr(bytes(data[fault.start : fault.end])), wanted="JSON in UTF-8",
-                    ) from None  # fmt: skip
+        raise error(
+            "not UTF-8",
+            where=f"{where}, byte {fault.start}",
+            found=repr(bytes(data[fault.start : fault.end])),
+            wanted="JSON in UTF-8",
+        ) from None
     value = parse(text, where, error=error)
     if not isinstance(value, dict):
         raise error("not a JSON object", where=where, found=type(value).__name__)

@@ -69,8 +69,9 @@ def test_beside_a_model_of_no_family_it_is_in_our_own_form(
 
 def test_names_are_those_of_the_family(tmp_path: Path) -> None:
     """An ELECTRA whose tokens are as wide as the model has the shape of a BERT."""
-    config = small(family("electra"), "ElectraForTokenClassification", embedding_size=16,
-                   hidden_size=16)  # fmt: skip
+    config = small(
+        family("electra"), "ElectraForTokenClassification", embedding_size=16, hidden_size=16
+    )
     network = model_of(config)
     adapter = adapted(network, "lora")
     for name in ("electra", "bert"):

@@ -119,8 +119,11 @@ def gap(theirs: Any, ours: Transformer) -> float:
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("settings", [LoRA(rank=2, alpha=6.0), LoRA(rank=2, targets=EVERY), IA3()],
-                         ids=["lora", "lora-everywhere", "ia3"])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [LoRA(rank=2, alpha=6.0), LoRA(rank=2, targets=EVERY), IA3()],
+    ids=["lora", "lora-everywhere", "ia3"],
+)
 @pytest.mark.parametrize("name", KINDS)
 def test_their_model_with_the_folder_is_our_adapted_one(
     name: str, settings: Settings, tmp_path: Path
@@ -236,8 +239,9 @@ def test_a_fused_projection_holds_a_block_for_each_part(tmp_path: Path) -> None:
 def test_endings() -> None:
     """A role that means other modules besides is named with more of its path."""
     adapter = adapt(model(), LoRA(rank=2, targets=("down",)))
-    known = [f"layer.{i}.{part}" for i in range(2)
-             for part in ("attention.output.dense", "output.dense")]  # fmt: skip
+    known = [
+        f"layer.{i}.{part}" for i in range(2) for part in ("attention.output.dense", "output.dense")
+    ]
     assert endings(known, known) == ["dense"]
     down = ["layer.0.output.dense", "layer.1.output.dense"]
     assert endings(down, known) == ["0.output.dense", "1.output.dense"]
@@ -260,8 +264,15 @@ def test_a_fresh_adapter_comes_back_too(name: str, settings: Settings, tmp_path:
 # ------------------------------------------------------------------------------ loading others'
 def foreign(folder: Path, tensors: dict[str, Tensor], **config: Any) -> Path:
     folder.mkdir()
-    usual = {"peft_type": "LORA", "r": 3, "lora_alpha": 6, "lora_dropout": 0.0, "bias": "none",
-             "target_modules": ["c_attn"], "fan_in_fan_out": True}  # fmt: skip
+    usual = {
+        "peft_type": "LORA",
+        "r": 3,
+        "lora_alpha": 6,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": ["c_attn"],
+        "fan_in_fan_out": True,
+    }
     (folder / peft_form.CONFIG).write_text(json.dumps({**usual, **config}))
     save_file({f"base_model.model.{n}": t for n, t in tensors.items()}, folder / peft_form.WEIGHTS)
     return folder
@@ -271,8 +282,11 @@ def fused() -> dict[str, Tensor]:
     draw = torch.Generator().manual_seed(3)
     path = "transformer.h.{}.attn.c_attn.lora_{}.weight"
     shapes = {"A": (3, 24), "B": (72, 3)}
-    return {path.format(i, side): torch.randn(shape, generator=draw) * 0.1
-            for i in range(3) for side, shape in shapes.items()}  # fmt: skip
+    return {
+        path.format(i, side): torch.randn(shape, generator=draw) * 0.1
+        for i in range(3)
+        for side, shape in shapes.items()
+    }
 
 
 def test_a_fused_pair_of_others_is_read(tmp_path: Path) -> None:
@@ -390,10 +404,19 @@ def test_of_a_head_of_layers_peft_saves_the_last_alone(tmp_path: Path) -> None:
     peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = transformers.ModernBertConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=2, num_labels=3, max_position_embeddings=32, pad_token_id=0,
-        bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
-    )  # fmt: skip
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_labels=3,
+        max_position_embeddings=32,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        cls_token_id=1,
+        sep_token_id=2,
+    )
     base = transformers.ModernBertForSequenceClassification(config).eval()
     base.save_pretrained(tmp_path / "base")
     settings = peft.LoraConfig(task_type="SEQ_CLS", target_modules=["Wqkv"])
@@ -418,5 +441,6 @@ def test_of_a_head_of_layers_peft_saves_the_last_alone(tmp_path: Path) -> None:
     told = json.loads(config_file.read_text())
     config_file.write_text(json.dumps({**told, "modules_to_save": ["classifier", "head"]}))
     with pytest.raises(CheckpointError, match="do not fit"):
-        peft_form.load(pretrained.load(tmp_path / "base").model, tmp_path / "adapter",
-                       family="modernbert")  # fmt: skip
+        peft_form.load(
+            pretrained.load(tmp_path / "base").model, tmp_path / "adapter", family="modernbert"
+        )

@@ -57,8 +57,22 @@ RATES |= {
     "albert": RATES["bert"].replace("classifier_dropout", "classifier_dropout_prob"),
 }
 NO_SIZES: list[Any] = [
-    0, -1, -(1 << 63), 1 << 31, 10**9, 10**30, True, False, 2.0, 2.5, "2", "", [], [2], {},
-]  # fmt: skip
+    0,
+    -1,
+    -(1 << 63),
+    1 << 31,
+    10**9,
+    10**30,
+    True,
+    False,
+    2.0,
+    2.5,
+    "2",
+    "",
+    [],
+    [2],
+    {},
+]
 NO_RATES: list[Any] = [-0.1, 1.0, 1.5, 1e308, True, "0.1", [], {}, 10**400]
 OTHERS: dict[str, list[tuple[str, Any]]] = {
     "bert": [
@@ -318,10 +332,12 @@ def test_F87_our_own_config_is_as_strict(tmp_path: Path, path: str, value: Any) 
     ("path", "value"),
     [
         ("heads", [{"name": "one", "kind": "sequence", "labels": 2}]),
-        ("encoder.blocks.1.attention.positions",
-         {"type": "Relative", "buckets": 8, "max_distance": 16}),
+        (
+            "encoder.blocks.1.attention.positions",
+            {"type": "Relative", "buckets": 8, "max_distance": 16},
+        ),
     ],
-)  # fmt: skip
+)
 def test_F87_tensors_that_only_the_config_has(tmp_path: Path, path: str, value: Any) -> None:
     """None is left as memory was: the file has to hold it."""
     pretrained.save(model_of(twin(causal=False)), None, tmp_path / "twin")

@@ -125,8 +125,10 @@ def test_buffers_that_are_no_weights(tmp_path: Path) -> None:
     bert, gpt2 = saved(tmp_path / "b", "BertModel"), saved(tmp_path / "g", "GPT2Model")
     ids = {"embeddings.position_ids": torch.arange(32)[None]}
     rewritten(tmp_path / "b", lambda tensors: tensors.update(ids))
-    triangle = {"h.0.attn.bias": torch.ones(1, 1, 8, 8).tril().bool(),
-                "h.0.attn.masked_bias": torch.tensor(-1e4)}  # fmt: skip
+    triangle = {
+        "h.0.attn.bias": torch.ones(1, 1, 8, 8).tril().bool(),
+        "h.0.attn.masked_bias": torch.tensor(-1e4),
+    }
     rewritten(tmp_path / "g", lambda tensors: tensors.update(triangle))
     for folder, model in (("b", bert), ("g", gpt2)):
         loaded = pretrained.load(tmp_path / folder)
@@ -174,14 +176,20 @@ def test_F29_a_copy_of_a_tied_tensor_must_be_equal(tmp_path: Path) -> None:
     ("kind", "name", "kept"),
     [
         ("GPT2LMHeadModel", "transformer.wte.weight", ["lm_head.weight"]),
-        ("BertForMaskedLM", "bert.embeddings.word_embeddings.weight",
-         ["cls.predictions.decoder.weight"]),
+        (
+            "BertForMaskedLM",
+            "bert.embeddings.word_embeddings.weight",
+            ["cls.predictions.decoder.weight"],
+        ),
         ("BertForMaskedLM", "cls.predictions.bias", ["cls.predictions.decoder.bias"]),
         ("BartModel", "shared.weight", ["encoder.embed_tokens.weight"]),
-        ("T5ForConditionalGeneration", "shared.weight",
-         ["decoder.embed_tokens.weight", "lm_head.weight"]),
+        (
+            "T5ForConditionalGeneration",
+            "shared.weight",
+            ["decoder.embed_tokens.weight", "lm_head.weight"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_F29_a_tied_tensor_may_stand_under_another_of_its_names(
     tmp_path: Path, kind: str, name: str, kept: list[str]
 ) -> None:

@@ -323,14 +323,17 @@ def test_ids_that_a_family_asks_for(
     settings = json.loads((folder / "generation_config.json").read_text())
     assert settings["decoder_start_token_id"] == loaded.extra["decoder_start_token_id"]
     made = [
-        generate_text(
-            folder, text, tokens=6, temperature=1.0, top_k=0, top_p=1.0, seed=1
-        )
+        generate_text(folder, text, tokens=6, temperature=1.0, top_k=0, top_p=1.0, seed=1)
         for text in ("the cat", "a dog")
-    ]  # fmt: skip
+    ]
     assert not made[0].startswith("the cat") and made[0] != made[1]
     with pytest.raises(CheckpointError, match="decoder_start_token_id"):
         generate_text(
-            changed(folder, decoder_start_token_id=None), "the cat", tokens=2, temperature=1.0,
-            top_k=0, top_p=1.0, seed=1,
-        )  # fmt: skip
+            changed(folder, decoder_start_token_id=None),
+            "the cat",
+            tokens=2,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            seed=1,
+        )

@@ -54,9 +54,15 @@ def test_the_same_seed_draws_the_same_head() -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [{"hidden_size": 28}, {"num_hidden_layers": 2}, {"vocab_size": 62},
-             {"num_hidden_layers": 4}, {"max_position_embeddings": 33}]
-)  # fmt: skip
+    "keys",
+    [
+        {"hidden_size": 28},
+        {"num_hidden_layers": 2},
+        {"vocab_size": 62},
+        {"num_hidden_layers": 4},
+        {"max_position_embeddings": 33},
+    ],
+)
 def test_F28_another_body_is_refused(keys: dict[str, int]) -> None:
     source = model_of(small(BERT, "BertForMaskedLM"))
     with pytest.raises(IncompatibleError, match="below their heads"):

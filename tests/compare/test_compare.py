@@ -44,14 +44,23 @@ def recipes(text: Path) -> list[Recipe]:
 
 
 def causal_recipe(text: Path, name: str = "reader") -> Recipe:
-    settings = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32,
-                "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0}  # fmt: skip
+    settings = {
+        "n_embd": 16,
+        "n_layer": 1,
+        "n_head": 2,
+        "n_positions": 32,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+        "resid_pdrop": 0.0,
+    }
     base = recipe(text)
     return replace(
-        base, name=name, objective=ObjectiveChoice(name="causal", options={}),
+        base,
+        name=name,
+        objective=ObjectiveChoice(name="causal", options={}),
         model=FamilyModel(family="gpt2", architecture="GPT2LMHeadModel", settings=settings),
         tokenizer=TokenizerChoice(kind="byte-bpe", vocabulary=300, style="gpt2"),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +125,10 @@ def test_how_long_it_will_take_is_told_by_the_runs_that_are_done(
     first, *later = re.findall(r"^run \d of 4: .*$", said, re.M)
     assert first == "run 1 of 4: small, seed 0"
     assert [re.sub(r".* · about .+ of training for ", "", line) for line in later] == [
-        "these 3", "these 2", "this one",
-    ]  # fmt: skip
+        "these 3",
+        "these 2",
+        "this one",
+    ]
     (small, _), folder = found.contenders, run_folder(out, "small", 0)
     entrant = SimpleNamespace(operations_per_token=2.0)
     pace = Pace()
@@ -152,9 +163,7 @@ def test_a_finished_comparison_trains_nothing_and_may_grow(
     shutil.copytree(out, again)
     began: list[Path] = []
     resume = module.run.resume
-    monkeypatch.setattr(
-        module.run, "resume", lambda f, **k: (began.append(f), resume(f, **k))[1]
-    )  # fmt: skip
+    monkeypatch.setattr(module.run, "resume", lambda f, **k: (began.append(f), resume(f, **k))[1])
     said = io.StringIO()
     same = compare(chosen, again, budget=BUDGET, seeds=2, stream=said)
     assert "of training" not in said.getvalue()
@@ -212,12 +221,15 @@ def test_minimal_pairs_compare_what_nothing_else_does(
     assert caught.value.where == "tokenizer" and "tokenizer.kind" in str(caught.value.found)
     assert not list((tmp_path / "refused").glob("runs/*"))  # before anything was trained
     (tmp_path / "pairs").mkdir()
-    rows = [{"sentence_good": f"The cat sat on the mat {w}.", "sentence_bad": f"Mat {w} cat."}
-            for w in ("red", "old", "big", "tall")]  # fmt: skip
+    rows = [
+        {"sentence_good": f"The cat sat on the mat {w}.", "sentence_bad": f"Mat {w} cat."}
+        for w in ("red", "old", "big", "tall")
+    ]
     (tmp_path / "pairs" / "p.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     said = io.StringIO()
-    found = compare(chosen, tmp_path / "out", budget="tokens=300", seeds=1, stream=said,
-                    data=tmp_path / "pairs")  # fmt: skip
+    found = compare(
+        chosen, tmp_path / "out", budget="tokens=300", seeds=1, stream=said, data=tmp_path / "pairs"
+    )
     titles = [m.title for m in found.measures]
     assert titles == ["own held-out loss", "bits per byte", "minimal pairs"]
     assert all(0 <= c.figures("pairs")[0] <= 1 for c in found.contenders)
@@ -229,10 +241,12 @@ def test_minimal_pairs_compare_what_nothing_else_does(
 
 def test_other_mask_rates_are_compared_at_the_usual_one(tmp_path: Path) -> None:
     base = replace(recipe(text_file(tmp_path)), name="few")
-    many = replace(base, name="many", objective=ObjectiveChoice(name="masked",
-                                                                options={"rate": 0.4}))  # fmt: skip
-    found = compare([base, many], tmp_path / "out", budget="tokens=300", seeds=1,
-                    stream=io.StringIO())  # fmt: skip
+    many = replace(
+        base, name="many", objective=ObjectiveChoice(name="masked", options={"rate": 0.4})
+    )
+    found = compare(
+        [base, many], tmp_path / "out", budget="tokens=300", seeds=1, stream=io.StringIO()
+    )
     assert [m.name for m in found.measures if m.compares] == ["masked_loss"]
     values = [c.figures("masked_loss")[0] for c in found.contenders]
     assert all(np.isfinite(values)) and values[0] != values[1]
@@ -319,8 +333,9 @@ def test_operations_become_tokens() -> None:
     assert Equal.parse("minutes=0.5").budget(1e4).minutes == 0.5
 
 
-@pytest.mark.parametrize(("change", "compares"), [({"vocabulary": 280}, True),
-                                                  ({"lowercase": True}, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "compares"), [({"vocabulary": 280}, True), ({"lowercase": True}, False)]
+)
 def test_bits_of_texts_that_tokenizers_change_do_not_compare(
     change: dict[str, Any], compares: bool, tmp_path: Path
 ) -> None:
@@ -333,7 +348,9 @@ def test_bits_of_texts_that_tokenizers_change_do_not_compare(
     if compares:
         found = compare([one, two], out, **briefly, stream=io.StringIO())
         assert [(m.title, m.compares) for m in found.measures] == [
-            ("own held-out loss", False), ("bits per byte", True)]  # fmt: skip
+            ("own held-out loss", False),
+            ("bits per byte", True),
+        ]
         return
     with pytest.raises(IncompatibleError, match="keep all of the text"):
         compare([one, two], out, **briefly, stream=io.StringIO())
@@ -342,14 +359,24 @@ def test_bits_of_texts_that_tokenizers_change_do_not_compare(
 
 def test_discriminators_are_not_judged_by_their_generators_unsaid(tmp_path: Path) -> None:
     base = recipe(text_file(tmp_path))
-    settings = {"hidden_size": 16, "embedding_size": 16, "num_hidden_layers": 1,
-                "num_attention_heads": 2, "intermediate_size": 32,
-                "max_position_embeddings": 64}  # fmt: skip
+    settings = {
+        "hidden_size": 16,
+        "embedding_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+    }
     model = FamilyModel(family="electra", architecture="ElectraForPreTraining", settings=settings)
     objective = ObjectiveChoice(name="replaced-token", options={})
     one = replace(base, name="one", objective=objective, model=model)
-    found = compare([one, replace(one, name="two")], tmp_path / "out", budget="tokens=300", seeds=1,
-                    stream=io.StringIO())  # fmt: skip
+    found = compare(
+        [one, replace(one, name="two")],
+        tmp_path / "out",
+        budget="tokens=300",
+        seeds=1,
+        stream=io.StringIO(),
+    )
     assert [m.title for m in found.measures] == ["held-out loss of the generator"]
 
 

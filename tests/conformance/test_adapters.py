@@ -114,8 +114,10 @@ def same(one: dict[str, tuple[Tensor, bool]], two: dict[str, tuple[Tensor, bool]
 
 
 def hooked(network: Transformer) -> bool:
-    return any(m._forward_hooks or m._forward_pre_hooks or getattr(m, "before", None)
-               for m in network.modules())  # fmt: skip
+    return any(
+        m._forward_hooks or m._forward_pre_hooks or getattr(m, "before", None)
+        for m in network.modules()
+    )
 
 
 # ------------------------------------------------------------------------------ the contract

@@ -30,8 +30,11 @@ from tinyrun import recipe, text_file
 from toys import bert
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
-DIFFS = re.findall(r"```diff\n--- /dev/null\n\+\+\+ b/(\S+)\n@@ -0,0 \+1,(\d+) @@\n(.*?)```",
-                   PAGE.read_text(encoding="utf-8"), re.S)  # fmt: skip
+DIFFS = re.findall(
+    r"```diff\n--- /dev/null\n\+\+\+ b/(\S+)\n@@ -0,0 \+1,(\d+) @@\n(.*?)```",
+    PAGE.read_text(encoding="utf-8"),
+    re.S,
+)
 FAMILY, OBJECTIVE, ADAPTER = "sinusoidal-encoder", "shuffled", "offsets"
 MEMBERS = {"families": FAMILY, "objectives": OBJECTIVE, "adapters": ADAPTER}
 
@@ -112,9 +115,13 @@ def test_a_name_that_is_taken_is_refused(arrive: Callable[..., None]) -> None:
 
 # ------------------------------------------------------------------------------ the same tests
 ONCE = ("a_file_is_its_registration", "every_coordinate_is_said_by_some_architecture", "mask_law")
-OF_A_CLASS = ("config_with_odd_values_comes_back", "every_key_of_the_coordinates_moves_the_config",
-              "every_tensor_is_named_once", "rules_run_both_ways",
-              "forward_and_backward")  # fmt: skip
+OF_A_CLASS = (
+    "config_with_odd_values_comes_back",
+    "every_key_of_the_coordinates_moves_the_config",
+    "every_tensor_is_named_once",
+    "rules_run_both_ways",
+    "forward_and_backward",
+)
 OF_A_SIZE = ("published_config_comes_back", "shapes_are_those_of_the_model")
 
 
@@ -166,9 +173,15 @@ def test_they_train_together_and_the_folder_loads(tmp_path: Path) -> None:
     base = recipe(text_file(tmp_path), steps=24)
     assert isinstance(base.model, FamilyModel)
     shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    model = FamilyModel(family=FAMILY, architecture="SinusoidalEncoderForMaskedLM", settings={
-        **shape, "intermediate_size": 32, "max_position_embeddings": 32,
-    })  # fmt: skip
+    model = FamilyModel(
+        family=FAMILY,
+        architecture="SinusoidalEncoderForMaskedLM",
+        settings={
+            **shape,
+            "intermediate_size": 32,
+            "max_position_embeddings": 32,
+        },
+    )
     objective = ObjectiveChoice(name=OBJECTIVE, options={"rate": 0.3})
     chosen = replace(base, model=model, objective=objective)
     last = run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())

@@ -71,13 +71,23 @@ def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], se
     network = classifier(name, way)
     way.attach(network, torch.Generator().manual_seed(0))
     config = network.config
-    collation = Collation(0, config.decoder is not None, 0 if len(config.stacks) == 2 else None,
-                      alone=way.positions > 0)  # fmt: skip
+    collation = Collation(
+        0,
+        config.decoder is not None,
+        0 if len(config.stacks) == 2 else None,
+        alone=way.positions > 0,
+    )
     before = {n: p.detach().clone() for n, p in network.named_parameters()}
     declared = {n for n, p in network.named_parameters() if p.requires_grad}
     settings = Settings(epochs=12, batch=16, optimizer=AdamW(learning_rate=1e-2, decay=0.0))
-    tuned = tune(Supervised(network, Options(), WORDS), task(), collation, settings, pace=way.pace,
-                 machine=PLAIN)  # fmt: skip
+    tuned = tune(
+        Supervised(network, Options(), WORDS),
+        task(),
+        collation,
+        settings,
+        pace=way.pace,
+        machine=PLAIN,
+    )
     after = dict(tuned.model.named_parameters())
     assert after.keys() == before.keys()
     moved = {n for n, value in before.items() if not torch.equal(after[n], value)}

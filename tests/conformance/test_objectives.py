@@ -29,8 +29,11 @@ NAMES = catalogue.names("objectives")
 
 
 def discriminator() -> Transformer:
-    config = replace(bert().config, vocabulary_head=None,
-                     heads=(Head(name="discriminator", kind="token", labels=1),))  # fmt: skip
+    config = replace(
+        bert().config,
+        vocabulary_head=None,
+        heads=(Head(name="discriminator", kind="token", labels=1),),
+    )
     return build(config, torch.Generator().manual_seed(0))
 
 
@@ -40,8 +43,11 @@ def teacher() -> Transformer:
 
 
 def classifier() -> Transformer:
-    config = replace(bert().config, vocabulary_head=None,
-                     heads=(Head(name="classifier", kind="sequence", labels=2),))  # fmt: skip
+    config = replace(
+        bert().config,
+        vocabulary_head=None,
+        heads=(Head(name="classifier", kind="sequence", labels=2),),
+    )
     return build(config, torch.Generator().manual_seed(0))
 
 
@@ -69,11 +75,23 @@ DEFAULTS: dict[str, Any] = {
     "span-corruption": {"rate": 0.5, "mean_span": 1.5},
 }
 # What has a small head of its own, of which not every product is counted.
-HEADED = ("replaced-token", "sentence-pair", "sentence-order", "supervised", "distillation",
-          "span-boundary")  # fmt: skip
+HEADED = (
+    "replaced-token",
+    "sentence-pair",
+    "sentence-order",
+    "supervised",
+    "distillation",
+    "span-boundary",
+)
 # Targets are chosen positions of the batch, and nothing else of it is changed.
-MASKING = ("masked", "sentence-pair", "sentence-order", "span-boundary", "distillation",
-           "replaced-token")  # fmt: skip
+MASKING = (
+    "masked",
+    "sentence-pair",
+    "sentence-order",
+    "span-boundary",
+    "distillation",
+    "replaced-token",
+)
 # What the encoder reads is shorter or longer than the row: places cannot be compared.
 MOVING = ("span-corruption", "denoising", "sequence-to-sequence")
 
@@ -122,8 +140,10 @@ def test_corruption_is_a_function_of_its_keys(name: str, options: dict[str, Any]
     part = objective.corrupt(clean.take(np.arange(8, 16)), epochs[:8], 0)
     assert torch.equal(part.tokens, one.tokens[8:16])
     # However the batch is split over microbatches and processes, its parts are its parts.
-    quarters = [objective.corrupt(clean.take(np.arange(a, a + 8)), epochs[:8], 0)
-                for a in range(0, len(clean), 8)]  # fmt: skip
+    quarters = [
+        objective.corrupt(clean.take(np.arange(a, a + 8)), epochs[:8], 0)
+        for a in range(0, len(clean), 8)
+    ]
     for field in ("tokens", "targets", "labels", "prefix", "uniforms", "decoder_tokens"):
         if getattr(one, field) is not None:
             joined = torch.cat([getattr(quarter, field) for quarter in quarters])
@@ -192,8 +212,10 @@ def test_a_loss_adds_up_over_the_parts_of_a_batch(name: str, options: dict[str, 
     objective, clean = make(name, **options), rows()
     epochs = np.zeros(len(clean), dtype=np.int64)
     whole = objective.corrupt(clean, epochs, 0)
-    parts = [objective.corrupt(clean.take(np.arange(a, a + 8)), epochs[:8], 0)
-             for a in range(0, len(clean), 8)]  # fmt: skip
+    parts = [
+        objective.corrupt(clean.take(np.arange(a, a + 8)), epochs[:8], 0)
+        for a in range(0, len(clean), 8)
+    ]
     with torch.no_grad():
         total = objective(whole)
         for part in total.parts:

@@ -73,11 +73,17 @@ def shrunk(recipe: Recipe, text: Path) -> Recipe:
         corpus=Corpus(text=(str(text),), held_out=0.1),
         tokenizer=replace(recipe.tokenizer, vocabulary=400),
         rows=RowChoice(length=32),
-        training=replace(recipe.training, budget=Budget(steps=2), batch=4, device="cpu",
-                         precision="float32", threads=1),
+        training=replace(
+            recipe.training,
+            budget=Budget(steps=2),
+            batch=4,
+            device="cpu",
+            precision="float32",
+            threads=1,
+        ),
         evaluation=Evaluation(every=2, rows=4, batch=4),
         checkpoints=Checkpoints(every=0),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")

@@ -31,8 +31,14 @@ class Numbers:
     def rows(self, indices: np.ndarray, epoch: int) -> Rows:
         tokens = np.stack([indices, np.full(len(indices), epoch)], axis=1)
         falses = np.zeros(tokens.shape, dtype=bool)
-        return Rows(tokens=tokens, positions=tokens * 0, documents=np.ones(tokens.shape, np.int32),
-                    special=falses, starts_word=falses, ids=indices)  # fmt: skip
+        return Rows(
+            tokens=tokens,
+            positions=tokens * 0,
+            documents=np.ones(tokens.shape, np.int32),
+            special=falses,
+            starts_word=falses,
+            ids=indices,
+        )
 
 
 def seen(loader: Loader, steps: int) -> list[tuple[int, int]]:

@@ -34,8 +34,14 @@ class Named:
         ones = np.ones(len(indices), dtype=np.int64)
         tokens = np.stack([self.name * ones, indices, epoch * ones], axis=1)
         falses = np.zeros(tokens.shape, dtype=bool)
-        return Rows(tokens=tokens, positions=tokens * 0, documents=np.ones(tokens.shape, np.int32),
-                    special=falses, starts_word=falses, ids=indices)  # fmt: skip
+        return Rows(
+            tokens=tokens,
+            positions=tokens * 0,
+            documents=np.ones(tokens.shape, np.int32),
+            special=falses,
+            starts_word=falses,
+            ids=indices,
+        )
 
 
 def epoch_of(mixture: Mixture, epoch: int) -> list[tuple[int, int, int]]:

@@ -105,8 +105,11 @@ def _one_by_one(sizes: list[int], capacity: int) -> list[int]:
     return sorted(gaps)
 
 
-@given(st.integers(1, 40).flatmap(
-    lambda c: st.tuples(st.just(c), st.lists(st.integers(1, c), max_size=60))))  # fmt: skip
+@given(
+    st.integers(1, 40).flatmap(
+        lambda c: st.tuples(st.just(c), st.lists(st.integers(1, c), max_size=60))
+    )
+)
 def test_it_is_best_fit_decreasing(case: tuple[int, list[int]]) -> None:
     capacity, sizes = case
     bins = best_fit(np.array(sizes, dtype=np.int64), capacity)

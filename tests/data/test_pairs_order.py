@@ -55,8 +55,9 @@ def test_lengths_do_not_tell_the_order(tmp_path: Path) -> None:
 
 
 def test_a_pair_by_hand(tmp_path: Path) -> None:
-    source = SentencePairs(store_of(tmp_path, ["Ab cd. Ef."]), 16, negatives="swapped",
-                           short_fraction=0.0)  # fmt: skip
+    source = SentencePairs(
+        store_of(tmp_path, ["Ab cd. Ef."]), 16, negatives="swapped", short_fraction=0.0
+    )
     toy = Toy()
     first, second = toy.encode("Ab cd."), toy.encode("Ef.")
     seen = set()

@@ -56,8 +56,12 @@ def test_scores_that_float32_cannot_tell_apart_tie() -> None:
 
 
 def test_the_mean_counts_each_paradigm_once() -> None:
-    half = judge(PAIRS, lambda s: np.array([perfect([x])[0] if "good" in x or "bad" in x
-                                            else -perfect([x])[0] for x in s]))  # fmt: skip
+    half = judge(
+        PAIRS,
+        lambda s: np.array(
+            [perfect([x])[0] if "good" in x or "bad" in x else -perfect([x])[0] for x in s]
+        ),
+    )
     assert half.accuracies == {"one": 0.0, "two": 1.0} and half.mean == 0.5
 
 
@@ -148,8 +152,10 @@ def test_the_real_pairs_and_their_lengths(real_data: Path) -> None:
     found = read(real_data / "blimp")
     assert len(found) == 20 and {len(p.good) for p in found} == {1000}
     assert not any(g == b for p in found for g, b in zip(p.good, p.bad, strict=True))
-    tokenizer = train([s for p in found for s in p.good],
-                      TokenizerChoice(kind="byte-bpe", vocabulary=2000, style="gpt2"))  # fmt: skip
+    tokenizer = train(
+        [s for p in found for s in p.good],
+        TokenizerChoice(kind="byte-bpe", vocabulary=2000, style="gpt2"),
+    )
     silent, shorter = (judge(found, baselines(tokenizer, None)[n]) for n in ("constant", "length"))
     assert silent.mean == 0.5
     assert 0.3 < shorter.mean < 0.7 and shorter.mean != 0.5

@@ -29,9 +29,16 @@ from maskwright.tokenizer.train import TokenizerChoice, train
 from nn import points
 
 TEXTS = (
-    "the cat sat on the mat", "a dog ran", "unbelievable cats", "cats sat", "the old tree",
-    "dogs unbelievably ran on", "the", "a dog ran", "",
-)  # fmt: skip
+    "the cat sat on the mat",
+    "a dog ran",
+    "unbelievable cats",
+    "cats sat",
+    "the old tree",
+    "dogs unbelievably ran on",
+    "the",
+    "a dog ran",
+    "",
+)
 SPANS = ("<pad>", "</s>", "<unk>", "<extra_id_0>")
 
 
@@ -40,9 +47,12 @@ def tokenizer(style: str) -> Tokenizer:
     """Small vocabularies in which long words are in pieces; `spans` has sentinels and no mask."""
     specials = SPANS if style == "spans" else None
     choice = TokenizerChoice(
-        kind="bpe", vocabulary=60, min_frequency=1, specials=specials,
+        kind="bpe",
+        vocabulary=60,
+        min_frequency=1,
+        specials=specials,
         style="gpt2" if style == "gpt2" else "bert",
-    )  # fmt: skip
+    )
     return train([*TEXTS, "abcdefghijklmnopqrstuvwxyz"] * 3, choice)
 
 
@@ -76,15 +86,20 @@ def by_hand(network: Transformer, tok: Tokenizer, text: str, how: str) -> float:
     network.eval()
     ids, total = tok.encode(text), 0.0
     framed = tok.frame(ids)[0]
-    words = np.cumsum([i == 0 or bool(tok.starts_word[t]) or bool(tok.ends_word[ids[i - 1]])
-                       for i, t in enumerate(ids)])  # fmt: skip
+    words = np.cumsum(
+        [
+            i == 0 or bool(tok.starts_word[t]) or bool(tok.ends_word[ids[i - 1]])
+            for i, t in enumerate(ids)
+        ]
+    )
     for place, token in enumerate(ids):
         if how == "causal" and network.config.decoder is not None:
             start = tok.end if tok.end is not None else tok.separator
             hidden = network.decode(torch.tensor([[start, *ids[:place]]]))[0, -1]
         elif how == "causal":  # nothing after the place is even there
-            hidden = network.encode(torch.tensor([[framed[0], *ids[:place]]]),
-                                    visible=mask.causal)[0, -1]  # fmt: skip
+            hidden = network.encode(torch.tensor([[framed[0], *ids[:place]]]), visible=mask.causal)[
+                0, -1
+            ]
         elif how == "sequence-to-sequence":
             source = tok.frame([tok.mask if tok.mask is not None else tok.id(SPANS[3])])[0]
             before = [tok.pad, tok.id(SPANS[3])] if tok.mask is None else [tok.separator, framed[0]]
@@ -108,12 +123,17 @@ def by_hand(network: Transformer, tok: Tokenizer, text: str, how: str) -> float:
 
 
 CASES = [
-    ("causal", "decoder", "gpt2"), ("causal", "decoder", "bert"), ("causal", "encoder", "bert"),
-    ("masked", "encoder", "bert"), ("masked-within-word", "encoder", "bert"),
-    ("masked-next", "encoder", "bert"), ("masked-next-within-word", "encoder", "bert"),
-    ("sequence-to-sequence", "both", "bert"), ("sequence-to-sequence", "both", "spans"),
+    ("causal", "decoder", "gpt2"),
+    ("causal", "decoder", "bert"),
+    ("causal", "encoder", "bert"),
+    ("masked", "encoder", "bert"),
+    ("masked-within-word", "encoder", "bert"),
+    ("masked-next", "encoder", "bert"),
+    ("masked-next-within-word", "encoder", "bert"),
+    ("sequence-to-sequence", "both", "bert"),
+    ("sequence-to-sequence", "both", "spans"),
     ("replaced", "detector", "bert"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("how", "kind", "style"), CASES)
@@ -150,8 +170,10 @@ def test_the_variants_differ_where_a_word_is_in_pieces_and_only_there() -> None:
     made, tok = model("encoder"), tokenizer("bert")
     pieces = [len(tok.encode(word)) for word in ("unbelievable", "the", "cats")]
     assert pieces[0] > 1 and pieces[1:] == [1, 1]
-    plain, word = (scores(made, tok, ("unbelievable", "the cats"), how)
-                   for how in ("masked", "masked-within-word"))  # fmt: skip
+    plain, word = (
+        scores(made, tok, ("unbelievable", "the cats"), how)
+        for how in ("masked", "masked-within-word")
+    )
     assert abs(plain[0] - word[0]) > 1e-3
     assert plain[1] == word[1]
 

@@ -29,11 +29,17 @@ SMALL: dict[str, tuple[Recipe, dict[str, Any]]] = {
     "t5": (t5_mini.recipe(), {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1}),
     "bart": (
         bart_mini.recipe(),
-        {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "encoder_layers": 1,
-         "decoder_layers": 1, "max_position_embeddings": 64},
+        {
+            "d_model": 32,
+            "encoder_ffn_dim": 64,
+            "decoder_ffn_dim": 64,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "max_position_embeddings": 64,
+        },
     ),
     "gpt2": (gpt2_mini.recipe(), {"n_embd": 32, "n_layer": 1, "n_positions": 64}),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="session")

@@ -66,13 +66,15 @@ def table(path: Path, kind: str, count: int = 200) -> Path:
             words.insert(int(draw.integers(0, len(words))), ("cat", "dog")[each])
             texts.append(" ".join(words))
         first, second = (("meow", "woof")[each] for each in about)
-        rows.append({
-            "classification": [texts[0], first],
-            "pair-classification": [*texts, ("other", "same")[int(about[0] == about[1])]],
-            "multi-label": [" ".join(texts), "|".join(sorted({first, second}))],
-            "regression": [texts[0], f"{about[0] + 0.1 * draw.random():.3f}"],
-            "similarity": [*texts, f"{3.5 * (about[0] == about[1]) + draw.random():.3f}"],
-        }[kind])  # fmt: skip
+        rows.append(
+            {
+                "classification": [texts[0], first],
+                "pair-classification": [*texts, ("other", "same")[int(about[0] == about[1])]],
+                "multi-label": [" ".join(texts), "|".join(sorted({first, second}))],
+                "regression": [texts[0], f"{about[0] + 0.1 * draw.random():.3f}"],
+                "similarity": [*texts, f"{3.5 * (about[0] == about[1]) + draw.random():.3f}"],
+            }[kind]
+        )
     names = ["text", "label"] if len(rows[0]) == 2 else ["sentence1", "sentence2", "label"]
     if kind in ("regression", "similarity"):
         names[-1] = "score"
@@ -84,18 +86,32 @@ def table(path: Path, kind: str, count: int = 200) -> Path:
 @pytest.fixture(scope="module")
 def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder, said = tmp_path_factory.mktemp("tuned"), io.StringIO()
-    finetune_file(model, table(folder / "data.csv", "classification"), folder / "out", seeds=2,
-                  epochs=8, batch=16, rate=1e-2, stream=said)  # fmt: skip
+    finetune_file(
+        model,
+        table(folder / "data.csv", "classification"),
+        folder / "out",
+        seeds=2,
+        epochs=8,
+        batch=16,
+        rate=1e-2,
+        stream=said,
+    )
     return folder / "out", said.getvalue()
 
 
 def test_what_is_said_and_written(tuned: tuple[Path, str]) -> None:
     out, said = tuned
     for part in (
-        "task: classification", "using column 'text' as text", "The data (classification)",
-        "new: heads.classifier", "seed 1 · epoch 8 of 8", "majority", "words", "all 2 seeds",
+        "task: classification",
+        "using column 'text' as text",
+        "The data (classification)",
+        "new: heads.classifier",
+        "seed 1 · epoch 8 of 8",
+        "majority",
+        "words",
+        "all 2 seeds",
         "next: maskwright predict",
-    ):  # fmt: skip
+    ):
         assert part in said, part
     found = json.loads((out / "results.json").read_text())
     assert found["asked"] == "test" and len(found["seeds"]) == 2
@@ -238,8 +254,19 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
     for long in ("head", "tail", "head-and-tail", *in_pieces):
         said = io.StringIO()
         out = tmp_path / long
-        finetune_file(model, data, out, seeds=1, epochs=6, batch=16, rate=1e-2, length=12,
-                      least_steps=0, long=long, stream=said)  # type: ignore[arg-type]  # fmt: skip
+        finetune_file(
+            model,
+            data,
+            out,
+            seeds=1,
+            epochs=6,
+            batch=16,
+            rate=1e-2,
+            length=12,
+            least_steps=0,
+            long=long,
+            stream=said,
+        )  # type: ignore[arg-type]
         assert (
             "in pieces" if long in in_pieces else "100.0% of 192 rows truncated"
         ) in said.getvalue()
@@ -258,8 +285,17 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
 def test_what_is_read_of_a_text(pooling: str, model: Path, tmp_path: Path) -> None:
     """A folder that the reference library would read otherwise is none of its own."""
     data, out = table(tmp_path / "data.csv", "classification"), tmp_path / "out"
-    finetune_file(model, data, out, seeds=1, epochs=8, batch=16, rate=1e-2, pooling=pooling,
-                  stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model,
+        data,
+        out,
+        seeds=1,
+        epochs=8,
+        batch=16,
+        rate=1e-2,
+        pooling=pooling,
+        stream=io.StringIO(),
+    )
     found = json.loads((out / "results.json").read_text())["seeds"][0]["accuracy"]
     assert found > 0.9
     config = json.loads((out / "model" / "config.json").read_text())
@@ -299,12 +335,15 @@ def test_a_folder_made_for_means_says_so(model: Path, tmp_path: Path) -> None:
     (tmp_path / "means" / "1_Pooling" / "config.json").write_text(json.dumps(config))
     common: dict[str, Any] = {"seeds": 1, "epochs": 1, "stream": said, "least_steps": 1}
     for folder, pooling, told in (
-        ("means", None, True), ("means", "mean", False), ("plain", None, False),
-    ):  # fmt: skip
+        ("means", None, True),
+        ("means", "mean", False),
+        ("plain", None, False),
+    ):
         said.seek(0), said.truncate()
         out = tmp_path / f"{folder}-{pooling}"
-        finetune_file(tmp_path / folder if folder == "means" else plain, data, out,
-                      pooling=pooling, **common)  # fmt: skip
+        finetune_file(
+            tmp_path / folder if folder == "means" else plain, data, out, pooling=pooling, **common
+        )
         assert ("--pooling mean is often better" in said.getvalue()) is told
 
 
@@ -442,8 +481,7 @@ def test_a_stop_while_the_result_is_written_is_gone_on_with(
     with monkeypatch.context() as patch:
         patch.setattr(result.page, "render", stopped)
         with pytest.raises(KeyboardInterrupt):
-            finetune_file(model, data, out, seeds=1, epochs=1, method=method,
-                          stream=io.StringIO())  # fmt: skip
+            finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=io.StringIO())
     assert (out / "model").is_dir() and not (out / "report.html").exists()
     said = io.StringIO()
     finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=said)
@@ -573,8 +611,17 @@ def test_other_tasks(kind: str, model: Path, tmp_path: Path) -> None:
 def test_methods_that_train_little(method: str, model: Path, tmp_path: Path) -> None:
     """What is read back answers as what was trained did."""
     said, data = io.StringIO(), table(tmp_path / "data.csv", "classification")
-    out = finetune_file(model, data, tmp_path / "out", method=method, seeds=1, epochs=6, batch=16,
-                        rate=2e-2, stream=said).parent  # fmt: skip
+    out = finetune_file(
+        model,
+        data,
+        tmp_path / "out",
+        method=method,
+        seeds=1,
+        epochs=6,
+        batch=16,
+        rate=2e-2,
+        stream=said,
+    ).parent
     assert f"method: {method}; " in said.getvalue()
     found = json.loads((out / "results.json").read_text())
     asked = prepare(data, division=DIVISION).parts["test"]
@@ -596,8 +643,20 @@ def test_methods_that_train_little(method: str, model: Path, tmp_path: Path) -> 
 
 def test_the_verbs(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = table(tmp_path / "data.csv", "classification", 60), tmp_path / "out"
-    learn = ["finetune", str(model), "--data", str(data), "--out", str(out), "--seeds", "1",
-             "--epochs", "1", "--column", "text=text"]  # fmt: skip
+    learn = [
+        "finetune",
+        str(model),
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+        "--seeds",
+        "1",
+        "--epochs",
+        "1",
+        "--column",
+        "text=text",
+    ]
     assert main(learn) == 0
     ask = ["predict", str(out), str(data), "--out", str(tmp_path / "told.jsonl")]
     assert main(ask) == 0 and "60 predictions" in capsys.readouterr().out
@@ -615,8 +674,17 @@ def test_the_folder_of_the_model_answers_as_the_one_around_it(model: Path, tmp_p
     data, texts = table(tmp_path / "data.csv", "classification", 60), ["a cat", "the big dog"]
     for method in ("prefix", "lora"):
         out = tmp_path / method
-        finetune_file(model, data, out, method=method, seeds=1, epochs=2, rate=2e-2, batch=16,
-                      stream=io.StringIO())  # fmt: skip
+        finetune_file(
+            model,
+            data,
+            out,
+            method=method,
+            seeds=1,
+            epochs=2,
+            rate=2e-2,
+            batch=16,
+            stream=io.StringIO(),
+        )
         assert load(out / "model").predict(texts) == load(out).predict(texts)
     assert "prefix/adapter" in (tmp_path / "prefix" / "model" / "README.md").read_text()
     assert checkpoints.model_folder(tmp_path / "lora") == tmp_path / "lora" / "model"
@@ -654,10 +722,30 @@ def test_files_that_are_read_as_told(
     rows = "".join(f"die {a} im Café {n};{a}\n" for n in range(30) for a in ("Kätze", "Hunde"))
     odd = tmp_path / "odd.csv"
     odd.write_text(rows + ";Hunde\n", encoding="latin-1")
-    learn = ["finetune", str(model), "--data", str(odd), "--out", str(tmp_path / "out"),
-             "--seeds", "1", "--epochs", "1", "--column", "text=what", "--column", "label=who",
-             "--read", "encoding=latin-1", "--read", "separator=;", "--read", "header=what,who",
-             "--read", "max_bad_fraction=0.1"]  # fmt: skip
+    learn = [
+        "finetune",
+        str(model),
+        "--data",
+        str(odd),
+        "--out",
+        str(tmp_path / "out"),
+        "--seeds",
+        "1",
+        "--epochs",
+        "1",
+        "--column",
+        "text=what",
+        "--column",
+        "label=who",
+        "--read",
+        "encoding=latin-1",
+        "--read",
+        "separator=;",
+        "--read",
+        "header=what,who",
+        "--read",
+        "max_bad_fraction=0.1",
+    ]
     assert main(learn) != 0 and "--read on_bad=skip" in capsys.readouterr().err
     assert main([*learn, "--read", "on_bad=skip"]) == 0
     assert "left out: 1 bad row" in capsys.readouterr().out
@@ -744,20 +832,26 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     with pytest.raises(IncompatibleError, match="cannot write"):
         finetune_file(model, rewrites, tmp_path / "out", stream=io.StringIO())
     with pytest.raises(UsageError, match="there already"):
-        finetune_file(model, table(tmp_path / "data.csv", "classification"), tuned[0],
-                      stream=io.StringIO())  # fmt: skip
+        finetune_file(
+            model, table(tmp_path / "data.csv", "classification"), tuned[0], stream=io.StringIO()
+        )
     data = table(tmp_path / "data.csv", "classification")
     for settings, says in (
-        ({"length": 0}, "no room"), ({"layer_decay": 2.0}, "share"),
-        ({"rate": -1.0}, "--rate"), ({"rate": math.nan}, "--rate"), ({"patience": 0}, "--patience"),
-        ({"warmup": 1.0}, "--warmup"), ({"weight_decay": -0.1}, "--weight-decay"),
+        ({"length": 0}, "no room"),
+        ({"layer_decay": 2.0}, "share"),
+        ({"rate": -1.0}, "--rate"),
+        ({"rate": math.nan}, "--rate"),
+        ({"patience": 0}, "--patience"),
+        ({"warmup": 1.0}, "--warmup"),
+        ({"weight_decay": -0.1}, "--weight-decay"),
         ({"columns": {"group": ["text", "label"]}}, "one column holds the group"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UsageError, match=says):
             finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **settings)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="--prompt"):
-        finetune_file(model, rewrites, tmp_path / "out", prompt="short: {sorce}",
-                      stream=io.StringIO())  # fmt: skip
+        finetune_file(
+            model, rewrites, tmp_path / "out", prompt="short: {sorce}", stream=io.StringIO()
+        )
     with pytest.raises(UsageError, match="no seed"):
         finetune_file(model, rewrites, tmp_path / "out", seeds=0)
     with pytest.raises(MaskwrightError):
@@ -777,8 +871,9 @@ def test_weight_decay_and_warm_up_are_those_asked_for(
     monkeypatch.setattr(learner, "tune", noted)
     data = table(tmp_path / "data.csv", "classification", 60)
     for number, given in enumerate(({}, {"weight_decay": 0.1, "warmup": 0.06})):
-        finetune_file(model, data, tmp_path / str(number), seeds=1, epochs=1, stream=io.StringIO(),
-                      **given)  # type: ignore[arg-type]  # fmt: skip
+        finetune_file(
+            model, data, tmp_path / str(number), seeds=1, epochs=1, stream=io.StringIO(), **given
+        )  # type: ignore[arg-type]
     assert [(s.optimizer.decay, s.schedule.warmup) for s in seen] == [(0.01, 0.1), (0.1, 0.06)]
     card = (tmp_path / "1" / "model" / "README.md").read_text(encoding="utf-8")
     assert "weight decay" in card and "0.06 of the run" in card
@@ -792,13 +887,29 @@ def test_a_curve(model: Path, tmp_path: Path) -> None:
     )
 
     def ask() -> None:
-        finetune_file(model, data, out, method="full,probe", curve=[20, 0], seeds=2, epochs=1,
-                      batch=16, rate=1e-2, least_steps=4, stream=said)  # fmt: skip
+        finetune_file(
+            model,
+            data,
+            out,
+            method="full,probe",
+            curve=[20, 0],
+            seeds=2,
+            epochs=1,
+            batch=16,
+            rate=1e-2,
+            least_steps=4,
+            stream=said,
+        )
 
     ask()
     found = json.loads((out / "curve.json").read_text())["figures"]
-    assert set(found) == {"majority (no pretraining)", "words (no pretraining)", "full", "probe",
-                          "from scratch"}  # fmt: skip
+    assert set(found) == {
+        "majority (no pretraining)",
+        "words (no pretraining)",
+        "full",
+        "probe",
+        "from scratch",
+    }
     assert all(set(by) == {"20", "160"} for by in found.values())
     page = (out / "report.html").read_text()
     assert "Which way at which number of labels" in page and "With 20 labels" in page
@@ -822,8 +933,13 @@ def test_a_curve(model: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="several methods make no model"):
         finetune_file(model, data, tmp_path / "other", method="full,lora", stream=said)
     with pytest.raises(UsageError, match="figures of something else"):
-        finetune_file(model, table(tmp_path / "pairs.csv", "pair-classification"), out, curve=[20],
-                      stream=said)  # fmt: skip
+        finetune_file(
+            model,
+            table(tmp_path / "pairs.csv", "pair-classification"),
+            out,
+            curve=[20],
+            stream=said,
+        )
     for odd in ("5,few", "5²"):
         assert main(["finetune", str(model), "--data", str(data), "--curve", odd]) == 64
 
@@ -865,13 +981,27 @@ def test_the_strategy_names_what_nobody_can_tell_apart() -> None:
 def test_a_curve_tells_what_was_cut(model: Path, tmp_path: Path) -> None:
     """Once for each number of rows, however many trainings read them; and only what was."""
     data = table(tmp_path / "data.csv", "classification")
-    wanted = ["train: 100.0% of 20", "validation: 100.0% of 20", "test: 100.0% of 20",
-              "train: 100.0% of 160"]  # fmt: skip
+    wanted = [
+        "train: 100.0% of 20",
+        "validation: 100.0% of 20",
+        "test: 100.0% of 20",
+        "train: 100.0% of 160",
+    ]
     for length, seeds, told in ((4, 2, wanted), (None, 1, [])):
         said = io.StringIO()
-        finetune_file(model, data, tmp_path / str(length), method="probe", curve=[20, 0],
-                      seeds=seeds, epochs=1, batch=16, least_steps=0, length=length,
-                      stream=said)  # fmt: skip
+        finetune_file(
+            model,
+            data,
+            tmp_path / str(length),
+            method="probe",
+            curve=[20, 0],
+            seeds=seeds,
+            epochs=1,
+            batch=16,
+            least_steps=0,
+            length=length,
+            stream=said,
+        )
         lines = [line for line in said.getvalue().splitlines() if " tokens cut" in line]
         assert [line.split(" rows")[0] for line in lines] == told, lines
 
@@ -921,8 +1051,9 @@ def test_a_stop_keeps_the_finished_seeds(
     assert seeds[2:] == [0, 1, 2]
     for name in ("model/model.safetensors", "model/config.json", "task.json"):
         assert (again / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    ours, theirs = (json.loads((folder / "results.json").read_text())
-                    for folder in (again, tmp_path / "whole"))  # fmt: skip
+    ours, theirs = (
+        json.loads((folder / "results.json").read_text()) for folder in (again, tmp_path / "whole")
+    )
     for each in (*ours["seeds"], *theirs["seeds"]):
         each.pop("seconds")
     assert ours == theirs
@@ -974,7 +1105,15 @@ def test_a_head_that_was_learned_beside_the_model_is_new_without_it(
     model: Path, tmp_path: Path, method: str, new: bool
 ) -> None:
     data = table(tmp_path / "data.csv", "classification")
-    folder = finetune_file(model, data, tmp_path / "out", method=method, seeds=1, epochs=1,
-                           length=32, stream=io.StringIO())  # fmt: skip
+    folder = finetune_file(
+        model,
+        data,
+        tmp_path / "out",
+        method=method,
+        seeds=1,
+        epochs=1,
+        length=32,
+        stream=io.StringIO(),
+    )
     told = kind_of("classification", ("meow", "woof"))
     assert learner.Learner.of(folder, told, Method("full")).head_is_new is new

@@ -137,9 +137,10 @@ def test_columns_of_another_name(tuned: tuple[Path, str], data: Path, tmp_path: 
     other = rows_of(tmp_path / "other.csv", rows, ("words", "sound"))
     columns = {"text": ["words"], "label": ["sound"]}
     found = evaluate_file(tuned[0], other, columns=columns, stream=io.StringIO())
-    assert found["accuracy"].value == evaluate_file(tuned[0], data, stream=io.StringIO())[
-        "accuracy"
-    ].value  # fmt: skip
+    assert (
+        found["accuracy"].value
+        == evaluate_file(tuned[0], data, stream=io.StringIO())["accuracy"].value
+    )
 
 
 def test_one_class_is_enough_to_ask_about(tuned: tuple[Path, str], tmp_path: Path) -> None:  # noqa: F811
@@ -166,8 +167,17 @@ def test_other_tasks_say_what_fine_tuning_said(
     from maskwright.finetune.command import DIVISION, finetune_file
 
     source = table(tmp_path / "data.csv", kind, 120)
-    finetune_file(model, source, tmp_path / "out", seeds=1, epochs=1, batch=16, rate=1e-2,
-                  least_steps=0, stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model,
+        source,
+        tmp_path / "out",
+        seeds=1,
+        epochs=1,
+        batch=16,
+        rate=1e-2,
+        least_steps=0,
+        stream=io.StringIO(),
+    )
     test = prepare(source, division=DIVISION).parts["test"]
     places, rows = {int(row.where.rsplit(" ", 1)[1]) for row in test}, read(source)
     chosen = [list(row.values()) for n, row in enumerate(rows, 2) if n in places]
@@ -196,9 +206,11 @@ def test_numbers_are_classes_by_the_names_that_come_with_them(
         (folder / "labels.json").write_text(json.dumps(names))
         found = evaluate_file(tuned[0], folder, stream=io.StringIO())["accuracy"].value
         assert found == wanted
-    named = rows_of(tmp_path / "named.csv",
-                    [[r["text"], str(7 if r["label"] == "meow" else 3), r["label"]] for r in rows],
-                    ("text", "label", "label_name"))  # fmt: skip
+    named = rows_of(
+        tmp_path / "named.csv",
+        [[r["text"], str(7 if r["label"] == "meow" else 3), r["label"]] for r in rows],
+        ("text", "label", "label_name"),
+    )
     assert evaluate_file(tuned[0], named, stream=io.StringIO())["accuracy"].value == wanted
     bare = rows_of(tmp_path / "bare.csv", [[r["text"], "01"[r["label"] == "woof"]] for r in rows])
     with pytest.raises(DataError, match="nothing connects"):
@@ -210,13 +222,16 @@ def test_numbers_of_the_training_data_are_remembered(
 ) -> None:
     rows = [[r["text"], str(4 + 3 * (r["label"] == "woof")), r["label"]] for r in read(data)]
     named = rows_of(tmp_path / "named.csv", rows, ("text", "label", "label_name"))
-    finetune_file(model, named, tmp_path / "out", seeds=1, epochs=8, batch=16, rate=1e-2,
-                  stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model, named, tmp_path / "out", seeds=1, epochs=8, batch=16, rate=1e-2, stream=io.StringIO()
+    )
     asked = json.loads((tmp_path / "out" / "task.json").read_text())
     assert asked["labels"] == ["meow", "woof"] and asked["values"] == [4, 7]
     bare = rows_of(tmp_path / "bare.csv", [row[:2] for row in rows])
-    both = [evaluate_file(tmp_path / "out", each, stream=io.StringIO())["accuracy"].value
-            for each in (named, bare)]  # fmt: skip
+    both = [
+        evaluate_file(tmp_path / "out", each, stream=io.StringIO())["accuracy"].value
+        for each in (named, bare)
+    ]
     assert both[0] == both[1] > 0.8
 
 
@@ -228,8 +243,9 @@ def test_spellings_are_folded_onto_the_classes_of_the_model(
     loud = rows_of(tmp_path / "loud.csv", [[r["text"], r["label"].upper()] for r in read(data)])
     with pytest.raises(DataError, match="not in the label set"):
         evaluate_file(tuned[0], loud, stream=io.StringIO())
-    folded = evaluate_file(tuned[0], loud, read=how_read(["fold_labels=true"]),
-                           stream=io.StringIO())  # fmt: skip
+    folded = evaluate_file(
+        tuned[0], loud, read=how_read(["fold_labels=true"]), stream=io.StringIO()
+    )
     plain = evaluate_file(tuned[0], data, stream=io.StringIO())
     assert folded["accuracy"].value == plain["accuracy"].value
 
@@ -237,11 +253,19 @@ def test_spellings_are_folded_onto_the_classes_of_the_model(
 def test_a_label_column_that_is_missing_is_not_all_zeros(
     model: Path, data: Path, tmp_path: Path
 ) -> None:
-    rows = [[r["text"], str(int("cat" in r["text"])), str(int("dog" in r["text"]))]
-            for r in read(data)]  # fmt: skip
+    rows = [
+        [r["text"], str(int("cat" in r["text"])), str(int("dog" in r["text"]))] for r in read(data)
+    ]
     whole = rows_of(tmp_path / "whole.csv", rows, ("text", "cat", "dog"))
-    finetune_file(model, whole, tmp_path / "out", columns={"label": ["cat", "dog"]}, seeds=1,
-                  epochs=1, stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model,
+        whole,
+        tmp_path / "out",
+        columns={"label": ["cat", "dog"]},
+        seeds=1,
+        epochs=1,
+        stream=io.StringIO(),
+    )
     assert evaluate_file(tmp_path / "out", whole, stream=io.StringIO())
     part = rows_of(tmp_path / "part.csv", [row[:2] for row in rows], ("text", "cat"))
     with pytest.raises(DataError, match="column of the label is missing") as refused:
@@ -279,8 +303,10 @@ def test_what_did_not_fit_is_told_portion_by_portion(
     said: list[str] = []
     write_predictions(tuned[0], source, tmp_path / "told.csv", say=said.append)
     assert [line.partition(": 100.0%")[0] for line in said[:3]] == [
-        "note: of the rows 1 to 2", "note: of the rows 3 to 4", "note: of the rows 5 to 6",
-    ]  # fmt: skip
+        "note: of the rows 1 to 2",
+        "note: of the rows 3 to 4",
+        "note: of the rows 5 to 6",
+    ]
     assert said[3:] == ["note: and so on, in 2 more portions of 2 rows"]
 
 
@@ -312,14 +338,20 @@ def test_rows_that_are_passed_over_are_listed_in_the_folder(
     for part in ("train", "test"):
         rows_of(tmp_path / "data" / f"{part}.csv", [*rows, ["no label", ""]])
     skip, said = how_read(["on_bad=skip", "max_bad_fraction=0.5"]), io.StringIO()
-    finetune_file(model, tmp_path / "data", tmp_path / "out", seeds=1, epochs=1, read=skip,
-                  stream=said)  # fmt: skip
+    finetune_file(
+        model, tmp_path / "data", tmp_path / "out", seeds=1, epochs=1, read=skip, stream=said
+    )
     listed = tmp_path / "out" / "rejects.jsonl"
     files = [json.loads(line)["file"] for line in listed.read_text().splitlines()]
     assert [Path(file).name for file in files] == ["train.csv", "test.csv"]
     assert f"rows left out are listed in {listed}" in said.getvalue()
-    evaluate_file(tuned[0], tmp_path / "data", out=tmp_path / "figures", read=skip,
-                  stream=(said := io.StringIO()))  # fmt: skip
+    evaluate_file(
+        tuned[0],
+        tmp_path / "data",
+        out=tmp_path / "figures",
+        read=skip,
+        stream=(said := io.StringIO()),
+    )
     (kept,) = (tmp_path / "figures" / "rejects.jsonl").read_text().splitlines()
     assert json.loads(kept)["file"].endswith("test.csv")
     assert f"listed in {tmp_path / 'figures'}" in said.getvalue()
@@ -328,11 +360,15 @@ def test_rows_that_are_passed_over_are_listed_in_the_folder(
 def test_labels_in_one_cell_are_parted_as_in_the_training_data(model: Path, tmp_path: Path) -> None:
     """A small file may have the sign in one cell alone, or another sign beside it."""
     words = {"sea": "a cat", "town": "a dog"}
-    rows = [[f"{words['sea']} {words['town']} {n}", "sea;town"] if n % 3 == 0
-            else [f"{words[('sea', 'town')[n % 2]]} {n}", ("sea", "town")[n % 2]]
-            for n in range(60)]  # fmt: skip
+    rows = [
+        [f"{words['sea']} {words['town']} {n}", "sea;town"]
+        if n % 3 == 0
+        else [f"{words[('sea', 'town')[n % 2]]} {n}", ("sea", "town")[n % 2]]
+        for n in range(60)
+    ]
     out = tmp_path / "out"
-    finetune_file(model, rows_of(tmp_path / "data.csv", rows), out, seeds=1, epochs=1,
-                  stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model, rows_of(tmp_path / "data.csv", rows), out, seeds=1, epochs=1, stream=io.StringIO()
+    )
     few = rows_of(tmp_path / "few.csv", [["a cat a dog", "sea;town"], ["a dog", "town"]])
     assert 0.0 <= evaluate_file(out, few, stream=io.StringIO())["micro_f1"].value <= 1.0

@@ -17,9 +17,14 @@ from maskwright.finetune.evaluate import evaluate_file
 from maskwright.finetune.predict import load
 from maskwright.finetune.predict_file import predict_file
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-         "intermediate_size": 32, "max_position_embeddings": 32,
-         "initializer_range": 0.5}  # fmt: skip
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.5,
+}
 
 
 def foreign(model: Path, out: Path, **settings: Any) -> Path:

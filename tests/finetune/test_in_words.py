@@ -50,8 +50,17 @@ def tokenizer_of(folder: Path) -> Tokenizer:
 def test_classes_are_written(models: dict[str, Path], tmp_path: Path, name: str) -> None:
     data = animals(tmp_path / "data.jsonl", 300, cat="red hat", dog="tree")
     said = io.StringIO()
-    made = finetune_file(models[name], data, tmp_path / "out", seeds=1, epochs=14, batch=16,
-                         rate=5e-3, prompt="animal: {text}", stream=said)  # fmt: skip
+    made = finetune_file(
+        models[name],
+        data,
+        tmp_path / "out",
+        seeds=1,
+        epochs=14,
+        batch=16,
+        rate=5e-3,
+        prompt="animal: {text}",
+        stream=said,
+    )
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert found["table"]["head"] == ["", "accuracy", "macro_f1", "matthews", "unread"]
     told = {row[0]: row[1:] for row in found["table"]["rows"]}
@@ -74,8 +83,9 @@ def test_classes_are_written(models: dict[str, Path], tmp_path: Path, name: str)
 def test_without_a_prompt_a_head_answers(models: dict[str, Path], tmp_path: Path) -> None:
     """The control: the same task and model, learned by a head."""
     data = animals(tmp_path / "data.jsonl", 60, cat="yes", dog="no")
-    made = finetune_file(models["t5"], data, tmp_path / "out", seeds=1, epochs=1, batch=16,
-                         stream=io.StringIO())  # fmt: skip
+    made = finetune_file(
+        models["t5"], data, tmp_path / "out", seeds=1, epochs=1, batch=16, stream=io.StringIO()
+    )
     assert "id2label" in (made / "config.json").read_text()
     assert "score" in load(tmp_path / "out").predict(["the cat"])[0]
 
@@ -127,8 +137,18 @@ class OneWord:
 # ------------------------------------------------------------------------------ numbers
 def test_numbers_are_written(models: dict[str, Path], tmp_path: Path) -> None:
     data = animals(tmp_path / "data.jsonl", 300, cat=1.25, dog=3.5)
-    finetune_file(models["gpt2"], data, tmp_path / "out", task="regression", seeds=1, epochs=24,
-                  batch=16, rate=5e-3, prompt="worth: {text}", stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        models["gpt2"],
+        data,
+        tmp_path / "out",
+        task="regression",
+        seeds=1,
+        epochs=24,
+        batch=16,
+        rate=5e-3,
+        prompt="worth: {text}",
+        stream=io.StringIO(),
+    )
     model = load(tmp_path / "out")
     asked = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
     answers = [each["score"] for each in model.predict([row["text"] for row in asked])]
@@ -148,8 +168,18 @@ def test_what_stands_for_a_number_is_that_of_the_validation_part(
 ) -> None:
     """Years, of which a model that has learned nothing yet writes none."""
     data = animals(tmp_path / "data.jsonl", 120, cat=2000.5, dog=2009.5)
-    finetune_file(models["gpt2"], data, tmp_path / "out", task="regression", seeds=1, epochs=1,
-                  batch=16, rate=1e-6, prompt="{text}", stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        models["gpt2"],
+        data,
+        tmp_path / "out",
+        task="regression",
+        seeds=1,
+        epochs=1,
+        batch=16,
+        rate=1e-6,
+        prompt="{text}",
+        stream=io.StringIO(),
+    )
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     (seed,) = found["seeds"]
     assert seed["unread"] == 1.0 and seed["squared_error"] < 30.0
@@ -173,8 +203,14 @@ def test_only_numbers_that_stand_there_have_to_be_written() -> None:
 def test_numbers_that_a_tokenizer_cannot_write(models: dict[str, Path], tmp_path: Path) -> None:
     data = animals(tmp_path / "data.jsonl", 60, cat=1.25, dog=3.5)  # it has seen no digit
     with pytest.raises(IncompatibleError, match="cannot write the numbers"):
-        finetune_file(models["t5"], data, tmp_path / "out", task="regression", prompt="{text}",
-                      stream=io.StringIO())  # fmt: skip
+        finetune_file(
+            models["t5"],
+            data,
+            tmp_path / "out",
+            task="regression",
+            prompt="{text}",
+            stream=io.StringIO(),
+        )
 
 
 def test_the_steps_of_numbers() -> None:
@@ -206,8 +242,17 @@ def test_answers_are_written(models: dict[str, Path], tmp_path: Path) -> None:
         answers = {"text": [animal], "answer_start": [context.index(animal)]}
         lines.append(json.dumps({"question": "who", "context": context, "answers": answers}) + "\n")
     (tmp_path / "data.jsonl").write_text("".join(lines), encoding="utf-8")
-    finetune_file(models["t5"], tmp_path / "data.jsonl", tmp_path / "out", seeds=1, epochs=24,
-                  batch=16, rate=5e-3, prompt="squad", stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        models["t5"],
+        tmp_path / "data.jsonl",
+        tmp_path / "out",
+        seeds=1,
+        epochs=24,
+        batch=16,
+        rate=5e-3,
+        prompt="squad",
+        stream=io.StringIO(),
+    )
     told = load(tmp_path / "out").predict([("who", "the dog sat on a mat")])
     assert told == [{"answer": "dog"}]
 
@@ -217,18 +262,19 @@ def test_a_prompt_with_other_holes(models: dict[str, Path], tmp_path: Path) -> N
     data = animals(tmp_path / "data.jsonl", 60, cat="yes", dog="no")
     for prompt in ("{source}", "mrpc", "{text} {first}"):
         with pytest.raises(UsageError, match=r"--prompt[\s\S]*\{text\}"):
-            finetune_file(models["t5"], data, tmp_path / "out", prompt=prompt,
-                          stream=io.StringIO())  # fmt: skip
+            finetune_file(models["t5"], data, tmp_path / "out", prompt=prompt, stream=io.StringIO())
     with pytest.raises(ConfigError, match="no row fills"):
         finetune_file(models["t5"], data, tmp_path / "out", prompt="yes", stream=io.StringIO())
 
 
 def test_several_labels_are_not_told_in_words(models: dict[str, Path], tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
-    data.write_text("".join(
-        json.dumps({"text": f"the cat {n}", "labels": ["a", "b"][: 1 + n % 2]}) + "\n"
-        for n in range(60)
-    ))  # fmt: skip
+    data.write_text(
+        "".join(
+            json.dumps({"text": f"the cat {n}", "labels": ["a", "b"][: 1 + n % 2]}) + "\n"
+            for n in range(60)
+        )
+    )
     with pytest.raises(UsageError, match=r"not told in words[\s\S]*--prompt"):
         finetune_file(models["t5"], data, tmp_path / "out", prompt="{text}", stream=io.StringIO())
 

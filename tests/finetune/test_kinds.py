@@ -78,8 +78,13 @@ def rows(task: str, count: int = 240) -> list[dict[str, Any]]:
             found.append({"tokens": words, "tags": tags})
         elif task == "question-answering":
             begin = len(" ".join(words[:place])) + (place > 0)
-            found.append({"question": "the red", "context": context,
-                          "answers": {"text": [animal], "answer_start": [begin]}})  # fmt: skip
+            found.append(
+                {
+                    "question": "the red",
+                    "context": context,
+                    "answers": {"text": [animal], "answer_start": [begin]},
+                }
+            )
         else:
             choices = draw.choice(PLAIN, 2, replace=False).tolist()
             right = int(draw.integers(0, 3))
@@ -98,8 +103,16 @@ def learned(
     model: Path, folder: Path, task: str, **options: Any
 ) -> tuple[Predictor, str, dict[str, Any]]:
     said = io.StringIO()
-    finetune_file(model, table(folder / "data.jsonl", task), folder / "out", seeds=1,
-                  batch=16, rate=1e-2, stream=said, **options)  # fmt: skip
+    finetune_file(
+        model,
+        table(folder / "data.jsonl", task),
+        folder / "out",
+        seeds=1,
+        batch=16,
+        rate=1e-2,
+        stream=said,
+        **options,
+    )
     found = json.loads((folder / "out" / "results.json").read_text())
     return load(folder / "out"), said.getvalue(), found
 
@@ -174,10 +187,14 @@ def test_answers_lie_whole_in_some_window(model: Path, length: int) -> None:
     frame = frame_of(known.config, known.tokenizer, length, "head")
     answer = "the cat sat"
     asked = [
-        Answered(" ".join(["the"] * 70), "dog " * n + answer + " mat" * 80,
-                 ((answer, 4 * n),), f"row {n}")
+        Answered(
+            " ".join(["the"] * 70),
+            "dog " * n + answer + " mat" * 80,
+            ((answer, 4 * n),),
+            f"row {n}",
+        )
         for n in range(70)
-    ]  # fmt: skip
+    ]
     encoded = kind_of("question-answering").encode(asked, frame)
     windows = encoded.way_back
     assert windows.counts.answerable == 70 and windows.counts.lost == 0
@@ -191,8 +208,9 @@ def test_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
         row["answers"] = {"text": [], "answer_start": []}
     path = tmp_path / "data.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in data), encoding="utf-8")
-    finetune_file(model, path, tmp_path / "out", seeds=1, epochs=4, batch=16, rate=1e-2,
-                  stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model, path, tmp_path / "out", seeds=1, epochs=4, batch=16, rate=1e-2, stream=io.StringIO()
+    )
     task = json.loads((tmp_path / "out" / "task.json").read_text())
     assert abs(task["settled"]["threshold"]) < 1e3 and task["settled"]["measure"] == "balanced_f1"
     found = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -232,8 +250,9 @@ def test_choices(model: Path, tmp_path: Path) -> None:
         predictor.predict([("a", ["one"])])
     # By the columns of a table with one for each choice, of which the last may be empty.
     each = replace(predictor, columns={"question": ("q",), "choices": ("a", "b", "c")})
-    named = [{"q": r["question"], **dict(zip("abc", [*r["choices"], ""], strict=False))}
-             for r in asked]  # fmt: skip
+    named = [
+        {"q": r["question"], **dict(zip("abc", [*r["choices"], ""], strict=False))} for r in asked
+    ]
     assert each.predict(named) == answers
     by_role = [{"question": r["question"], "choices": r["choices"]} for r in asked]
     assert each.predict(by_role) == predictor.predict(by_role) == answers
@@ -248,8 +267,10 @@ def test_choices(model: Path, tmp_path: Path) -> None:
 def test_choices_about_a_text(model: Path, tmp_path: Path) -> None:
     """Which animal is asked about stands in the text alone."""
     shared = {"question": "which one", "options": ["a cat", "a dog"]}
-    lines = [{"article": row["question"], "answer": "AB"["dog" in row["question"]], **shared}
-             for row in rows("multiple-choice")]  # fmt: skip
+    lines = [
+        {"article": row["question"], "answer": "AB"["dog" in row["question"]], **shared}
+        for row in rows("multiple-choice")
+    ]
     data = tmp_path / "race.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     finetune_file(
@@ -443,8 +464,18 @@ def test_methods_by_name(model: Path, tmp_path: Path) -> None:
         Method("lorra")
     said, data = io.StringIO(), table(tmp_path / "data.jsonl", "tagging", 60)
     for name in ("last-1", "gradual", "reinit-1"):
-        finetune_file(model, data, tmp_path / name, method=name, layer_decay=0.5, seeds=1, epochs=2,
-                      batch=16, rate=1e-2, stream=said)  # fmt: skip
+        finetune_file(
+            model,
+            data,
+            tmp_path / name,
+            method=name,
+            layer_decay=0.5,
+            seeds=1,
+            epochs=2,
+            batch=16,
+            rate=1e-2,
+            stream=said,
+        )
         found = json.loads((tmp_path / name / "results.json").read_text())
         assert found["method"] == name and found["layer_decay"] == 0.5
         assert found["seeds"][0]["loss"][1] < found["seeds"][0]["loss"][0]
@@ -467,8 +498,10 @@ def test_a_head_learns_faster_than_what_was_pretrained(model: Path) -> None:
     def factors(method: Method) -> dict[bool, set[float]]:
         pace = method.pace(made, 100)
         given = {n: 1.0 for n, _ in made.named_parameters()} if pace is None else pace(0)
-        return {top: {f for n, f in given.items() if n.startswith("heads.") is top}
-                for top in (True, False)}  # fmt: skip
+        return {
+            top: {f for n, f in given.items() if n.startswith("heads.") is top}
+            for top in (True, False)
+        }
 
     assert factors(Method("full")) == {True: {10.0}, False: {1.0}}
     assert factors(Method("last-1", head_rate=3.0)) == {True: {3.0}, False: {1.0}}
@@ -482,8 +515,11 @@ def test_a_head_is_trained_on_only_where_it_is_for_these_labels(
     model: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "first"
-    labelled = [(f"a {word} {animal}", label) for word in PLAIN[:20]
-                for animal, label in (("cat", "meow"), ("dog", "woof"))]  # fmt: skip
+    labelled = [
+        (f"a {word} {animal}", label)
+        for word in PLAIN[:20]
+        for animal, label in (("cat", "meow"), ("dog", "woof"))
+    ]
     settings = {"seeds": 1, "epochs": 1, "least_steps": 0, "batch": 16}
 
     def learn(names: dict[str, Any], start: Path, out: str) -> str:
@@ -497,8 +533,10 @@ def test_a_head_is_trained_on_only_where_it_is_for_these_labels(
     same, other = {"meow": "meow", "woof": "woof"}, {"meow": "purr", "woof": "bark"}
     assert "new: heads.classifier" in learn(same, model, "first")
     assert "new: nothing" in learn(same, folder / "model", "again")
-    factors = [json.loads((tmp_path / out / "results.json").read_text())["head_rate"]
-               for out in ("first", "again")]  # fmt: skip
+    factors = [
+        json.loads((tmp_path / out / "results.json").read_text())["head_rate"]
+        for out in ("first", "again")
+    ]
     assert factors == [10.0, 1.0]
     kind = kind_of("classification", ("meow", "woof"))
     for start, factor in ((model, 10.0), (folder / "model", 1.0)):
@@ -544,8 +582,17 @@ def test_vectors(task: str, model: Path, tmp_path: Path) -> None:
     data, said = tmp_path / "data.jsonl", io.StringIO()
     data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs(task)), encoding="utf-8")
     told = None if task == "matching" else task
-    finetune_file(model, data, tmp_path / "out", task=told, seeds=1, epochs=6, batch=16, rate=1e-2,
-                  stream=said)  # fmt: skip
+    finetune_file(
+        model,
+        data,
+        tmp_path / "out",
+        task=told,
+        seeds=1,
+        epochs=6,
+        batch=16,
+        rate=1e-2,
+        stream=said,
+    )
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     if task == "embedding":
         assert found["seeds"][0]["spearman"] > 0.6, "half of the rows differ by noise alone"
@@ -633,9 +680,18 @@ def test_the_reference_library_gives_the_same_cosine(
     transformers = pytest.importorskip("transformers")
     data = tmp_path / "data.jsonl"
     data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs("embedding", 80)))
-    finetune_file(model, data, tmp_path / "out", task="embedding", seeds=1, epochs=1, batch=16,
-                  rate=1e-2, pooling=None if pooling == "mean" else pooling,
-                  stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model,
+        data,
+        tmp_path / "out",
+        task="embedding",
+        seeds=1,
+        epochs=1,
+        batch=16,
+        rate=1e-2,
+        pooling=None if pooling == "mean" else pooling,
+        stream=io.StringIO(),
+    )
     path = tmp_path / "out" / "model"
     modes = json.loads((path / "1_Pooling" / "config.json").read_text())
     named = "cls_token" if pooling == "cls" else f"{pooling}_tokens"
@@ -676,8 +732,9 @@ def test_a_word_without_a_token_has_the_commonest_tag(model: Path, tmp_path: Pat
         lines.append({"tokens": row["tokens"] + more, "tags": tags + ["VERB"] * len(more)})
     data = tmp_path / "pos.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, batch=16, rate=1e-2,
-                  stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model, data, tmp_path / "out", seeds=1, epochs=1, batch=16, rate=1e-2, stream=io.StringIO()
+    )
     assert json.loads((tmp_path / "out" / "task.json").read_text())["settled"] == {
         "missing": "VERB"
     }
@@ -722,10 +779,14 @@ def test_words_of_plain_text_keep_their_marks() -> None:
 @pytest.mark.parametrize(
     ("labels", "marked"),
     [
-        (("O", "B", "I"), True), (("O", "B", "I", "E", "S"), True), (("O", "B-X", "I-X"), True),
-        (("O", "I"), False), (("B", "C"), False), (("NOUN", "VERB"), False),
+        (("O", "B", "I"), True),
+        (("O", "B", "I", "E", "S"), True),
+        (("O", "B-X", "I-X"), True),
+        (("O", "I"), False),
+        (("B", "C"), False),
+        (("NOUN", "VERB"), False),
     ],
-)  # fmt: skip
+)
 def test_which_tags_mark_entities(labels: tuple[str, ...], marked: bool) -> None:
     assert ("entity_f1" in kind_of("tagging", labels).measures) is marked
 
@@ -829,8 +890,9 @@ def test_several_answers_to_one_question_are_all_right() -> None:
     given = [Match("q", "x", ""), Match("q", "y", ""), Match("r", "z", "")]
     x, y, z = np.eye(3, dtype=np.float32)
     empty = Examples(framed([]), np.zeros(0, np.int64))
-    outputs = np.stack([np.concatenate([x + y, x]), np.concatenate([x + y, y]),
-                        np.concatenate([x, z])])  # fmt: skip
+    outputs = np.stack(
+        [np.concatenate([x + y, x]), np.concatenate([x + y, y]), np.concatenate([x, z])]
+    )
     assert kind.answers(Encoded(given, empty), outputs).tolist() == [1.0, 1.0, 2.5]
     apart = [Match("q", "x", ""), Match("p", "y", ""), Match("r", "z", "")]
     assert kind.answers(Encoded(apart, empty), outputs).tolist() == [1.5, 1.5, 2.5], "the control"

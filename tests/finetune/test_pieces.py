@@ -37,8 +37,9 @@ def task(count: int, seed: int = 0) -> Examples:
     texts, labels, counts = [], [], []
     for _ in range(count):
         marks = draw.integers(0, 2, 2)
-        own = [draw.integers(10, 50, draw.integers(3, 12)).tolist()
-               for _ in range(draw.integers(1, 6))]  # fmt: skip
+        own = [
+            draw.integers(10, 50, draw.integers(3, 12)).tolist() for _ in range(draw.integers(1, 6))
+        ]
         for mark in marks:
             piece = own[draw.integers(0, len(own))]
             piece.insert(int(draw.integers(0, len(piece))), 5 + int(mark))
@@ -50,8 +51,9 @@ def task(count: int, seed: int = 0) -> Examples:
 
 def fresh(over: bool = False, how: Literal["mean", "max"] = "mean", seed: int = 0) -> Supervised:
     point = replace(bert().config, vocabulary_head=None, pooler=False)
-    head = Head(name="own", kind="sequence", labels=2,
-                over=pieces.layers_over(point) if over else None)  # fmt: skip
+    head = Head(
+        name="own", kind="sequence", labels=2, over=pieces.layers_over(point) if over else None
+    )
     model = build(replace(point, heads=(head,)), torch.Generator().manual_seed(seed))
     return Supervised(model, Options(pieces=how), VOCABULARY).eval()
 
@@ -103,10 +105,12 @@ def test_pieces_read_over_all_their_tokens() -> None:
     found = scores(Supervised(model, Options(), VOCABULARY), given, FIRST)
     starts = np.cumsum(given.texts.lengths) - given.texts.lengths
     with torch.no_grad():
-        vectors = torch.cat([
-            model.encode(torch.from_numpy(given.texts.tokens[s : s + n])[None]).mean(1)
-            for s, n in zip(starts, given.texts.lengths, strict=True)
-        ])  # fmt: skip
+        vectors = torch.cat(
+            [
+                model.encode(torch.from_numpy(given.texts.tokens[s : s + n])[None]).mean(1)
+                for s, n in zip(starts, given.texts.lengths, strict=True)
+            ]
+        )
         each = torch.split(vectors, given.pieces.tolist())  # type: ignore[union-attr]
         wanted = torch.cat([model.head("own", v.mean(0, keepdim=True)) for v in each])
     assert np.allclose(found, wanted.numpy(), atol=1e-5)
@@ -150,8 +154,9 @@ def test_what_stands_in_any_piece_is_learned(over: bool) -> None:
     def right(objective: Supervised, examples: Examples) -> float:
         return float((scores(objective, examples, FIRST).argmax(1) == examples.labels).mean())
 
-    tuned = tune(fresh(over), train, FIRST, settings, figure=lambda o: right(o, test),
-                 machine=PLAIN)  # fmt: skip
+    tuned = tune(
+        fresh(over), train, FIRST, settings, figure=lambda o: right(o, test), machine=PLAIN
+    )
     common = max(np.bincount(test.labels)) / len(test)
     assert max(tuned.figures) > 0.9 > common + 0.1
     first = np.cumsum(test.pieces) - test.pieces  # type: ignore[operator]

@@ -35,8 +35,10 @@ TAGS = {"cat": "B-cat", "dog": "B-dog"}
 @pytest.fixture(scope="module")
 def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tells cats from dogs."""
-    rows = [[f"a {WORDS[n % 7]} {('cat', 'dog')[n % 2]} {WORDS[n % 5]}", ("meow", "woof")[n % 2]]
-            for n in range(60)]  # fmt: skip
+    rows = [
+        [f"a {WORDS[n % 7]} {('cat', 'dog')[n % 2]} {WORDS[n % 5]}", ("meow", "woof")[n % 2]]
+        for n in range(60)
+    ]
     return learned(model, tmp_path_factory.mktemp("labels"), ["text", "label"], rows)
 
 
@@ -99,8 +101,9 @@ def test_rows_without_an_answer_are_counted_over_a_stop(
         return own(self, given, top)
 
     def ask() -> int:
-        return write_predictions(tuned, source, tmp_path / f"out.{ending}", read=SKIP,
-                                 say=said.append)  # fmt: skip
+        return write_predictions(
+            tuned, source, tmp_path / f"out.{ending}", read=SKIP, say=said.append
+        )
 
     monkeypatch.setattr(Predictor, "answers", dies)
     with pytest.raises(KeyboardInterrupt):
@@ -118,8 +121,11 @@ def test_lists_in_cells_are_lists(
     some = tagged(20)
     lines = tmp_path / "in.jsonl"
     lines.write_text("".join(f"{json.dumps({'tokens': w, 'tags': t})}\n" for w, t in some))
-    cells = write_csv(tmp_path / "in.csv", ["tokens", "tags"],
-                      [[spell(words), spell(tags)] for words, tags in some])  # fmt: skip
+    cells = write_csv(
+        tmp_path / "in.csv",
+        ["tokens", "tags"],
+        [[spell(words), spell(tags)] for words, tags in some],
+    )
     told = []
     for source in (lines, cells):
         said = io.StringIO()
@@ -134,9 +140,13 @@ def test_lists_in_cells_are_lists(
     assert "line 3" in str(caught.value.where)
 
 
-@pytest.mark.parametrize("array", [
-    '[{"text": "a cat"}, {"text": "the dog"}]\n', '\n[\n {"text": "a cat"},\n {"text": "the dog"}]',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "array",
+    [
+        '[{"text": "a cat"}, {"text": "the dog"}]\n',
+        '\n[\n {"text": "a cat"},\n {"text": "the dog"}]',
+    ],
+)
 def test_an_array_through_a_pipe_is_rows(array: str, tuned: Path) -> None:
     said = io.StringIO()
     with piped(io.BytesIO(array.encode())) as path:
@@ -163,9 +173,11 @@ def test_half_a_surrogate_pair_is_told_by_its_example(
     texts = ["a cat"] * 7
     texts[place] = "a \udc80 dog"
     asked: list[tuple[Path, list[Any]]] = [
-        (tuned, texts), (tuned, [{"text": text} for text in texts]), (tagger, texts),
+        (tuned, texts),
+        (tuned, [{"text": text} for text in texts]),
+        (tagger, texts),
         (tagger, [text.split() for text in texts]),
-    ]  # fmt: skip
+    ]
     for folder, given in asked:
         with pytest.raises(DataError, match="half of a surrogate pair") as caught:
             load(folder).predict(given)
@@ -199,8 +211,9 @@ def test_a_table_through_a_pipe_is_read_where_its_separator_is_said(
     with piped(io.BytesIO(table), semicolon) as path:
         assert predict_file(tuned, path, said, read=semicolon) == 2
     assert [json.loads(line)["text"] for line in said.getvalue().splitlines()] == [
-        "a cat", "the dog",
-    ]  # fmt: skip
+        "a cat",
+        "the dog",
+    ]
     for mark in b",;\t|":
         head = table.replace(b";", bytes([mark]))
         with (
@@ -250,11 +263,20 @@ def test_a_model_without_what_was_learned_is_refused(model: Path, tmp_path: Path
 
 
 def test_a_text_of_several_columns(model: Path, tmp_path: Path) -> None:
-    rows = [[f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
-            for n in range(60)]  # fmt: skip
+    rows = [
+        [f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
+        for n in range(60)
+    ]
     data = write_csv(tmp_path / "data.csv", ["title", "body", "label"], rows)
-    finetune_file(model, data, tmp_path / "out", columns={"text": ["title", "body"]}, seeds=1,
-                  epochs=1, stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model,
+        data,
+        tmp_path / "out",
+        columns={"text": ["title", "body"]},
+        seeds=1,
+        epochs=1,
+        stream=io.StringIO(),
+    )
     predictor = load(tmp_path / "out")
     (whole,) = predictor.predict(["a cat the dog 1"])
     assert predictor.predict([{"title": "a cat", "body": "the dog 1"}]) == [whole]
@@ -273,12 +295,22 @@ def test_a_text_of_several_columns(model: Path, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def of_two(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Learned from a title and a body."""
-    rows = [[f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
-            for n in range(60)]  # fmt: skip
+    rows = [
+        [f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
+        for n in range(60)
+    ]
     folder = tmp_path_factory.mktemp("of_two")
     data = write_csv(folder / "data.csv", ["title", "body", "label"], rows)
-    finetune_file(model, data, folder / "out", columns={"text": ["title", "body"]}, seeds=1,
-                  epochs=1, method="probe", stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model,
+        data,
+        folder / "out",
+        columns={"text": ["title", "body"]},
+        seeds=1,
+        epochs=1,
+        method="probe",
+        stream=io.StringIO(),
+    )
     return folder / "out"
 
 
@@ -313,13 +345,15 @@ def test_figures_are_not_taken_on_half_a_text(of_two: Path, tmp_path: Path) -> N
 def test_two_heads_read_the_same_columns(model: Path, of_two: Path, tmp_path: Path) -> None:
     rows = [[f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]] for n in range(60)]
     data = write_csv(tmp_path / "data.csv", ["body", "label"], rows)
-    finetune_file(model, data, tmp_path / "one", method="probe", seeds=1, epochs=1,
-                  stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model, data, tmp_path / "one", method="probe", seeds=1, epochs=1, stream=io.StringIO()
+    )
     new = write_csv(tmp_path / "new.csv", ["title", "body"], [["a cat", "a dog"]])
     with pytest.raises(UsageError, match="different columns"):
         write_predictions(tmp_path / "one", new, tmp_path / "told.csv", also=[of_two])
-    write_predictions(tmp_path / "one", new, tmp_path / "told.csv", also=[of_two],
-                      columns={"text": ["body"]})  # fmt: skip
+    write_predictions(
+        tmp_path / "one", new, tmp_path / "told.csv", also=[of_two], columns={"text": ["body"]}
+    )
     assert read_csv(tmp_path / "told.csv")
 
 

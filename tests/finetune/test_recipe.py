@@ -21,8 +21,11 @@ from tinyrun import WORDS
 
 
 def labelled(path: Path, separator: str = ";") -> Path:
-    rows = [f"the {word} {animal}{separator}{label}" for word in WORDS
-            for animal, label in (("cat", "meow"), ("dog", "woof"))]  # fmt: skip
+    rows = [
+        f"the {word} {animal}{separator}{label}"
+        for word in WORDS
+        for animal, label in (("cat", "meow"), ("dog", "woof"))
+    ]
     path.write_text("\n".join([f"words{separator}said", *rows]) + "\n", encoding="utf-8")
     return path
 
@@ -30,10 +33,20 @@ def labelled(path: Path, separator: str = ";") -> Path:
 @pytest.fixture(scope="module")
 def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recipe")
-    finetune_file(model, labelled(folder / "data.csv"), folder / "out", seeds=1, epochs=2, batch=8,
-                  rate=1e-3, method="lora", columns={"text": ["words"], "label": ["said"]},
-                  least_steps=0, read=HowRead(Reading(separator=";")),
-                  stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model,
+        labelled(folder / "data.csv"),
+        folder / "out",
+        seeds=1,
+        epochs=2,
+        batch=8,
+        rate=1e-3,
+        method="lora",
+        columns={"text": ["words"], "label": ["said"]},
+        least_steps=0,
+        read=HowRead(Reading(separator=";")),
+        stream=io.StringIO(),
+    )
     return folder
 
 
@@ -43,14 +56,33 @@ def weights(folder: Path) -> bytes:
 
 def test_every_choice_comes_back() -> None:
     whole = Recipe(
-        model="m", data="$DATA/d", method="lora,full", task="tagging", columns={"text": ("a b",)},
-        seeds=5, epochs=7, batch=64, accumulate=4, rate=3e-4, length=99, long="pieces-max",
-        layer_decay=0.9, head_rate=2.0, weight_decay=0.1, warmup=0.2, patience=2, least_steps=9,
-        prompt="say: {source}", pooling="max", measure="matthews", curve=(50, 0),
-        threads=3, within_words=True,
+        model="m",
+        data="$DATA/d",
+        method="lora,full",
+        task="tagging",
+        columns={"text": ("a b",)},
+        seeds=5,
+        epochs=7,
+        batch=64,
+        accumulate=4,
+        rate=3e-4,
+        length=99,
+        long="pieces-max",
+        layer_decay=0.9,
+        head_rate=2.0,
+        weight_decay=0.1,
+        warmup=0.2,
+        patience=2,
+        least_steps=9,
+        prompt="say: {source}",
+        pooling="max",
+        measure="matthews",
+        curve=(50, 0),
+        threads=3,
+        within_words=True,
         read=HowRead(Reading(separator="\t", on_bad="skip"), ("a", "b"), True, True, "-1"),
         made_from={"data": "0"},
-    )  # fmt: skip
+    )
     plain = Recipe(model="m", data="d")
     for name in Recipe.__dataclass_fields__:
         assert name == "model" or getattr(whole, name) != getattr(plain, name), name
@@ -87,8 +119,23 @@ def test_by_the_command_line(
     assert after.columns == before.columns | {"label": ("said",)}
     few = labelled(tmp_path / "few.csv", separator=",")
     capsys.readouterr()
-    assert main(["finetune", file, "--data", str(few), "--read", "separator=,", "--epochs", "1",
-                 "--out", str(tmp_path / "few")]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "finetune",
+                file,
+                "--data",
+                str(few),
+                "--read",
+                "separator=,",
+                "--epochs",
+                "1",
+                "--out",
+                str(tmp_path / "few"),
+            ]
+        )
+        == 0
+    )
     assert "is not what it was" not in capsys.readouterr().out, "other data were asked for"
 
 

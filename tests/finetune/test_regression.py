@@ -53,8 +53,7 @@ def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
     vocabulary = build.vocabulary(learner.frame.tokenizer)
     objective = kind.training_objective(made, vocabulary, "head", asked)
     assert isinstance(objective, Standardised)
-    settings = Settings(epochs=3, batch=16, least_steps=240,
-                        optimizer=AdamW(learning_rate=1e-3))  # fmt: skip
+    settings = Settings(epochs=3, batch=16, least_steps=240, optimizer=AdamW(learning_rate=1e-3))
     tuned = tune(objective, asked.examples, learner.collation, settings)
     objective.eval()
     before = kind.outputs(objective, asked, learner.collation)
@@ -96,13 +95,23 @@ def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: P
             texts = [row.text] if isinstance(row, Single) else [row.first, row.second]
             out.writerow([*(f"{text} {n}" for text in texts), row.label])
     said = io.StringIO()
-    folder = finetune_file(model, data, tmp_path / "out", method=method, task=task, seeds=1,
-                           columns={"label": ["year"]}, stream=said)  # fmt: skip
+    folder = finetune_file(
+        model,
+        data,
+        tmp_path / "out",
+        method=method,
+        task=task,
+        seeds=1,
+        columns={"label": ["year"]},
+        stream=said,
+    )
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     error = results["seeds"][0]["squared_error"]
     assert error < 2.0 * WIDE**2, said.getvalue()
-    given = [tuple(f"{t} 7" for t in ([r.text] if isinstance(r, Single) else [r.first, r.second]))
-             for r in rows(task, 10)]  # fmt: skip
+    given = [
+        tuple(f"{t} 7" for t in ([r.text] if isinstance(r, Single) else [r.first, r.second]))
+        for r in rows(task, 10)
+    ]
     ours = [answer["score"] for answer in load(tmp_path / "out").predict(given)]
     assert all(abs(score - FAR) < 4 * WIDE for score in ours)
     attached = json.loads((tmp_path / "out" / "task.json").read_text())["attached"]
@@ -113,8 +122,9 @@ def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: P
         theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         with torch.no_grad():
-            encoded = tokenizer(*map(list, zip(*given, strict=True)), padding=True,
-                                return_tensors="pt")  # fmt: skip
+            encoded = tokenizer(
+                *map(list, zip(*given, strict=True)), padding=True, return_tensors="pt"
+            )
             told = theirs(**encoded).logits[:, 0].numpy()
         np.testing.assert_allclose(told, ours, atol=1e-2)
 
@@ -134,8 +144,10 @@ def test_numbers_too_close_together_for_their_size_are_refused(model: Path) -> N
     made = initialise.build(learner.config, torch.Generator().manual_seed(0))
     vocabulary = build.vocabulary(learner.frame.tokenizer)
     for offset, refused in ((1e8, True), (1e5, False), (0.0, False)):
-        asked = kind.encode([replace(row, label=row.label - FAR + offset)
-                             for row in rows("regression")], learner.frame)  # fmt: skip
+        asked = kind.encode(
+            [replace(row, label=row.label - FAR + offset) for row in rows("regression")],
+            learner.frame,
+        )
         if refused:
             with pytest.raises(DataError, match="too close together"):
                 kind.training_objective(made, vocabulary, "head", asked)

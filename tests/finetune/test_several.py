@@ -32,8 +32,18 @@ def heads(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     ):
         made[name] = folder / name
         data = table(folder / f"{name}.csv", kind, 120)
-        finetune_file(model, data, made[name], method=method, seeds=1, epochs=2, batch=16,
-                      rate=1e-2, least_steps=0, stream=io.StringIO())  # fmt: skip
+        finetune_file(
+            model,
+            data,
+            made[name],
+            method=method,
+            seeds=1,
+            epochs=2,
+            batch=16,
+            rate=1e-2,
+            least_steps=0,
+            stream=io.StringIO(),
+        )
     return made
 
 
@@ -88,8 +98,16 @@ def test_refusals(heads: dict[str, Path], model: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="two models of one name"):
         load_several([heads["sound"], heads["sound"]])
     short = tmp_path / "short"
-    finetune_file(model, table(tmp_path / "d.csv", "classification", 60), short, method="probe",
-                  seeds=1, epochs=1, length=9, stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        model,
+        table(tmp_path / "d.csv", "classification", 60),
+        short,
+        method="probe",
+        seeds=1,
+        epochs=1,
+        length=9,
+        stream=io.StringIO(),
+    )
     with pytest.raises(IncompatibleError, match="do not read texts alike") as refused:
         load_several([heads["sound"], short])
     assert "length 9" in str(refused.value)

@@ -56,8 +56,18 @@ COLUMNS = {"source": ["document"], "target": ["summary"]}
 @pytest.mark.parametrize("name", ["t5", "bart", "gpt2"])
 def test_it_learns_what_to_write(models: dict[str, Path], tmp_path: Path, name: str) -> None:
     said, data = io.StringIO(), table(tmp_path / "data.jsonl")
-    finetune_file(models[name], data, tmp_path / "out", columns=COLUMNS, seeds=1, epochs=24,
-                  batch=16, rate=5e-3, prompt="animal: {source}", stream=said)  # fmt: skip
+    finetune_file(
+        models[name],
+        data,
+        tmp_path / "out",
+        columns=COLUMNS,
+        seeds=1,
+        epochs=24,
+        batch=16,
+        rate=5e-3,
+        prompt="animal: {source}",
+        stream=said,
+    )
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     told = {row[0]: row[1:] for row in found["table"]["rows"]}
     assert float(told["fine-tuned, seed 0"][5].split()[0]) > 0.8, said.getvalue()
@@ -88,8 +98,17 @@ def test_an_answer_without_an_end_is_that_of_the_reference_library(
 ) -> None:
     """A model that has learned next to nothing writes until it may not write on."""
     data, out = table(tmp_path / "data.jsonl", 60), tmp_path / "out"
-    finetune_file(models["bart"], data, out, columns=COLUMNS, seeds=1, epochs=1, least_steps=1,
-                  rate=1e-4, stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        models["bart"],
+        data,
+        out,
+        columns=COLUMNS,
+        seeds=1,
+        epochs=1,
+        least_steps=1,
+        rate=1e-4,
+        stream=io.StringIO(),
+    )
     texts = ["the cat sat on a mat", "a dog ran"]
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(out / "model")
     tokenizer = transformers.AutoTokenizer.from_pretrained(out / "model")
@@ -107,8 +126,14 @@ def test_an_answer_without_an_end_is_that_of_the_reference_library(
 def test_there_is_no_head_to_learn_faster(models: dict[str, Path], tmp_path: Path) -> None:
     data = table(tmp_path / "data.jsonl", 60)
     with pytest.raises(UsageError, match=r"no head[\s\S]*--head-rate"):
-        finetune_file(models["gpt2"], data, tmp_path / "out", columns=COLUMNS, head_rate=3.0,
-                      stream=io.StringIO())  # fmt: skip
+        finetune_file(
+            models["gpt2"],
+            data,
+            tmp_path / "out",
+            columns=COLUMNS,
+            head_rate=3.0,
+            stream=io.StringIO(),
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -217,10 +242,13 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     loaded = pretrained.load(checkpoints.model_folder(models["t5"]))
     objective = kind.objective(loaded.model, build.vocabulary(tokenizer))
     told = [
-        kind.outputs(objective, kind.encode([Rewrite("the cat sat", target, "")], frame),
-                  Collation(0, True, decoder_start=0))[0]
+        kind.outputs(
+            objective,
+            kind.encode([Rewrite("the cat sat", target, "")], frame),
+            Collation(0, True, decoder_start=0),
+        )[0]
         for target in ("", "a red hat and a tall old tree", "a red")
-    ]  # fmt: skip
+    ]
     assert len(set(told)) == 1
     # Negative control: nothing settled, what is asked does tell.
     free = kind_of("sequence-to-sequence")
@@ -296,8 +324,9 @@ def test_refusals(models: dict[str, Path], tmp_path: Path) -> None:
     data = table(tmp_path / "data.jsonl", 60)
 
     def learn(model: Path, **options: Any) -> None:
-        finetune_file(model, data, tmp_path / "out", columns=COLUMNS, stream=io.StringIO(),
-                      **options)  # fmt: skip
+        finetune_file(
+            model, data, tmp_path / "out", columns=COLUMNS, stream=io.StringIO(), **options
+        )
 
     with pytest.raises(UsageError, match=r"--prompt(.|\n)*source"):
         learn(models["t5"], prompt="summarize: {text}")
@@ -306,9 +335,14 @@ def test_refusals(models: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="head"):
         learn(models["t5"], method="probe")
     with pytest.raises(UsageError, match="--prompt"):
-        finetune_file(models["t5"], data, tmp_path / "out", prompt="{source}",
-                      columns={"text": ["document"], "label": ["summary"]},
-                      stream=io.StringIO())  # fmt: skip
+        finetune_file(
+            models["t5"],
+            data,
+            tmp_path / "out",
+            prompt="{source}",
+            columns={"text": ["document"], "label": ["summary"]},
+            stream=io.StringIO(),
+        )
     encoder = tmp_path / "encoder"
     encoder.mkdir()
     run.pretrain(recipe(text_file(encoder), steps=2), encoder / "run", stream=io.StringIO())
@@ -325,8 +359,15 @@ def test_a_translation_is_evaluated_in_the_direction_that_was_learned(
     ]
     (tmp_path / "data.jsonl").write_text("".join(lines), encoding="utf-8")
     columns = {"source": ["translation.de"], "target": ["translation.en"]}
-    finetune_file(models["t5"], tmp_path / "data.jsonl", tmp_path / "out", columns=columns,
-                  seeds=1, epochs=1, stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        models["t5"],
+        tmp_path / "data.jsonl",
+        tmp_path / "out",
+        columns=columns,
+        seeds=1,
+        epochs=1,
+        stream=io.StringIO(),
+    )
     said = io.StringIO()
     evaluate_file(tmp_path / "out", tmp_path / "data.jsonl", stream=said)
     assert "'translation.de' as source (as in the training data)" in said.getvalue()

@@ -41,8 +41,12 @@ def task(count: int, seed: int = 0, *, noise: bool = False) -> Examples:
 
 
 def fresh(seed: int = 0) -> Supervised:
-    point = replace(bert().config, vocabulary_head=None, pooler=False,
-                    heads=(Head(name="own", kind="sequence", labels=2),))  # fmt: skip
+    point = replace(
+        bert().config,
+        vocabulary_head=None,
+        pooler=False,
+        heads=(Head(name="own", kind="sequence", labels=2),),
+    )
     model = build(point, torch.Generator().manual_seed(seed))
     return Supervised(model, Options(), VOCABULARY)
 
@@ -53,8 +57,9 @@ def right(objective: Supervised, examples: Examples) -> float:
 
 def run(settings: Settings = FAST, machine: Machine = PLAIN, **keys: bool) -> tuple[Tuned, float]:
     train, test = task(200, 0, **keys), task(200, 1)
-    tuned = tune(fresh(), train, COLLATION, settings, figure=lambda o: right(o, test),
-                 machine=machine)  # fmt: skip
+    tuned = tune(
+        fresh(), train, COLLATION, settings, figure=lambda o: right(o, test), machine=machine
+    )
     return tuned, right(Supervised(tuned.model, Options(), VOCABULARY), test)
 
 

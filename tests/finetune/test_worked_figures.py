@@ -59,8 +59,9 @@ def test_four_times_eight_is_thirty_two() -> None:
             return Batch(tokens=rows, labels=labels[here], pooled=torch.arange(len(rows)) * 9)
 
         parameters = Parameters(made)
-        plan = loop.Plan(seed=0, microbatches=parts, budget=Budget(steps=3),
-                         schedule=Schedule(kind="constant"))  # fmt: skip
+        plan = loop.Plan(
+            seed=0, microbatches=parts, budget=Budget(steps=3), schedule=Schedule(kind="constant")
+        )
         loop.train(made, batches, AdamW(learning_rate=1e-3).start(parameters), plan, TrainState())
         return parameters.masters.detach().clone()
 

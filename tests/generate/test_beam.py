@@ -84,10 +84,17 @@ def test_it_finds_what_the_reference_library_finds(name: str, seed: int, tmp_pat
     pretrained.save(model, None, tmp_path / "model", About(family=name))
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model").eval()
     wanted: dict[str, Any] = {
-        "num_beams": 3, "max_new_tokens": 8, "length_penalty": 1.0, "early_stopping": False,
-        "do_sample": False, "eos_token_id": END, "pad_token_id": 0, "forced_eos_token_id": None,
-        "forced_bos_token_id": None, "decoder_start_token_id": 2,
-    }  # fmt: skip
+        "num_beams": 3,
+        "max_new_tokens": 8,
+        "length_penalty": 1.0,
+        "early_stopping": False,
+        "do_sample": False,
+        "eos_token_id": END,
+        "pad_token_id": 0,
+        "forced_eos_token_id": None,
+        "forced_bos_token_id": None,
+        "decoder_start_token_id": 2,
+    }
     for source in SOURCES:
         told = theirs.generate(torch.tensor([source]), **wanted)[0, 1:].tolist()
         told = told[: told.index(END)] if END in told else told
@@ -104,10 +111,17 @@ def test_refusals() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "where"),
-    [({"count": -1}, "count"), ({"penalty": 1e9}, "penalty"), ({"penalty": -1e9}, "penalty"),
-     ({"penalty": math.nan}, "penalty"), ({"penalty": math.inf}, "penalty"),
-     ({"known": 0}, "known"), ({"known": 1, "end": 0}, "known"), ({"known": -2}, "known")],
-)  # fmt: skip
+    [
+        ({"count": -1}, "count"),
+        ({"penalty": 1e9}, "penalty"),
+        ({"penalty": -1e9}, "penalty"),
+        ({"penalty": math.nan}, "penalty"),
+        ({"penalty": math.inf}, "penalty"),
+        ({"known": 0}, "known"),
+        ({"known": 1, "end": 0}, "known"),
+        ({"known": -2}, "known"),
+    ],
+)
 def test_numbers_that_mean_nothing(settings: dict[str, Any], where: str) -> None:
     with pytest.raises((ConfigError, UsageError)) as refused:
         beam_search(decoder(), [[1]], **({"count": 3, "beams": 2} | settings))

@@ -113,9 +113,14 @@ def test_tokens_come_as_often_as_their_probability() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"temperature": -1.0}, {"temperature": float("nan")}, {"top_k": 0}, {"top_p": 0.0},
-     {"top_p": 1.1}],
-)  # fmt: skip
+    [
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+        {"top_k": 0},
+        {"top_p": 0.0},
+        {"top_p": 1.1},
+    ],
+)
 def test_settings_out_of_range(settings: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         Sampling(**settings)  # type: ignore[arg-type]

@@ -22,8 +22,20 @@ class Toy:
 
     kind = "wordpiece"
     mask: int | None = 3
-    names = ("[PAD]", "[CLS]", "[SEP]", "[MASK]",
-             "the", "cat", "sat", "on", "a", "mat", "dog", "ran")  # fmt: skip
+    names = (
+        "[PAD]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "the",
+        "cat",
+        "sat",
+        "on",
+        "a",
+        "mat",
+        "dog",
+        "ran",
+    )
     vocabulary_size = len(names)
 
     def encode(self, text: str) -> list[int]:

@@ -238,8 +238,10 @@ def main() -> int:
         "passed": good,
     }
     chosen.out.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
-    print(f"{'passed' if good else 'FAILED'}: {len(models)} models against transformers "
-          f"{versions['transformers']}, largest relative difference {worst:.2e}")  # fmt: skip
+    print(
+        f"{'passed' if good else 'FAILED'}: {len(models)} models against transformers "
+        f"{versions['transformers']}, largest relative difference {worst:.2e}"
+    )
     return 0 if good else 1
 
 

@@ -18,8 +18,17 @@ from maskwright import catalogue
 
 SOURCE = Path(maskwright.__file__).parent
 # Rooms that serve every family, and so must know none.
-ROOMS = ("nn", "objectives", "train", "data", "generate", "evaluate", "checkpoint", "report",
-         "adapters")  # fmt: skip
+ROOMS = (
+    "nn",
+    "objectives",
+    "train",
+    "data",
+    "generate",
+    "evaluate",
+    "checkpoint",
+    "report",
+    "adapters",
+)
 FILES = [file for room in ROOMS for file in sorted((SOURCE / room).rglob("*.py"))]
 OTHERS = ("roberta", "albert", "electra", "distilbert", "modernbert", "t5", "bart", "openai-gpt")
 NAMES = {

@@ -122,8 +122,11 @@ def test_a_swallowed_error_is_seen(tmp_path: Path) -> None:
         scenes.a_whole_checkpoint(folder)
 
     with pytest.raises(MaskwrightError):
-        list(fail_everywhere(tmp_path, scenes.one_checkpoint, careless, check, errno.ENOSPC,
-                             lasting=False))  # fmt: skip
+        list(
+            fail_everywhere(
+                tmp_path, scenes.one_checkpoint, careless, check, errno.ENOSPC, lasting=False
+            )
+        )
 
 
 def _finish_whatever_happens(self: Staging) -> Manifest:

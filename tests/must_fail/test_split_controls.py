@@ -17,12 +17,16 @@ def by_shuffling(texts: Sequence[str], classes: Any, division: Any, groups: Any 
     order = list(range(len(texts)))
     random.Random(division.seed).shuffle(order)
     test, rest = int(division.test * len(order)), int(division.validation * len(order))
-    return {"test": order[:test], "validation": order[test : test + rest],
-            "train": order[test + rest :]}  # fmt: skip
+    return {
+        "test": order[:test],
+        "validation": order[test : test + rest],
+        "train": order[test + rest :],
+    }
 
 
-def by_fresh_draws(texts: Sequence[str], classes: Any, count: int, seed: int = 0,
-                   *, balanced: bool = False) -> list[int]:  # fmt: skip
+def by_fresh_draws(
+    texts: Sequence[str], classes: Any, count: int, seed: int = 0, *, balanced: bool = False
+) -> list[int]:
     """A new draw for every size: the 50 are not among the 200."""
     return random.Random(1000 * seed + count).sample(range(len(texts)), count)
 

@@ -80,8 +80,14 @@ def test_roles() -> None:
 
 def test_the_bias_of_a_tied_head_has_the_fan_of_what_it_reads() -> None:
     """ALBERT's head reads narrow states of wide ones."""
-    keys = {"vocab_size": 4000, "embedding_size": 16, "hidden_size": 256, "num_hidden_layers": 1,
-            "num_attention_heads": 4, "intermediate_size": 64}  # fmt: skip
+    keys = {
+        "vocab_size": 4000,
+        "embedding_size": 16,
+        "hidden_size": 256,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
     config = family("albert").size("base-v2", "AlbertForMaskedLM", **keys)
     made = build(config, torch.Generator().manual_seed(0), distribution="uniform")
     (bias,) = (p for n, p in made.named_parameters() if p.shape == (4000,))

@@ -73,8 +73,17 @@ def test_buckets_of_distance() -> None:
     past = relative_buckets(config, 1, 41, 20, False, CPU)[0]
     assert past[21:].eq(0).all()
     assert [past[20 - d].item() for d in (0, 1, 3, 4, 5, 6, 8, 11, 12, 20)] == [
-        0, 1, 3, 4, 4, 5, 6, 6, 7, 7,
-    ]  # fmt: skip
+        0,
+        1,
+        3,
+        4,
+        4,
+        5,
+        6,
+        6,
+        7,
+        7,
+    ]
 
 
 def test_buckets_follow_the_start() -> None:

@@ -100,9 +100,10 @@ def test_masks_put_in_and_spans_covered_come_in_their_shares() -> None:
     """About one span in twenty is empty at a mean of 3; the mean of all spans stays near it."""
     clean = blocks(100, 300)
     sizes = [
-        s for row, after in zip(clean.tokens, damaged(clean, infilling=0.3), strict=True)
+        s
+        for row, after in zip(clean.tokens, damaged(clean, infilling=0.3), strict=True)
         for s in covered_lengths(row.tolist(), after)
-    ]  # fmt: skip
+    ]
     assert np.mean(sizes) == pytest.approx(3.0, abs=0.15)
     # Adjacent masks hide some empty spans from this count and make no others.
     assert 0.03 < np.mean(np.array(sizes) == 0) < 0.30
@@ -210,8 +211,10 @@ def test_sentences_stay_whole_and_all_orders_are_equally_likely() -> None:
 
 def test_a_share_of_the_sentences_moves_and_the_others_stay() -> None:
     clean = rows_of([[[-100 * (i + 3) for i in range(10)]]] * 300)
-    moved = [np.sum(np.array(a) != row) for a, row in
-             zip(damaged(clean, permutation=0.3), clean.tokens, strict=True)]  # fmt: skip
+    moved = [
+        np.sum(np.array(a) != row)
+        for a, row in zip(damaged(clean, permutation=0.3), clean.tokens, strict=True)
+    ]
     assert max(moved) == 3 and set(moved) == {0, 2, 3}  # three are shuffled among themselves
 
 
@@ -237,8 +240,9 @@ def test_a_text_begins_at_an_evenly_drawn_token() -> None:
 
 def test_rotation_turns_its_share_of_the_texts() -> None:
     clean = blocks(4000, 100)
-    turned = np.mean([a[0] != row[0] for a, row in
-                      zip(damaged(clean, rotation=0.4), clean.tokens, strict=True)])  # fmt: skip
+    turned = np.mean(
+        [a[0] != row[0] for a, row in zip(damaged(clean, rotation=0.4), clean.tokens, strict=True)]
+    )
     assert turned == pytest.approx(0.4 * 0.99, abs=4.5 * np.sqrt(0.24 / 4000))
 
 

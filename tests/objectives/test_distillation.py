@@ -89,14 +89,22 @@ def test_a_student_is_its_teachers_layers() -> None:
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        (lambda b: replace(b, attention=replace(b.attention, heads=b.attention.heads * 2,
-                                                head_width=b.attention.head_width // 2)),
-         "attention.heads"),
-        (lambda b: replace(b, feed_forward=replace(b.feed_forward, activation="silu")),
-         "feed_forward.activation"),
+        (
+            lambda b: replace(
+                b,
+                attention=replace(
+                    b.attention, heads=b.attention.heads * 2, head_width=b.attention.head_width // 2
+                ),
+            ),
+            "attention.heads",
+        ),
+        (
+            lambda b: replace(b, feed_forward=replace(b.feed_forward, activation="silu")),
+            "feed_forward.activation",
+        ),
         (lambda b: replace(b, placement="pre"), "placement"),
     ],
-)  # fmt: skip
+)
 def test_equal_shapes_that_mean_something_else(change: Any, where: str) -> None:
     teacher = of(deep(bert(), 4), seed=3)
     config = student_config(teacher.config, 2)
@@ -153,8 +161,9 @@ def test_the_three_losses_are_pytorchs() -> None:
         wanted = encode(made.teacher, batch).view(-1, 16)[batch.index]
         scores, theirs = made.product.logits(own), made.teacher.logits(wanted)
         text = functional.cross_entropy(scores, batch.targets, reduction="sum")
-        softened = functional.kl_div((scores / 2).log_softmax(-1), (theirs / 2).softmax(-1),
-                                     reduction="sum")  # fmt: skip
+        softened = functional.kl_div(
+            (scores / 2).log_softmax(-1), (theirs / 2).softmax(-1), reduction="sum"
+        )
         near = functional.cosine_embedding_loss(own, wanted, torch.ones(len(own)), reduction="sum")
     sums = {name: float(part.total) for name, part in loss.parts.items()}
     assert sums["masked"] == pytest.approx(float(text), rel=1e-5)
@@ -181,7 +190,9 @@ def test_compared_everywhere_as_published() -> None:
         own, wanted = (encode(m, batch)[:, :20].flatten(0, 1) for m in (made.product, made.teacher))
         softened = functional.kl_div(
             (made.product.logits(own) / 2).log_softmax(-1),
-            (made.teacher.logits(wanted) / 2).softmax(-1), reduction="sum")  # fmt: skip
+            (made.teacher.logits(wanted) / 2).softmax(-1),
+            reduction="sum",
+        )
         near = functional.cosine_embedding_loss(own, wanted, torch.ones(len(own)), reduction="sum")
     assert float(loss.parts["divergence"].total) == pytest.approx(float(softened), rel=1e-4)
     assert float(loss.parts["cosine"].total) == pytest.approx(float(near), rel=1e-5)
@@ -212,9 +223,11 @@ def test_the_arithmetic_by_hand() -> None:
     assert float(softened) == pytest.approx(log(2) / 3, abs=1e-6)
     assert float(text) == pytest.approx(log(5), abs=1e-6)
     o = Options(teacher="there")
-    parts = {"masked": Part(text, o.alpha_mlm),
-             "divergence": Part(softened, o.alpha_ce * o.temperature**2),
-             "cosine": Part(torch.tensor(1.0), o.alpha_cos)}  # fmt: skip
+    parts = {
+        "masked": Part(text, o.alpha_mlm),
+        "divergence": Part(softened, o.alpha_ce * o.temperature**2),
+        "cosine": Part(torch.tensor(1.0), o.alpha_cos),
+    }
     total = Loss(parts).scaled({"masked": 1, "divergence": 1, "cosine": 1})
     assert float(total) == pytest.approx(8.84, abs=5e-3)
 
@@ -243,8 +256,10 @@ def test_a_causal_student() -> None:
     batch = made.corrupt(rows, epochs(rows), 0)
     loss = made(batch)
     assert {n: p.weight for n, p in loss.parts.items()} == {
-        "causal": 0.5, "divergence": 20.0, "cosine": 1.0,
-    }  # fmt: skip
+        "causal": 0.5,
+        "divergence": 20.0,
+        "cosine": 1.0,
+    }
     assert made.counts(batch) == dict.fromkeys(loss.parts, 4 * 16)
     assert made.codes_text and not distillation().codes_text
 

@@ -104,8 +104,11 @@ def test_a_prefix_that_is_not_shown_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 def test_a_prefix_opens_the_windows_of_a_decoder_and_no_others(side: str) -> None:
     """One layer that sees two places on: an encoder is saved, and read later, with its windows."""
     local = LOCAL if side == "encoder" else replace(LOCAL, pattern="causal")
-    made = objective(of(config(**{side: stack_of(block(local), embeddings=Embeddings())})),
-                     shortest=0.5, longest=0.5)  # fmt: skip
+    made = objective(
+        of(config(**{side: stack_of(block(local), embeddings=Embeddings())})),
+        shortest=0.5,
+        longest=0.5,
+    )
     clean, places = rows(1, 13, seed=3), torch.arange(12)
     batch = replace(made.corrupt(clean, epochs(clean), 0), index=places)
     assert batch.prefix is not None and batch.prefix.tolist() == [6]

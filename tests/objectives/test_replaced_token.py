@@ -150,9 +150,13 @@ def test_tables_and_their_norm_are_one() -> None:
     ],
 )
 def test_published_generators(
-    shape: tuple[int, int, int, int], size: float, width: int, heads: int, inner: int,
+    shape: tuple[int, int, int, int],
+    size: float,
+    width: int,
+    heads: int,
+    inner: int,
     extra: int | None,
-) -> None:  # fmt: skip
+) -> None:
     hidden, num_heads, forward, tokens = shape
     small = bert().config
     assert small.encoder is not None
@@ -163,9 +167,14 @@ def test_published_generators(
         feed_forward=replace(block.feed_forward, width=forward),
     )
     stack = replace(small.encoder, blocks=(block,) * 12, weights_of=tuple(range(12)))
-    config = replace(small, width=hidden, tokens=Tokens(vocabulary=30522, width=tokens),
-                     encoder=stack, vocabulary_head=None,
-                     heads=(Head(name="judge", kind="token", labels=1),))  # fmt: skip
+    config = replace(
+        small,
+        width=hidden,
+        tokens=Tokens(vocabulary=30522, width=tokens),
+        encoder=stack,
+        vocabulary_head=None,
+        heads=(Head(name="judge", kind="token", labels=1),),
+    )
     made = generator_config(config, size)
     assert made.encoder is not None
     assert (made.width, made.encoder.blocks[0].attention.heads) == (width, heads)
@@ -178,12 +187,17 @@ def test_published_generators(
         assert sum(p.numel() for p in generator.parameters() if id(p) not in shared) == extra
 
 
-@pytest.mark.parametrize("name", ["post-norm encoder", "shared narrow encoder",
-                                  "rotary alternating encoder"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["post-norm encoder", "shared narrow encoder", "rotary alternating encoder"]
+)
 def test_any_encoder_has_a_generator(name: str) -> None:
-    point = replace(POINTS[name], vocabulary_head=None, pooler=False,
-                    heads=(Head(name="judge", kind="token", labels=1),),
-                    tokens=replace(POINTS[name].tokens, vocabulary=VOCABULARY.size))  # fmt: skip
+    point = replace(
+        POINTS[name],
+        vocabulary_head=None,
+        pooler=False,
+        heads=(Head(name="judge", kind="token", labels=1),),
+        tokens=replace(POINTS[name].tokens, vocabulary=VOCABULARY.size),
+    )
     made = make("replaced-token", of(point), generator_layers=0.5)
     rows = framed(4, 16)
     batch = made.corrupt(rows, epochs(rows), 0)

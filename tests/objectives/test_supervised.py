@@ -111,9 +111,13 @@ def test_a_text_read_over_all_its_tokens(pooling: str, body: str) -> None:
     given, head = examples(np.zeros(12, dtype=np.int64)), objective.product.head
     with torch.no_grad():
         states = [alone(objective, given, n) for n in range(12)]
-        means, places = (torch.cat([head("own", of(s)) for s in states])
-                         for of in (lambda s: s.mean(1) if pooling == "mean" else s.amax(1),
-                                    lambda s: s[:, 0 if body == "encoder" else -1]))  # fmt: skip
+        means, places = (
+            torch.cat([head("own", of(s)) for s in states])
+            for of in (
+                lambda s: s.mean(1) if pooling == "mean" else s.amax(1),
+                lambda s: s[:, 0 if body == "encoder" else -1],
+            )
+        )
     found = torch.from_numpy(scores(objective, given, READINGS[body]))
     torch.testing.assert_close(found, means, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(found, places, atol=1e-2), "the control: one place says another thing"

@@ -62,11 +62,13 @@ def read(batch: Batch) -> list[tuple[list[int], list[int], list[int]]]:
     for line in range(len(decoder)):
         for number in range(1, int(max(encoder[line].max(), decoder[line].max())) + 1):
             mine, wanted = encoder[line] == number, decoder[line] == number
-            found.append((
-                batch.tokens.numpy()[line][mine].tolist(),
-                batch.decoder_tokens.numpy()[line][wanted].tolist(),
-                targets[line][wanted].tolist(),
-            ))  # fmt: skip
+            found.append(
+                (
+                    batch.tokens.numpy()[line][mine].tolist(),
+                    batch.decoder_tokens.numpy()[line][wanted].tolist(),
+                    targets[line][wanted].tolist(),
+                )
+            )
     return found
 
 

@@ -263,13 +263,15 @@ def test_one_set_of_weights_for_all_layers() -> None:
     one = block(attention(), norm=exact, feed_forward=FeedForward(width=32, activation="gelu_new"))
     point = config(
         encoder=stack(
-            one, one, one,
+            one,
+            one,
+            one,
             weights_of=(0, 0, 0),
             embeddings=Embeddings(positions=Learned(length=24), segments=2, norm=exact),
         ),
         tokens=Tokens(vocabulary=VOCABULARY, width=8),
         vocabulary_head=VocabularyHead(transform="gelu_new", norm=exact, bias=True),
-    )  # fmt: skip
+    )
     entry, layer = "albert.embeddings", "albert.encoder.albert_layer_groups.0.albert_layers.0"
     ours = "encoder.blocks.0"
     names = {

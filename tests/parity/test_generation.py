@@ -31,9 +31,13 @@ def test_greedy_is_theirs(tmp_path: Path) -> None:
     for prompt in ([5], [7, 8, 9], list(range(10, 20))):
         ids = torch.tensor([prompt])
         made = theirs.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False,
-            pad_token_id=0, eos_token_id=None,
-        )  # fmt: skip
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=12,
+            do_sample=False,
+            pad_token_id=0,
+            eos_token_id=None,
+        )
         assert generate(ours, [prompt], 12) == [made[0, len(prompt) :].tolist()]
 
 
@@ -58,10 +62,16 @@ def test_greedy_from_a_source_is_theirs(
     for source in sources:
         ids = torch.tensor([source])
         made = theirs.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=14, do_sample=False,
-            num_beams=1, decoder_start_token_id=start, eos_token_id=end, pad_token_id=60,
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=14,
+            do_sample=False,
+            num_beams=1,
+            decoder_start_token_id=start,
+            eos_token_id=end,
+            pad_token_id=60,
             forced_eos_token_id=None,
-        )  # fmt: skip
+        )
         wanted.append([token for token in made[0, 1:].tolist() if token != end])
     assert generate(ours, [[start]] * 3, 14, sources=sources, end=end) == wanted
     assert generate(ours, [[start]] * 3, 14, sources=sources, end=end, cached=False) == wanted

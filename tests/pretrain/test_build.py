@@ -92,8 +92,10 @@ def test_pairs_are_learned_from_pairs_of_their_own_kind(
         with pytest.raises(IncompatibleError) as caught:
             run.pretrain(wrong, tmp_path / "run", stream=io.StringIO())
         assert (caught.value.where, caught.value.found, caught.value.wanted) == (
-            "rows.kind", kind, wanted,
-        )  # fmt: skip
+            "rows.kind",
+            kind,
+            wanted,
+        )
         assert not (tmp_path / "run").exists()
 
 
@@ -148,8 +150,11 @@ def test_one_long_document_fills_the_positions_of_a_model(tmp_path: Path) -> Non
     made = recipe(long, steps=1)
     assert isinstance(made.model, FamilyModel)
     length = made.model.settings["max_position_embeddings"]
-    made = replace(made, corpus=Corpus(text=(str(long),), held_out=0.1),
-                   rows=RowChoice(length=length, kind="stream"))  # fmt: skip
+    made = replace(
+        made,
+        corpus=Corpus(text=(str(long),), held_out=0.1),
+        rows=RowChoice(length=length, kind="stream"),
+    )
     run.pretrain(made, tmp_path / "run", stream=io.StringIO())
     assert journal.read(tmp_path / "run")[0]["tokens"] == made.training.batch * length
 
@@ -316,14 +321,26 @@ def test_pairs_of_one_kind_are_told(tmp_path: Path) -> None:
     words, said = [], {}
     for name, stop in (("one", " "), ("several", ". ")):
         path = tmp_path / f"{name}.txt"
-        path.write_text("\n\n".join(stop.join(["The cat sat on it", "A dog ran by"] * 3) + "."
-                                    for _ in range(60)))  # fmt: skip
+        path.write_text(
+            "\n\n".join(
+                stop.join(["The cat sat on it", "A dog ran by"] * 3) + "." for _ in range(60)
+            )
+        )
         chosen = replace(
-            recipe(path, steps=1), objective=ObjectiveChoice(name="sentence-pair", options={}),
-            model=FamilyModel(family="bert", architecture="BertForPreTraining", settings={
-                "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-                "intermediate_size": 32, "max_position_embeddings": 64}),
-        )  # fmt: skip
+            recipe(path, steps=1),
+            objective=ObjectiveChoice(name="sentence-pair", options={}),
+            model=FamilyModel(
+                family="bert",
+                architecture="BertForPreTraining",
+                settings={
+                    "hidden_size": 16,
+                    "num_hidden_layers": 1,
+                    "num_attention_heads": 2,
+                    "intermediate_size": 32,
+                    "max_position_embeddings": 64,
+                },
+            ),
+        )
         words.append(io.StringIO())
         run.pretrain(chosen, tmp_path / name, stream=words[-1])
         said[name] = words[-1].getvalue()

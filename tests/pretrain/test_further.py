@@ -89,8 +89,10 @@ def test_a_run_goes_on_as_it_was_trained(
     assert ("warning: something was lost on the text before" in said) is worse
     old, new = (float(row[1]) for row in table["rows"])
     assert old != new, "other documents are held out"
-    assert all(float(row[2]) - float(row[1]) == pytest.approx(float(row[3]), abs=2e-4)
-               for row in table["rows"])  # fmt: skip
+    assert all(
+        float(row[2]) - float(row[1]) == pytest.approx(float(row[3]), abs=2e-4)
+        for row in table["rows"]
+    )
     weights = [(path / "model.safetensors").read_bytes() for path in (first, ended)]
     assert weights[0] != weights[1]
 
@@ -209,8 +211,11 @@ def test_replaced_tokens_have_a_loss_before_and_after(tmp_path: Path) -> None:
     shape = recipe(text).model
     assert isinstance(shape, FamilyModel)
     model = replace(shape, family="electra", architecture="ElectraForPreTraining", size=None)
-    made = replace(recipe(text, steps=2), model=model,
-                   objective=ObjectiveChoice(name="replaced-token", options={}))  # fmt: skip
+    made = replace(
+        recipe(text, steps=2),
+        model=model,
+        objective=ObjectiveChoice(name="replaced-token", options={}),
+    )
     run.pretrain(made, tmp_path / "run", stream=io.StringIO())
     said = io.StringIO()
     further.adapt(tmp_path / "run", [str(text)], tmp_path / "out", settings=SHORT, stream=said)
@@ -224,14 +229,19 @@ def test_a_student_goes_on_from_itself(tmp_path: Path) -> None:
     """Not from its teacher, and its losses before and after are its own."""
     text = text_file(tmp_path)
     run.pretrain(recipe(text, steps=2), tmp_path / "teacher", stream=io.StringIO())
-    made = replace(recipe(text, steps=4), objective=ObjectiveChoice(
-        name="distillation", options={"teacher": str(tmp_path / "teacher")}))  # fmt: skip
+    made = replace(
+        recipe(text, steps=4),
+        objective=ObjectiveChoice(
+            name="distillation", options={"teacher": str(tmp_path / "teacher")}
+        ),
+    )
     made = override(made, [f"tokenizer.folder={tmp_path / 'teacher'}"])
     run.pretrain(made, tmp_path / "run", stream=io.StringIO())
     # A step at a rate of next to nothing leaves the student where it was.
     still = [*SHORT, "training.optimizer.learning_rate=1e-12"]
-    further.adapt(tmp_path / "run", [str(text)], tmp_path / "out", settings=still,
-                  stream=io.StringIO())  # fmt: skip
+    further.adapt(
+        tmp_path / "run", [str(text)], tmp_path / "out", settings=still, stream=io.StringIO()
+    )
     folders = [checkpoints.newest(tmp_path / name) for name in ("run", "out", "teacher")]
     own, after, teacher = (pretrained.load(folder).model.tokens.weight for folder in folders)
     assert torch.allclose(own, after, atol=1e-6) and not torch.allclose(teacher, after, atol=1e-6)
@@ -245,8 +255,9 @@ def test_a_run_that_began_with_a_folder_needs_it_no_more(tmp_path: Path) -> None
     text = text_file(tmp_path)
     run.pretrain(recipe(text, steps=2), tmp_path / "a", stream=io.StringIO())
     for before, after in (("a", "b"), ("b", "c")):
-        further.adapt(tmp_path / before, [str(text)], tmp_path / after, settings=SHORT,
-                      stream=io.StringIO())  # fmt: skip
+        further.adapt(
+            tmp_path / before, [str(text)], tmp_path / after, settings=SHORT, stream=io.StringIO()
+        )
         shutil.rmtree(tmp_path / before)
     assert checkpoints.newest(tmp_path / "c").name == "step-00000001"
 
@@ -254,8 +265,13 @@ def test_a_run_that_began_with_a_folder_needs_it_no_more(tmp_path: Path) -> None
 def test_an_old_text_that_lacks_what_the_rows_ask_for_is_left_out(tmp_path: Path) -> None:
     text = text_file(tmp_path)
     run.pretrain(recipe(text, steps=2), tmp_path / "run", stream=io.StringIO())
-    further.adapt(tmp_path / "run", [str(text)], tmp_path / "out", stream=io.StringIO(),
-                  settings=[*SHORT, "rows.kind=sentences"])  # fmt: skip
+    further.adapt(
+        tmp_path / "run",
+        [str(text)],
+        tmp_path / "out",
+        stream=io.StringIO(),
+        settings=[*SHORT, "rows.kind=sentences"],
+    )
     assert list(lines(tmp_path / "out")) == ["the new text"]
 
 

@@ -76,8 +76,10 @@ def test_the_comparison_sees_a_run_that_forgot_something(
         time.sleep(0.005)
     os.kill(pid, signal.SIGKILL)
     assert wait(pid) == -signal.SIGKILL
-    monkeypatch.setattr("maskwright.train.optimizer.AdamWState.load",
-                        lambda self, state, steps: setattr(self, "steps", steps))  # fmt: skip
+    monkeypatch.setattr(
+        "maskwright.train.optimizer.AdamWState.load",
+        lambda self, state, steps: setattr(self, "steps", steps),
+    )
     with (tmp_path / "log").open("a") as stream:
         run.resume(out, stream=stream)
     assert essence(out)["weights"] != essence(reference)["weights"]

@@ -28,10 +28,14 @@ OTHERS = checkpoints.OTHERS
 
 def discriminator() -> Point:
     base = bert(dropout=0.1).config
-    return Point(config=replace(
-        base, tokens=replace(base.tokens, vocabulary=120), vocabulary_head=None,
-        heads=(Head(name="discriminator", kind="token", labels=1),),
-    ))  # fmt: skip
+    return Point(
+        config=replace(
+            base,
+            tokens=replace(base.tokens, vocabulary=120),
+            vocabulary_head=None,
+            heads=(Head(name="discriminator", kind="token", labels=1),),
+        )
+    )
 
 
 def chosen(text: Path, name: str, **options: Any) -> Recipe:

@@ -57,9 +57,15 @@ def copy(source: Path, target: Path) -> Path:
 def test_the_run_folder_holds_what_it_says(made: tuple[Recipe, Path]) -> None:
     chosen, out = made
     assert {p.name for p in out.iterdir()} >= {
-        "recipe.toml", "run.json", "metrics.jsonl", "timings.jsonl", "tokenizer", "data",
-        "checkpoints", "report.html",
-    }  # fmt: skip
+        "recipe.toml",
+        "run.json",
+        "metrics.jsonl",
+        "timings.jsonl",
+        "tokenizer",
+        "data",
+        "checkpoints",
+        "report.html",
+    }
     assert run.read(out / "recipe.toml") == chosen
     steps = [r["step"] for r in journal.read(out) if r["kind"] == "train"]
     assert steps == list(range(1, 9))
@@ -234,10 +240,12 @@ def test_F32_a_setting_that_changes_the_result_is_refused_on_resume(
     other = {
         "batch": replace(chosen, training=replace(training, batch=16)),
         "seed": replace(chosen, training=replace(training, seed=5)),
-        "rate": replace(chosen, training=replace(
-            training, optimizer=replace(training.optimizer, learning_rate=1.0))),
+        "rate": replace(
+            chosen,
+            training=replace(training, optimizer=replace(training.optimizer, learning_rate=1.0)),
+        ),
         "length": replace(chosen, rows=replace(chosen.rows, length=8)),
-    }[change]  # fmt: skip
+    }[change]
     with pytest.raises(IncompatibleError, match="cannot change what it computes"):
         run.resume(out, stream=io.StringIO(), settings=other)
     with pytest.raises(OutputError, match=r" is \S+ there and \S+ here"):
@@ -289,9 +297,10 @@ def test_F30_another_tokenizer_is_refused(made: tuple[Recipe, Path], tmp_path: P
     again = copy(made[1], tmp_path / "run")
     other = tmp_path / "other"
     run.pretrain(
-        replace(made[0], tokenizer=replace(made[0].tokenizer, lowercase=False)), other,
+        replace(made[0], tokenizer=replace(made[0].tokenizer, lowercase=False)),
+        other,
         stream=io.StringIO(),
-    )  # fmt: skip
+    )
     for file in (other / "tokenizer").iterdir():
         (again / "tokenizer" / file.name).write_bytes(file.read_bytes())
     with pytest.raises(IncompatibleError, match="tokenizer"):
@@ -309,8 +318,11 @@ def test_F31_a_vocabulary_larger_than_the_table_is_refused(tmp_path: Path) -> No
 def test_rows_longer_than_the_positions_are_refused(tmp_path: Path) -> None:
     chosen = recipe(text_file(tmp_path))
     with pytest.raises(IncompatibleError, match="at most 32"):
-        run.pretrain(replace(chosen, rows=replace(chosen.rows, length=64)), tmp_path / "run",
-                     stream=io.StringIO())  # fmt: skip
+        run.pretrain(
+            replace(chosen, rows=replace(chosen.rows, length=64)),
+            tmp_path / "run",
+            stream=io.StringIO(),
+        )
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "manifest"])
@@ -392,8 +404,10 @@ def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
     kept = checkpoints.Checkpoints(tmp_path / "other", keep=1, about={})
     kept.retain(kept.path(12))
     assert sorted(p.name for p in (tmp_path / "other" / "checkpoints").iterdir()) == [
-        "step-00000004-keep", "step-00000012", "step-best",
-    ]  # fmt: skip
+        "step-00000004-keep",
+        "step-00000012",
+        "step-best",
+    ]
     assert checkpoints.newest(tmp_path / "other").name == "step-00000012"
 
 

@@ -52,10 +52,17 @@ def scheduled(text: Path, name: str = "adamw", *, steps: int = 16, ema: float = 
     """Everything at once: two phases before the last, a ramp, an average, and dropout."""
     base = recipe(text, steps=steps)
     schedule = Schedule(kind="cosine", warmup=0.1, floor=0.1, cooldown=0.1)
-    return replace(base, training=replace(
-        base.training, optimizer=OPTIMIZERS[name], schedule=schedule, ema=ema,
-        phases=PHASES, ramp=Ramp(start=0.25, until=0.5),
-    ))  # fmt: skip
+    return replace(
+        base,
+        training=replace(
+            base.training,
+            optimizer=OPTIMIZERS[name],
+            schedule=schedule,
+            ema=ema,
+            phases=PHASES,
+            ramp=Ramp(start=0.25, until=0.5),
+        ),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +196,10 @@ def test_the_comparison_sees_what_was_forgotten(
 
         monkeypatch.setattr(checkpoints, "read_state", forget)
     else:
-        monkeypatch.setattr("maskwright.train.lamb.LambState.load",
-                            lambda self, state, steps: setattr(self, "steps", steps))  # fmt: skip
+        monkeypatch.setattr(
+            "maskwright.train.lamb.LambState.load",
+            lambda self, state, steps: setattr(self, "steps", steps),
+        )
     run.resume(out, stream=io.StringIO())
     assert essence(out)["weights"] != whole["weights"]
 

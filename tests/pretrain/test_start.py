@@ -74,8 +74,12 @@ def test_it_resumes_exactly_and_without_the_folder(
     shutil.copytree(source, kept)
     last = run.pretrain(further(recipe(text), kept, 8), out, stream=io.StringIO())
     whole = essence(out)
-    assert not torch.equal(*(weights(f)["bert.encoder.layer.0.attention.self.query.weight"]
-                             for f in (last, checkpoints.newest(kept))))  # fmt: skip
+    assert not torch.equal(
+        *(
+            weights(f)["bert.encoder.layer.0.attention.self.query.weight"]
+            for f in (last, checkpoints.newest(kept))
+        )
+    )
     shutil.rmtree(last)
     shutil.rmtree(kept)
     said = io.StringIO()
@@ -90,9 +94,13 @@ def written_by_transformers(folder: Path, source: Path, kind: str, **keys: Any) 
     tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoints.newest(source))
     torch.manual_seed(3)
     shape = {
-        "vocab_size": len(tokenizer), "hidden_size": 16, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 20,
-    }  # fmt: skip
+        "vocab_size": len(tokenizer),
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 20,
+    }
     model_class = getattr(transformers, kind)
     model_class(model_class.config_class(**shape, **keys)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -117,8 +125,10 @@ def test_a_folder_of_the_reference_library_gets_the_head_it_lacks(
     assert before(TEXT)["input_ids"] == after(TEXT)["input_ids"]
     assert Tokenizer.load(folder).fingerprint == Tokenizer.load(last).fingerprint
     trained = run.pretrain(further(recipe(text), folder, 3), tmp_path / "on", stream=said)
-    assert not torch.equal(weights(trained)["bert.embeddings.word_embeddings.weight"],
-                           theirs["embeddings.word_embeddings.weight"])  # fmt: skip
+    assert not torch.equal(
+        weights(trained)["bert.embeddings.word_embeddings.weight"],
+        theirs["embeddings.word_embeddings.weight"],
+    )
     assert json.loads((trained / "config.json").read_text())["model_type"] == "bert"
 
 
@@ -142,15 +152,24 @@ def test_a_folder_that_does_not_fit_is_refused_before_any_work(
     shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("tokenizer*", "special*", "MANI*"))
     cases: list[tuple[Recipe, type[MaskwrightError], str]] = [
         (further(base, tmp_path / "none"), UsageError, "no model folder there"),
-        (further(base, folder, 0, "model.architecture=RobertaForMaskedLM"), IncompatibleError,
-         "no such architecture"),
+        (
+            further(base, folder, 0, "model.architecture=RobertaForMaskedLM"),
+            IncompatibleError,
+            "no such architecture",
+        ),
         (further(base, folder, 0, "model.sha256=abc"), IncompatibleError, "not the one the recipe"),
         (further(base, bare), MaskwrightError, r"no tokenizer\.json"),
-        (replace(base, tokenizer=TokenizerFolder(path=str(folder), fingerprint="abc")),
-         IncompatibleError, "not the one the recipe"),
-        (replace(base, objective=ObjectiveChoice(name="distillation", options={})), ConfigError,
-         "needs a teacher"),
-    ]  # fmt: skip
+        (
+            replace(base, tokenizer=TokenizerFolder(path=str(folder), fingerprint="abc")),
+            IncompatibleError,
+            "not the one the recipe",
+        ),
+        (
+            replace(base, objective=ObjectiveChoice(name="distillation", options={})),
+            ConfigError,
+            "needs a teacher",
+        ),
+    ]
     for chosen, kind, says in cases:
         with pytest.raises(kind, match=says):
             run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())

@@ -37,8 +37,13 @@ def test_a_rising_series_rises_within_the_frame() -> None:
 
 def test_the_names_of_reference_lines_have_room() -> None:
     for name in ("unigram", "commonest by first word of a text"):
-        chart = Chart("a", [Line("one", [(0.0, 1.0), (9.0, 2.0)], "one")], references=[(name, 1.5)],
-                      across="x", say="{:.2f}".format)  # fmt: skip
+        chart = Chart(
+            "a",
+            [Line("one", [(0.0, 1.0), (9.0, 2.0)], "one")],
+            references=[(name, 1.5)],
+            across="x",
+            say="{:.2f}".format,
+        )
         root = parsed(chart)
         (label,) = (e for e in root.iter(f"{SVG}text") if (e.text or "").startswith(name))
         assert float(label.attrib["x"]) + 6 * len(label.text or "") < chart.width
@@ -97,10 +102,14 @@ def test_one_point_beside_a_reference_stands_in_the_middle() -> None:
 @pytest.mark.parametrize(
     ("values", "lowest", "highest"),
     [
-        ((0.0, 0.0), 0.0, 1.0), ((1.0, 1.0), 0.9, 1.0), ((0.02, 0.99), 0.0, 1.0),
-        ((2.0, 2.0), 1.8, 2.2), ((-0.5, 0.5), -0.56, 0.56), ((0.1, 3.1), 0.0, 3.28),
+        ((0.0, 0.0), 0.0, 1.0),
+        ((1.0, 1.0), 0.9, 1.0),
+        ((0.02, 0.99), 0.0, 1.0),
+        ((2.0, 2.0), 1.8, 2.2),
+        ((-0.5, 0.5), -0.56, 0.56),
+        ((0.1, 3.1), 0.0, 3.28),
     ],
-)  # fmt: skip
+)
 def test_the_axis_shows_nothing_that_no_value_can_be(
     values: tuple[float, float], lowest: float, highest: float
 ) -> None:

@@ -24,12 +24,20 @@ RIGHT = Measure("pairs", "pairs", higher_is_better=True)
 
 def contender(name: str, values: list[float], measure: str = "loss") -> Contender:
     runs = [
-        Run(seed, 1000, 1e9, 2.0, 64 << 20, {measure: value}, [
-            {"tokens": t, "operations": t * 1e6, "seconds": t / 500, "loss": value + 1 / t}
-            for t in (10, 500, 1000)
-        ])
+        Run(
+            seed,
+            1000,
+            1e9,
+            2.0,
+            64 << 20,
+            {measure: value},
+            [
+                {"tokens": t, "operations": t * 1e6, "seconds": t / 500, "loss": value + 1 / t}
+                for t in (10, 500, 1000)
+            ],
+        )
         for seed, value in enumerate(values)
-    ]  # fmt: skip
+    ]
     return Contender(name, "a <note>", 1234, "same", runs)
 
 
@@ -68,8 +76,10 @@ def test_the_page_escapes_and_keeps_the_legend_inside() -> None:
     page = render(made)
     assert "<b>" not in page.replace("</b>", "") and "&lt;note&gt;" in page
     picture = draw(next(iter(charts(made))))
-    places = [(float(x), float(y)) for x, y in
-              re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4"', picture)]  # fmt: skip
+    places = [
+        (float(x), float(y))
+        for x, y in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4"', picture)
+    ]
     assert len(places) == 7 and len({y for _, y in places}) > 1
     assert max(x for x, _ in places) < 760
     lowest = max(y for _, y in places)

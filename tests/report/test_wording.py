@@ -50,18 +50,38 @@ def test_missing_lines_give_no_words() -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(0, "0"), (7, "7"), (999, "999"), (999.7, "1 k"), (12_345, "12.3 k"), (999_999, "1 M"),
-     (3.1e6, "3.1 M"), (2e9, "2 G"), (0.5, "0.5"), (math.nan, "–"), (-1500, "-1.5 k")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (7, "7"),
+        (999, "999"),
+        (999.7, "1 k"),
+        (12_345, "12.3 k"),
+        (999_999, "1 M"),
+        (3.1e6, "3.1 M"),
+        (2e9, "2 G"),
+        (0.5, "0.5"),
+        (math.nan, "–"),
+        (-1500, "-1.5 k"),
+    ],
+)
 def test_counts(value: float, words: str) -> None:
     assert count(value) == words
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.4, "0 s"), (59.4, "59 s"), (60, "1 min"), (200, "3 min 20 s"), (3600, "1 h"),
-     (7500, "2 h 5 min"), (90_000, "1 d 1 h"), (math.nan, "–"), (-3, "0 s")],
-)  # fmt: skip
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (200, "3 min 20 s"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+        (90_000, "1 d 1 h"),
+        (math.nan, "–"),
+        (-3, "0 s"),
+    ],
+)
 def test_durations(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 

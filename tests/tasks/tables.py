@@ -30,8 +30,12 @@ def sentence(number: int) -> str:
 def table_of(*rows: dict[str, Any], **parts: Sequence[dict[str, Any]]) -> Table:
     """A table without files: one part, or parts by name."""
     made = {"all": rows} if rows else parts
-    return Table({name: [Row(values, f"{name}.jsonl", n) for n, values in enumerate(some, 1)]
-                  for name, some in made.items()})  # fmt: skip
+    return Table(
+        {
+            name: [Row(values, f"{name}.jsonl", n) for n, values in enumerate(some, 1)]
+            for name, some in made.items()
+        }
+    )
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:

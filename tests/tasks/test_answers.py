@@ -131,8 +131,11 @@ def test_spans_by_hand() -> None:
     first, last, score = best_spans(start, stop, allowed, longest=2, count=4)
     # 1–1 = 6, 2–3 = 5, then three spans of 3 in the order of their beginning: 2–2, 4–4
     assert list(zip(first[0].tolist(), last[0].tolist(), score[0].tolist(), strict=True)) == [
-        (1, 1, 6.0), (2, 3, 5.0), (2, 2, 3.0), (4, 4, 3.0)
-    ]  # fmt: skip
+        (1, 1, 6.0),
+        (2, 3, 5.0),
+        (2, 2, 3.0),
+        (4, 4, 3.0),
+    ]
     assert best_spans(start, stop, allowed, longest=9, count=99)[2][0].tolist().count(-math.inf)
 
 
@@ -321,8 +324,9 @@ def slow_search(windows: AnswerWindows, batches: list[Any], longest: int, num_be
 def test_the_search_equals_trying_all_spans(kind: str) -> None:
     draw = np.random.default_rng(5)
     for seed in range(12):
-        windows = AnswerWindows(trained(kind), long_questions(3, seed), length=28, stride=7,
-                                longest_question=4)  # fmt: skip
+        windows = AnswerWindows(
+            trained(kind), long_questions(3, seed), length=28, stride=7, longest_question=4
+        )
         batches = []
         for part in np.array_split(draw.permutation(len(windows)), 3):
             rows = windows.rows(part)
@@ -458,9 +462,12 @@ def document(**change: Any) -> dict[str, Any]:
 def test_a_file_by_hand() -> None:
     one, two = rows_of(document())
     assert one == {
-        "id": "1", "title": "T", "context": "to Po", "question": "who",
+        "id": "1",
+        "title": "T",
+        "context": "to Po",
+        "question": "who",
         "answers": {"text": ["Po"], "answer_start": [3]},
-    }  # fmt: skip
+    }
     assert two["answers"] == {"text": [], "answer_start": []}
 
 

@@ -26,24 +26,48 @@ SCALARS = st.one_of(
     st.booleans(),
     st.integers(-3, 9),
     st.sampled_from([10**30, -(10**25), 0.0, -0.5, 1e300]),
-    st.sampled_from(["", " ", "a", "b", "A", "a|b", "1", "-1", "2.5", "nan", "inf", "1e999", "O",
-                     "B-x", "I-x", "some words in a row", "\u00e9\u0301", "\ufffd"]),
+    st.sampled_from(
+        [
+            "",
+            " ",
+            "a",
+            "b",
+            "A",
+            "a|b",
+            "1",
+            "-1",
+            "2.5",
+            "nan",
+            "inf",
+            "1e999",
+            "O",
+            "B-x",
+            "I-x",
+            "some words in a row",
+            "\u00e9\u0301",
+            "\ufffd",
+        ]
+    ),
     st.text(max_size=8),
-)  # fmt: skip
+)
 CELLS = st.one_of(
     SCALARS,
     st.lists(SCALARS, max_size=3),
-    st.dictionaries(st.sampled_from(["text", "answer_start", "en", "de"]),
-                    st.one_of(SCALARS, st.lists(SCALARS, max_size=2)), max_size=3),
-)  # fmt: skip
+    st.dictionaries(
+        st.sampled_from(["text", "answer_start", "en", "de"]),
+        st.one_of(SCALARS, st.lists(SCALARS, max_size=2)),
+        max_size=3,
+    ),
+)
 
 
 WORDS = st.sampled_from(["x y z", "the river and the stone", "O", "\u00e9 x"])
 NUMBERS = st.sampled_from([0, 1, 2, 1.0, "1", "2", True])
 NAMES = st.sampled_from(["pos", "neg", "pos", "neg", "Pos", "a|b"])
 TAGS = st.lists(st.sampled_from(["O", "B-x", "I-x"]), min_size=2, max_size=3)
-ANSWERS = st.fixed_dictionaries({"text": st.lists(WORDS, max_size=2),
-                                 "answer_start": st.lists(NUMBERS, max_size=2)})  # fmt: skip
+ANSWERS = st.fixed_dictionaries(
+    {"text": st.lists(WORDS, max_size=2), "answer_start": st.lists(NUMBERS, max_size=2)}
+)
 TABLES: list[dict[str, st.SearchStrategy[Any]]] = [
     {"text": WORDS, "label": NUMBERS},
     {"text": WORDS, "label": NAMES},

@@ -22,8 +22,10 @@ def scores(examples: Examples, metric: metrics.Metric = metrics.accuracy) -> lis
 
 
 def test_words_beat_the_majority_where_words_decide() -> None:
-    rows = [{"text": f"{'good' if n % 3 else 'bad'} {sentence(n)}", "label": int(n % 3 > 0)}
-            for n in range(240)]  # fmt: skip
+    rows = [
+        {"text": f"{'good' if n % 3 else 'bad'} {sentence(n)}", "label": int(n % 3 > 0)}
+        for n in range(240)
+    ]
     majority, words = scores(divided(rows))
     assert majority == pytest.approx(2 / 3, abs=0.03) and words == 1.0
     first, second = baseline.baselines(divided(rows))
@@ -40,8 +42,10 @@ def test_shuffled_labels_give_chance() -> None:
 
 
 def test_pairs_are_told_by_the_words_they_share() -> None:
-    rows = [{"sentence1": sentence(n), "sentence2": sentence(n if n % 2 else n + 333),
-             "label": n % 2} for n in range(240)]  # fmt: skip
+    rows = [
+        {"sentence1": sentence(n), "sentence2": sentence(n if n % 2 else n + 333), "label": n % 2}
+        for n in range(240)
+    ]
     majority, words = scores(divided(rows))
     assert majority < 0.6 and words > 0.9
 
@@ -94,7 +98,9 @@ def test_rows_that_are_all_alike_are_answered_alike() -> None:
 def test_words_that_come_once_and_signs_alone() -> None:
     """Names or codes: no word comes twice, and still there is something to compare with."""
     for unit in ("name", "!"):
-        rows = [{"text": f"{unit}{n}" if unit == "name" else unit * (n + 1), "label": "ab"[n % 2]}
-                for n in range(400)]  # fmt: skip
+        rows = [
+            {"text": f"{unit}{n}" if unit == "name" else unit * (n + 1), "label": "ab"[n % 2]}
+            for n in range(400)
+        ]
         majority, words = baseline.baselines(divided(rows))
         assert len(words.predicted) == len(majority.predicted) > 0

@@ -53,8 +53,10 @@ def test_a_treebank_as_it_is_downloaded(tmp_path: Path) -> None:
     made = prepare(tmp_path)
     assert made.task.kind == "tagging" and made.task.columns["tags"] == "upos"
     assert {part: len(rows) for part, rows in made.parts.items()} == {
-        "train": 20, "validation": 4, "test": 5,
-    }  # fmt: skip
+        "train": 20,
+        "validation": 4,
+        "test": 5,
+    }
     other = prepare(tmp_path, columns={"tags": "xpos"})
     assert other.labels is not None and "VVFIN" in other.labels.names
 

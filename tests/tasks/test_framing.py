@@ -22,8 +22,7 @@ def test_the_examples_of_the_paper() -> None:
     assert said == "translate English to German: That is good."
     said = Template(TEMPLATES["cola"]).fill({"text": "The course is jumping well."})
     assert said == "cola sentence: The course is jumping well."
-    pair = {"first": "The rhino grazed on the grass.",
-            "second": "A rhino is grazing in a field."}  # fmt: skip
+    pair = {"first": "The rhino grazed on the grass.", "second": "A rhino is grazing in a field."}
     said = Template(TEMPLATES["stsb"]).fill(pair | {"other": 3})
     assert said == "stsb sentence1: " + " sentence2: ".join(pair.values())
     assert number_text(3.8) == "3.8"
@@ -47,8 +46,13 @@ def test_strangers_are_wrong_and_not_the_last_class() -> None:
 
 def test_numbers_by_hand() -> None:
     assert [number_text(v) for v in (2.57, 2.5, 2.49, 0.0, 5.0, 2.7)] == [
-        "2.6", "2.4", "2.4", "0.0", "5.0", "2.8"
-    ]  # fmt: skip
+        "2.6",
+        "2.4",
+        "2.4",
+        "0.0",
+        "5.0",
+        "2.8",
+    ]
     assert number_text(-0.01) == "0.0" and number_text(7, 5) == "5" and number_text(8, 5) == "10"
     values = read_numbers(["2.6", " 3 ", "x", "2.6 or", "nan", "-1", "1e3", "٣"], 0, 5)
     assert values[:2].tolist() == [2.6, 3.0]

@@ -20,8 +20,9 @@ MANY = range(40)
 
 def rows(**columns: Any) -> list[dict[str, Any]]:
     """Forty rows; a function makes the cell of a row from its number."""
-    return [{name: make(n) if callable(make) else make for name, make in columns.items()}
-            for n in MANY]  # fmt: skip
+    return [
+        {name: make(n) if callable(make) else make for name, make in columns.items()} for n in MANY
+    ]
 
 
 def of(**columns: Any) -> Task:
@@ -41,62 +42,144 @@ ANSWER = {"text": ["river"], "answer_start": [4]}
 CASES: list[tuple[dict[str, Any], str, dict[str, tuple[str, ...]]]] = [
     ({"text": some, "label": lambda n: n % 2}, "classification", {"text": ("text",)}),
     ({"Review_Text": some, "stars": lambda n: 1 + n % 5}, "classification", {"label": ("stars",)}),
-    ({"title": some, "text": other, "category": lambda n: "ab"[n % 2]}, "classification",
-     {"text": ("text",)}),
+    (
+        {"title": some, "text": other, "category": lambda n: "ab"[n % 2]},
+        "classification",
+        {"text": ("text",)},
+    ),
     ({"sentence": some, "label": lambda n: n % 3 == 0}, "classification", {}),
-    ({"text": some, "label": lambda n: n % 2, "label_name": lambda n: ["no", "yes"][n % 2]},
-     "classification", {"label_name": ("label_name",)}),
+    (
+        {"text": some, "label": lambda n: n % 2, "label_name": lambda n: ["no", "yes"][n % 2]},
+        "classification",
+        {"label_name": ("label_name",)},
+    ),
     ({"text": some, "score": lambda n: n / 10 + 0.05}, "regression", {"label": ("score",)}),
     ({"text": some, "score": lambda n: n * 3}, "regression", {}),
     ({"text": some, "label": lambda n: float(n % 3)}, "classification", {}),
-    ({"question1": some, "question2": other, "is_duplicate": lambda n: float(n % 2)},
-     "pair-classification", {"label": ("is_duplicate",)}),
+    (
+        {"question1": some, "question2": other, "is_duplicate": lambda n: float(n % 2)},
+        "pair-classification",
+        {"label": ("is_duplicate",)},
+    ),
     ({"sentence1": some, "sentence2": other, "label": lambda n: float(n % 6)}, "similarity", {}),
-    ({"premise": some, "hypothesis": other, "label": lambda n: n % 3}, "pair-classification",
-     {"first": ("premise",), "second": ("hypothesis",)}),
-    ({"question1": some, "question2": other, "is_duplicate": lambda n: n % 2},
-     "pair-classification", {"label": ("is_duplicate",)}),
+    (
+        {"premise": some, "hypothesis": other, "label": lambda n: n % 3},
+        "pair-classification",
+        {"first": ("premise",), "second": ("hypothesis",)},
+    ),
+    (
+        {"question1": some, "question2": other, "is_duplicate": lambda n: n % 2},
+        "pair-classification",
+        {"label": ("is_duplicate",)},
+    ),
     ({"question": some, "sentence": other, "label": lambda n: n % 2}, "pair-classification", {}),
-    ({"question": some, "passage": other, "answer": lambda n: n % 3 == 0}, "pair-classification",
-     {"label": ("answer",)}),
+    (
+        {"question": some, "passage": other, "answer": lambda n: n % 3 == 0},
+        "pair-classification",
+        {"label": ("answer",)},
+    ),
     ({"sentence1": some, "sentence2": other, "score": lambda n: n / 8}, "similarity", {}),
     ({"text": some, "labels": lambda n: ["a", "b", "c"][: n % 4]}, "multi-label", {}),
     ({"text": some, "labels": lambda n: [n % 3, 3]}, "multi-label", {}),
     ({"text": some, "genres": lambda n: "|".join("abc"[: 1 + n % 3])}, "multi-label", {}),
-    ({"comment_text": some, "toxic": lambda n: n % 2, "insult": lambda n: int(n % 3 == 0),
-      "threat": lambda n: int(n % 5 == 0)}, "multi-label",
-     {"label": ("toxic", "insult", "threat")}),
+    (
+        {
+            "comment_text": some,
+            "toxic": lambda n: n % 2,
+            "insult": lambda n: int(n % 3 == 0),
+            "threat": lambda n: int(n % 5 == 0),
+        },
+        "multi-label",
+        {"label": ("toxic", "insult", "threat")},
+    ),
     (TOKENS, "tagging", {"tags": ("tags",)}),
-    ({"words": TOKENS["tokens"], "ner_tags": lambda n: [0] * len(some(n).split()), "text": some},
-     "tagging", {"tokens": ("words",), "tags": ("ner_tags",)}),
-    ({"id": some, "question": some, "context": lambda n: "the river", "answers": lambda n: ANSWER},
-     "question-answering", {"answers": ("answers",)}),
-    ({"ctx": some, "endings": lambda n: ["a", "b"], "label": lambda n: n % 2}, "multiple-choice",
-     {"choices": ("endings",)}),
-    ({"premise": some, "choice1": other, "choice2": some, "label": lambda n: n % 2},
-     "multiple-choice", {"choices": ("choice1", "choice2")}),
-    ({"sent1": some, "sent2": other, "ending0": some, "ending1": other, "label": lambda n: n % 2},
-     "multiple-choice", {"context": ("sent1",), "question": ("sent2",)}),
-    ({"sent1": some, "sent2": other, "label": lambda n: n % 2}, "pair-classification",
-     {"first": ("sent1",), "second": ("sent2",)}),
+    (
+        {"words": TOKENS["tokens"], "ner_tags": lambda n: [0] * len(some(n).split()), "text": some},
+        "tagging",
+        {"tokens": ("words",), "tags": ("ner_tags",)},
+    ),
+    (
+        {
+            "id": some,
+            "question": some,
+            "context": lambda n: "the river",
+            "answers": lambda n: ANSWER,
+        },
+        "question-answering",
+        {"answers": ("answers",)},
+    ),
+    (
+        {"ctx": some, "endings": lambda n: ["a", "b"], "label": lambda n: n % 2},
+        "multiple-choice",
+        {"choices": ("endings",)},
+    ),
+    (
+        {"premise": some, "choice1": other, "choice2": some, "label": lambda n: n % 2},
+        "multiple-choice",
+        {"choices": ("choice1", "choice2")},
+    ),
+    (
+        {
+            "sent1": some,
+            "sent2": other,
+            "ending0": some,
+            "ending1": other,
+            "label": lambda n: n % 2,
+        },
+        "multiple-choice",
+        {"context": ("sent1",), "question": ("sent2",)},
+    ),
+    (
+        {"sent1": some, "sent2": other, "label": lambda n: n % 2},
+        "pair-classification",
+        {"first": ("sent1",), "second": ("sent2",)},
+    ),
     ({"src": some, "tgt": other}, "sequence-to-sequence", {"source": ("src",)}),
     ({"id": some, "document": some, "summary": other}, "sequence-to-sequence", {}),
     ({"text": some, "target": other}, "sequence-to-sequence", {"target": ("target",)}),
-    ({"translation": lambda n: {"en": some(n), "de": other(n)}}, "sequence-to-sequence",
-     {"source": ("translation.en",), "target": ("translation.de",)}),
+    (
+        {"translation": lambda n: {"en": some(n), "de": other(n)}},
+        "sequence-to-sequence",
+        {"source": ("translation.en",), "target": ("translation.de",)},
+    ),
     # Several names are those of labels: what somebody thinks of a text is meant.
-    ({"genre": lambda n: "ab"[n % 2], "sentence1": some, "sentence2": other,
-      "gold_label": lambda n: "xyz"[n % 3]}, "pair-classification", {"label": ("gold_label",)}),
-    ({"genre": lambda n: "ab"[n % 2], "sentence1": some, "sentence2": other,
-      "score": lambda n: n / 8}, "similarity", {"label": ("score",)}),
-    ({"review": some, "genre": lambda n: "ab"[n % 2], "rating": lambda n: n % 5},
-     "classification", {"label": ("rating",)}),
+    (
+        {
+            "genre": lambda n: "ab"[n % 2],
+            "sentence1": some,
+            "sentence2": other,
+            "gold_label": lambda n: "xyz"[n % 3],
+        },
+        "pair-classification",
+        {"label": ("gold_label",)},
+    ),
+    (
+        {
+            "genre": lambda n: "ab"[n % 2],
+            "sentence1": some,
+            "sentence2": other,
+            "score": lambda n: n / 8,
+        },
+        "similarity",
+        {"label": ("score",)},
+    ),
+    (
+        {"review": some, "genre": lambda n: "ab"[n % 2], "rating": lambda n: n % 5},
+        "classification",
+        {"label": ("rating",)},
+    ),
     # No name says anything.
-    ({"satz": some, "klasse": lambda n: "ja" if n % 2 else "nein"}, "classification",
-     {"text": ("satz",), "label": ("klasse",)}),
-    ({"satz": some, "nummer": lambda n: n, "mass": lambda n: n / 7}, "regression",
-     {"label": ("mass",)}),
-]  # fmt: skip
+    (
+        {"satz": some, "klasse": lambda n: "ja" if n % 2 else "nein"},
+        "classification",
+        {"text": ("satz",), "label": ("klasse",)},
+    ),
+    (
+        {"satz": some, "nummer": lambda n: n, "mass": lambda n: n / 7},
+        "regression",
+        {"label": ("mass",)},
+    ),
+]
 
 
 @pytest.mark.parametrize(("columns", "kind", "roles"), CASES)
@@ -112,9 +195,14 @@ def test_what_a_table_is_for(
 
 
 def test_a_word_in_each_row_is_no_table_of_texts() -> None:
-    made = rows(**{"Sentence #": lambda n: f"Sentence: {n}" if n % 4 == 0 else "",
-                   "Word": lambda n: f"word{n % 19}", "Tag": lambda n: ("O", "B-PER")[n % 2],
-                   "POS": lambda n: "NN"})  # fmt: skip
+    made = rows(
+        **{
+            "Sentence #": lambda n: f"Sentence: {n}" if n % 4 == 0 else "",
+            "Word": lambda n: f"word{n % 19}",
+            "Tag": lambda n: ("O", "B-PER")[n % 2],
+            "POS": lambda n: "NN",
+        }
+    )
     with pytest.raises(DataError, match=r"\.conll"):
         infer(table_of(*made))
 
@@ -235,8 +323,9 @@ def test_F74_a_part_without_the_column() -> None:
 
 
 def test_several_labels_of_pairs_are_refused() -> None:
-    error = refusal(DataError, lambda: of(premise=some, hypothesis=other,
-                                          labels=lambda n: ["a", "b"]))  # fmt: skip
+    error = refusal(
+        DataError, lambda: of(premise=some, hypothesis=other, labels=lambda n: ["a", "b"])
+    )
     assert "pairs with several labels" in error.what
 
 
@@ -296,10 +385,18 @@ def test_what_a_question_is_about_is_not_left_out_unsaid(columns: Any) -> None:
 
 
 def test_questions_with_choices_by_many_names() -> None:
-    stem = rows(question_stem=some, answerKey=lambda n: "AB"[n % 2],
-                choices=lambda n: {"text": ["a b", "c d"], "label": ["A", "B"]})  # fmt: skip
-    letters = rows(question=some, A=lambda n: f"a{n}", B=lambda n: f"b{n}", C=lambda n: f"c{n}",
-                   answer=lambda n: "ABC"[n % 3])  # fmt: skip
+    stem = rows(
+        question_stem=some,
+        answerKey=lambda n: "AB"[n % 2],
+        choices=lambda n: {"text": ["a b", "c d"], "label": ["A", "B"]},
+    )
+    letters = rows(
+        question=some,
+        A=lambda n: f"a{n}",
+        B=lambda n: f"b{n}",
+        C=lambda n: f"c{n}",
+        answer=lambda n: "ABC"[n % 3],
+    )
     for made in (stem, letters):
         assert infer(table_of(*made)).kind == "multiple-choice"
     one = infer(table_of(*letters)).columns.roles
@@ -307,14 +404,22 @@ def test_questions_with_choices_by_many_names() -> None:
 
 
 def test_a_judged_answer_is_no_part_of_a_text() -> None:
-    table = table_of(*rows(question=some, document_title=lambda n: "a title", answer=other,
-                           label=lambda n: n % 2))  # fmt: skip
+    table = table_of(
+        *rows(
+            question=some, document_title=lambda n: "a title", answer=other, label=lambda n: n % 2
+        )
+    )
     assert infer(table).columns.roles["second"] == ("answer",)
 
 
 def test_what_is_missing_beside_what_was_found_is_asked_for() -> None:
-    pairs = rows(sentence_A=some, sentence_B=other, entailment_label=lambda n: "xyz"[n % 3],
-                 relatedness_score=lambda n: n / 7, part=lambda n: "ab"[n % 2])  # fmt: skip
+    pairs = rows(
+        sentence_A=some,
+        sentence_B=other,
+        entailment_label=lambda n: "xyz"[n % 3],
+        relatedness_score=lambda n: n / 7,
+        part=lambda n: "ab"[n % 2],
+    )
     error = refusal(DataError, lambda: infer(table_of(*pairs)))
     assert "--column label=entailment_label (or relatedness_score, part)" in str(error.do)
     assert "'sentence_A' (first) and 'sentence_B' (second)" in str(error.do)
@@ -345,12 +450,26 @@ def test_a_row_in_the_place_of_the_header_is_noticed(tmp_path: Path) -> None:
         ({"question": some, "response": other, "label": lambda n: n % 2}, "response"),
         ({"question": some, "student_answer": other, "score": lambda n: n % 3}, "student_answer"),
         ({"article": some, "summary": other, "label": lambda n: n % 2}, "summary"),
-        ({"question": some, "opa": lambda n: f"in {n}", "opb": lambda n: f"on {n}",
-          "opc": lambda n: f"at {n}", "cop": lambda n: n % 3}, "opa"),
-        ({"text": some, "topics": lambda n: {"choices": ["a"]} if n % 2 else "a",
-          "lead_time": lambda n: n / 7}, "topics"),
+        (
+            {
+                "question": some,
+                "opa": lambda n: f"in {n}",
+                "opb": lambda n: f"on {n}",
+                "opc": lambda n: f"at {n}",
+                "cop": lambda n: n % 3,
+            },
+            "opa",
+        ),
+        (
+            {
+                "text": some,
+                "topics": lambda n: {"choices": ["a"]} if n % 2 else "a",
+                "lead_time": lambda n: n / 7,
+            },
+            "topics",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_belongs_to_it_is_asked_about(columns: Any, asked: str) -> None:
     error = refusal(DataError, lambda: infer(table_of(*rows(**columns))))
     assert repr(asked) in str(error.found) or asked in str(error.found)
@@ -395,8 +514,10 @@ def test_letters_of_no_width_make_no_other_label() -> None:
 
 
 def test_labels_that_are_not_known_say_nothing_of_the_task() -> None:
-    rows = [{"text": sentence(n), "mark": "n/a" if n % 8 == 0 else f"{n % 50 / 10 + 0.05:.2f}"}
-            for n in range(200)]  # fmt: skip
+    rows = [
+        {"text": sentence(n), "mark": "n/a" if n % 8 == 0 else f"{n % 50 / 10 + 0.05:.2f}"}
+        for n in range(200)
+    ]
     table = table_of(*rows)
     assert infer(table).kind == "regression", "also before the rows are left out"
     task = infer(table, no_label="n/a")

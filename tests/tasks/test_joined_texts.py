@@ -9,8 +9,14 @@ from tasks.tables import refusal, sentence, table_of
 
 
 def test_several_columns_make_one_text() -> None:
-    rows = [{"title": f"on {sentence(n)}", "body": "" if n % 3 else sentence(n + 99),
-             "label": "ab"[n % 2]} for n in range(20)]  # fmt: skip
+    rows = [
+        {
+            "title": f"on {sentence(n)}",
+            "body": "" if n % 3 else sentence(n + 99),
+            "label": "ab"[n % 2],
+        }
+        for n in range(20)
+    ]
     table = table_of(*rows)
     task = infer(table, {"text": ["title", "body"]})
     assert task.kind == "classification" and not task.columns.left_out
@@ -25,8 +31,14 @@ def test_several_columns_make_one_text() -> None:
 
 
 def test_what_is_asked_with_what_it_is_about() -> None:
-    rows = [{"instruction": f"say {n}", "input": sentence(n) if n % 2 else "",
-             "output": sentence(n + 9)} for n in range(20)]  # fmt: skip
+    rows = [
+        {
+            "instruction": f"say {n}",
+            "input": sentence(n) if n % 2 else "",
+            "output": sentence(n + 9),
+        }
+        for n in range(20)
+    ]
     table = table_of(*rows)
     error = refusal(DataError, lambda: infer(table))
     advised = str(error.do).split("; ")[1].split(": ", 1)[1].replace("--column ", "").split()
@@ -39,8 +51,9 @@ def test_what_is_asked_with_what_it_is_about() -> None:
 
 
 def test_places_are_counted_in_one_column_only() -> None:
-    rows = [{"q": sentence(n), "a": "river", "b": "a river", "answers": ["river"]}
-            for n in range(20)]  # fmt: skip
+    rows = [
+        {"q": sentence(n), "a": "river", "b": "a river", "answers": ["river"]} for n in range(20)
+    ]
     given = {"question": "q", "context": ["a", "b"]}
     error = refusal(UsageError, lambda: infer(table_of(*rows), given))
     assert error.what == "one column holds the context"

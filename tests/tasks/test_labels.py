@@ -245,8 +245,10 @@ def test_rows_left_out_are_listed_beside_those_of_the_file(tmp_path: Path) -> No
     assert len(made.parts["all"]) == 6
     listed = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text().splitlines()]
     assert [(entry["line"], entry["reason"]) for entry in listed] == [
-        (5, "not JSON"), (3, "the label is empty"), (8, "the label is empty"),
-    ]  # fmt: skip
+        (5, "not JSON"),
+        (3, "the label is empty"),
+        (8, "the label is empty"),
+    ]
 
 
 def test_labels_that_are_none_can_be_skipped(tmp_path: Path) -> None:
@@ -293,12 +295,15 @@ def test_taggings_have_O_first() -> None:
 @pytest.mark.parametrize(
     ("row", "what", "where"),
     [
-        (("one two", "O"), "tokens and tags differ in number",
-         "line 2, columns 'tokens' and 'tags'"),
+        (
+            ("one two", "O"),
+            "tokens and tags differ in number",
+            "line 2, columns 'tokens' and 'tags'",
+        ),
         (("one two", "O I-per"), "a span begins with I-", "line 2, column 'tags', token 2"),
         (("one two", "B-per I-org"), "a span begins with I-", "line 2, column 'tags', token 2"),
     ],
-)  # fmt: skip
+)
 def test_F77_bad_taggings(row: tuple[str, str], what: str, where: str) -> None:
     table = table_of(*tagged(("Ada L. x", "B-per I-per B-org"), row, ("a b", "B-org I-org")))
     error = refusal(DataError, lambda: understood(table))
@@ -328,8 +333,10 @@ def test_F77_spans_are_repaired_where_that_is_asked_for(tmp_path: Path) -> None:
 
 def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) -> None:
     """SNLI writes -1 where its annotators did not agree."""
-    rows = [{"premise": f"a {n}", "hypothesis": f"b {n}", "label": (0, 1, 2, -1)[n % 4]}
-            for n in range(80)]  # fmt: skip
+    rows = [
+        {"premise": f"a {n}", "hypothesis": f"b {n}", "label": (0, 1, 2, -1)[n % 4]}
+        for n in range(80)
+    ]
     path = write_rows(tmp_path / "snli.jsonl", rows)
     plain = prepare(path)
     assert plain.labels is not None and "-1" in plain.labels.names
@@ -364,8 +371,13 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) ->
 
 # ------------------------------------------------------------------------------ F75 answers
 def asked(context: str, answer: str, start: Any) -> list[dict[str, Any]]:
-    return [{"question": "Who?", "context": context,
-             "answers": {"text": [answer], "answer_start": [start]}}]  # fmt: skip
+    return [
+        {
+            "question": "Who?",
+            "context": context,
+            "answers": {"text": [answer], "answer_start": [start]},
+        }
+    ]
 
 
 @given(st.text(min_size=1), st.text(min_size=1).filter(str.strip), st.text())
@@ -475,16 +487,22 @@ def test_choices_by_what_each_row_calls_them() -> None:
     """As ARC has them: letters in some rows, numbers in others."""
     texts = ["a b", "c d", "e f"]
     keys = (["A", "B", "C"], ["1", "2", "3"], ["1", "2", "3"])
-    rows = [{"question": "Which?", "choices": {"text": texts, "label": each}, "answerKey": each[n]}
-            for n, each in enumerate(keys)]  # fmt: skip
+    rows = [
+        {"question": "Which?", "choices": {"text": texts, "label": each}, "answerKey": each[n]}
+        for n, each in enumerate(keys)
+    ]
     made = understood(table_of(*rows))[1].parts["all"]
     assert [example.label for example in made] == [0, 1, 2]
 
 
 def test_a_question_with_choices_may_be_about_a_text() -> None:
     """As RACE has it, which is no answer within a text."""
-    row = {"article": "The cat sat. The dog ran.", "question": "Who ran?", "answer": "B",
-           "options": ["the cat", "the dog"]}  # fmt: skip
+    row = {
+        "article": "The cat sat. The dog ran.",
+        "question": "Who ran?",
+        "answer": "B",
+        "options": ["the cat", "the dog"],
+    }
     task, made = understood(table_of(*[row] * 3))
     assert task.kind == "multiple-choice" and task.columns["context"] == "article"
     assert made.parts["all"][0].question == "The cat sat. The dog ran. Who ran?"

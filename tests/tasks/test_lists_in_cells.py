@@ -61,8 +61,11 @@ def test_every_task_that_has_lists(spell: Callable[[Any], str], tmp_path: Path) 
     assert examples.task.kind == "multiple-choice"
     assert examples.parts["all"][1].choices == ("one", "two")
     answer = spell({"text": ["the"], "answer_start": [0]})
-    made = write_csv(tmp_path / "answers.csv", ["question", "context", "answers"],
-                     [["who?", sentence(n), answer] for n in range(40)])  # fmt: skip
+    made = write_csv(
+        tmp_path / "answers.csv",
+        ["question", "context", "answers"],
+        [["who?", sentence(n), answer] for n in range(40)],
+    )
     examples = loaded(made)
     assert examples.task.kind == "question-answering"
     assert examples.parts["all"][0].answers == (("the", 0),)
@@ -99,30 +102,53 @@ def test_lists_of_numpy(cell: str, tmp_path: Path) -> None:
     )
     assert "without commas" in error.what
     of_squad = "{'text': array(['the'], dtype=object), 'answer_start': array([0])}"
-    made = write_csv(tmp_path / "answers.csv", ["question", "context", "answers"],
-                     [["who?", sentence(n), of_squad] for n in range(40)])  # fmt: skip
+    made = write_csv(
+        tmp_path / "answers.csv",
+        ["question", "context", "answers"],
+        [["who?", sentence(n), of_squad] for n in range(40)],
+    )
     error = refusal(DataError, lambda: infer(load(made)))
     assert "without commas" in error.what
 
 
 def test_texts_that_look_like_lists_are_texts(tmp_path: Path) -> None:
-    made = write_csv(tmp_path / "in.csv", ["text", "label"],
-                     [[f'["{sentence(n)}"]', "ab"[n % 2]] for n in range(40)])  # fmt: skip
+    made = write_csv(
+        tmp_path / "in.csv",
+        ["text", "label"],
+        [[f'["{sentence(n)}"]', "ab"[n % 2]] for n in range(40)],
+    )
     assert loaded(made).parts["all"][0].text == f'["{sentence(0)}"]'
-    made = write_csv(tmp_path / "in.csv", ["source", "target"],
-                     [[sentence(n), f'["{sentence(n)}"]'] for n in range(40)])  # fmt: skip
+    made = write_csv(
+        tmp_path / "in.csv",
+        ["source", "target"],
+        [[sentence(n), f'["{sentence(n)}"]'] for n in range(40)],
+    )
     assert loaded(made).parts["all"][0].target == f'["{sentence(0)}"]'
-    made = write_csv(tmp_path / "in.csv", ["said", "label"],
-                     [[f'["{sentence(n)}"]', "ab"[n % 2]] for n in range(40)])  # fmt: skip
+    made = write_csv(
+        tmp_path / "in.csv",
+        ["said", "label"],
+        [[f'["{sentence(n)}"]', "ab"[n % 2]] for n in range(40)],
+    )
     table = load(made)
     task = infer(table, {"text": "said"})
     assert build(table, task).parts["all"][0].text == f'["{sentence(0)}"]'
 
 
-@pytest.mark.parametrize("cell", [
-    "[__import__('os')]", "[1 + 1]", "['a' 'b', 'c']", "[('a', 'b')]", "[" * 5000 + "]" * 5000,
-    "[b'a']", "a", "[laughs] yes [end]", "", "[" + "'a', " * 30_000 + "]",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "[__import__('os')]",
+        "[1 + 1]",
+        "['a' 'b', 'c']",
+        "[('a', 'b')]",
+        "[" * 5000 + "]" * 5000,
+        "[b'a']",
+        "a",
+        "[laughs] yes [end]",
+        "",
+        "[" + "'a', " * 30_000 + "]",
+    ],
+)
 def test_what_no_list_spells(cell: str) -> None:
     assert list_of(cell) is None
 

@@ -67,15 +67,24 @@ def test_what_is_no_part_is_refused(part: Any, what: str) -> None:
 
 def test_what_a_list_of_parts_is() -> None:
     assert are_parts([[0, 3, "PER"]]) and are_parts([{"begin": 0, "end": 3, "type": "PER"}])
-    for value in ([], [0, 3, "PER"], [[0, 3]], [[0, 3, ""]], "[[0, 3, 'PER']]", [["a", 1, "b"]],
-                  [{"text": "Ann", "answer_start": 0}]):  # fmt: skip
+    for value in (
+        [],
+        [0, 3, "PER"],
+        [[0, 3]],
+        [[0, 3, ""]],
+        "[[0, 3, 'PER']]",
+        [["a", 1, "b"]],
+        [{"text": "Ann", "answer_start": 0}],
+    ):
         assert not are_parts(value)
 
 
 def rows(count: int) -> list[dict[str, Any]]:
-    each = [{"id": 7, "text": "Ann is here", "label": [[0, 3, "PER"]]},
-            {"id": 8, "text": "nobody is in Rome", "label": [[13, 17, "LOC"]]},
-            {"id": 9, "text": "nobody at all", "label": []}]  # fmt: skip
+    each = [
+        {"id": 7, "text": "Ann is here", "label": [[0, 3, "PER"]]},
+        {"id": 8, "text": "nobody is in Rome", "label": [[13, 17, "LOC"]]},
+        {"id": 9, "text": "nobody at all", "label": []},
+    ]
     return each * count
 
 
@@ -89,8 +98,10 @@ def test_a_table_of_them_is_tagging(tmp_path: Path) -> None:
     assert [examples.labels.names[n] for n in first.tags] == ["O", "O", "O", "B-LOC"]
     # As cells of a csv, and from a file.
     cells = "".join(f'{r["text"]},"{r["label"]}"\n' for r in rows(10))
-    for path in (write(tmp_path / "a.csv", "text,entities\n" + cells),
-                 write_rows(tmp_path / "a.jsonl", rows(10))):  # fmt: skip
+    for path in (
+        write(tmp_path / "a.csv", "text,entities\n" + cells),
+        write_rows(tmp_path / "a.jsonl", rows(10)),
+    ):
         assert [e.tags for e in loaded(path).parts["all"]] == [
             e.tags for e in examples.parts["all"]
         ]
@@ -113,11 +124,13 @@ def test_widened_parts_are_told() -> None:
 
 
 def test_words_of_many_scripts() -> None:
-    for text, wanted in (("L’été, à 7%", ["L", "’", "été", ",", "à", "7", "%"]),
-                         ("हिन्दी में", ["हिन्दी", "में"]),
-                         ("so\u00adft", ["so\u00adft"]),
-                         ("👩‍⚕️ ok👍🏽!!", ["👩‍⚕️", "ok", "👍🏽", "!", "!"]),
-                         ("🇩🇪🇫🇷", ["🇩🇪", "🇫🇷"])):  # fmt: skip
+    for text, wanted in (
+        ("L’été, à 7%", ["L", "’", "été", ",", "à", "7", "%"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("so\u00adft", ["so\u00adft"]),
+        ("👩‍⚕️ ok👍🏽!!", ["👩‍⚕️", "ok", "👍🏽", "!", "!"]),
+        ("🇩🇪🇫🇷", ["🇩🇪", "🇫🇷"]),
+    ):
         assert [text[begin:end] for begin, end in words_in(text)] == wanted
 
 

@@ -168,8 +168,9 @@ def test_how_many_resamples_are_looked_at_together_changes_nothing(
     assert estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1) == sums
 
 
-NUMBERS = st.lists(st.tuples(*[st.floats(-1e6, 1e6) | st.integers(0, 3)] * 2),
-                   min_size=2, max_size=12)  # fmt: skip
+NUMBERS = st.lists(
+    st.tuples(*[st.floats(-1e6, 1e6) | st.integers(0, 3)] * 2), min_size=2, max_size=12
+)
 
 
 @given(NUMBERS)
@@ -198,8 +199,7 @@ def test_resamples_of_several_labels_together_are_those_one_by_one(
 def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
     truth = np.arange(400) % 2
     predicted = np.where(np.arange(400) % 10 == 0, 1 - truth, truth)
-    one, other = (estimate(metrics.accuracy, truth, predicted, resamples=200)
-                  for _ in range(2))  # fmt: skip
+    one, other = (estimate(metrics.accuracy, truth, predicted, resamples=200) for _ in range(2))
     assert one == other and one.value == 0.9
     error = math.sqrt(0.9 * 0.1 / 400)
     assert one.low == pytest.approx(0.9 - 1.96 * error, abs=0.01)

@@ -152,8 +152,10 @@ def rows(count: int, start: int = 0) -> list[dict[str, object]]:
 def test_missing_parts_are_drawn() -> None:
     made = splits.complete(understood(table_of(*rows(200)))[1], Division(test=0.25))
     assert {part: len(some) for part, some in made.parts.items()} == {
-        "train": 130, "validation": 20, "test": 50,
-    }  # fmt: skip
+        "train": 130,
+        "validation": 20,
+        "test": 50,
+    }
     table = table_of(train=rows(100), test=rows(10, 500))
     made = splits.complete(understood(table)[1], Division(test=0.25))
     assert list(made.parts) == ["train", "validation", "test"]
@@ -165,8 +167,14 @@ def test_missing_parts_are_drawn() -> None:
 
 
 def test_questions_about_one_context_stay_together() -> None:
-    asked = [{"question": sentence(n), "context": f"the river {n // 4}",
-              "answers": {"text": ["river"], "answer_start": [4]}} for n in range(80)]  # fmt: skip
+    asked = [
+        {
+            "question": sentence(n),
+            "context": f"the river {n // 4}",
+            "answers": {"text": ["river"], "answer_start": [4]},
+        }
+        for n in range(80)
+    ]
     made = splits.complete(understood(table_of(*asked))[1], Division(validation=0.3))
     contexts = [{e.context for e in some} for some in made.parts.values()]
     assert not contexts[0] & contexts[1] and len(contexts[1]) == 6
@@ -194,8 +202,9 @@ def test_rows_of_several_labels_give_their_share() -> None:
         tuple(n for n in range(20) if draw.random() < 0.15 or n == place % 20)
         for place in range(1000)
     ]
-    rows = [{"text": sentence(n), "label": [f"l{k}" for k in some]}
-            for n, some in enumerate(several)]  # fmt: skip
+    rows = [
+        {"text": sentence(n), "label": [f"l{k}" for k in some]} for n, some in enumerate(several)
+    ]
     made = build(table := table_of(*rows), infer(table))
     parts = splits.complete(made, Division(validation=0.1, test=0.1)).parts
     assert len(set(several)) > 800, "the control: nearly all of them differ"
@@ -219,8 +228,10 @@ def test_rows_of_no_group_are_by_themselves() -> None:
     found = splits.divide(TEXTS, ALIKE, TENTHS, groups)
     alone = sum(not groups[i] for i in found["test"])
     assert 30 <= alone <= 90
-    rows = [{"text": sentence(n), "label": "ab"[n % 2], "group": None if n % 2 else f"g{n}"}
-            for n in range(8)]  # fmt: skip
+    rows = [
+        {"text": sentence(n), "label": "ab"[n % 2], "group": None if n % 2 else f"g{n}"}
+        for n in range(8)
+    ]
     made = build(table := table_of(*rows), infer(table, {"group": "group"}))
     assert made.groups["all"][:3] == ["g0", "", "g2"]
 

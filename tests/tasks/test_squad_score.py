@@ -118,13 +118,20 @@ def test_wrong_rules_are_noticed(wrong) -> None:  # type: ignore[no-untyped-def]
 def test_the_score_does_not_depend_on_the_order() -> None:
     rng = random.Random(2)
     golds = {str(i): [random_text(rng) for _ in range(rng.randint(0, 3))] for i in range(200)}
-    told = {name: random_text(rng) if rng.random() < 0.5 else "".join(g[:1])
-            for name, g in golds.items()}  # fmt: skip
+    told = {
+        name: random_text(rng) if rng.random() < 0.5 else "".join(g[:1])
+        for name, g in golds.items()
+    }
     names = rng.sample(sorted(golds), len(golds))
     total = score(told, golds)
     again = score({n: told[n] for n in names}, {n: golds[n] for n in names})
-    slow = [max(slow_f1(slow_words(told[n]), slow_words(g)) for g in
-                [g for g in golds[n] if slow_words(g)] or [""]) for n in golds]  # fmt: skip
+    slow = [
+        max(
+            slow_f1(slow_words(told[n]), slow_words(g))
+            for g in [g for g in golds[n] if slow_words(g)] or [""]
+        )
+        for n in golds
+    ]
     assert total.f1 == pytest.approx(again.f1, abs=1e-12) == pytest.approx(np.mean(slow))
     assert total.exact == again.exact and total.answerable + total.unanswerable == 200
 

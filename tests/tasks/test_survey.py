@@ -33,8 +33,10 @@ def test_clean_data_give_counts_and_no_warnings() -> None:
     found = of(train=rows(40), validation=rows(10, 100), test=rows(20, 200))
     assert found.kind == "classification" and found.warnings == [] and found.leaks == []
     assert {name: p.rows for name, p in found.parts.items()} == {
-        "train": 40, "validation": 10, "test": 20,
-    }  # fmt: skip
+        "train": 40,
+        "validation": 10,
+        "test": 20,
+    }
     assert found.parts["train"].classes == {"a": 20, "b": 20}
     words = found.parts["train"].words
     assert words.longest == 10 and words.mean == words.median == words.high == 10
@@ -56,15 +58,21 @@ def test_F67_planted_leaks_are_counted() -> None:
 
 def test_pairs_that_are_nearly_the_same_are_leaks_too(tmp_path: Path) -> None:
     """A pair the other way round, and texts that belong together beside another that does not."""
-    pairs = [{"sentence1": sentence(n), "sentence2": sentence(500 + n), "score": n / 40}
-             for n in range(40)]  # fmt: skip
-    turned = [{**row, "sentence1": row["sentence2"], "sentence2": row["sentence1"]}
-              for row in pairs[:7]]  # fmt: skip
+    pairs = [
+        {"sentence1": sentence(n), "sentence2": sentence(500 + n), "score": n / 40}
+        for n in range(40)
+    ]
+    turned = [
+        {**row, "sentence1": row["sentence2"], "sentence2": row["sentence1"]} for row in pairs[:7]
+    ]
     other = [{**row, "sentence1": sentence(900 + n)} for n, row in enumerate(pairs[:3])]
     found = of(train=pairs, test=[*turned, *other])
     assert [leak.rows for leak in found.leaks] == [7]
-    triples = [{"anchor": sentence(n), "positive": f"answer {n}", "negative": f"wrong {n} {k}"}
-               for n in range(30) for k in range(3)]  # fmt: skip
+    triples = [
+        {"anchor": sentence(n), "positive": f"answer {n}", "negative": f"wrong {n} {k}"}
+        for n in range(30)
+        for k in range(3)
+    ]
     parts = {"train": triples[:84:2], "test": [triples[1], triples[89]]}
     assert [leak.rows for leak in of(**parts).leaks] == [1]
     drawn = prepare(write_rows(tmp_path / "triples.jsonl", triples)).parts
@@ -105,8 +113,10 @@ def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     labels = ("a|b", "", "b", "a", " ")
     lines = "".join(f"{sentence(n)},{labels[n % 5]}\n" for n in range(50))
     found = survey(loaded(write(tmp_path / "several.csv", f"text,labels\n{lines}")))
-    assert any("in the column 'labels' is read as none of the labels, in 20 rows" in w
-               for w in found.warnings), found.warnings  # fmt: skip
+    assert any(
+        "in the column 'labels' is read as none of the labels, in 20 rows" in w
+        for w in found.warnings
+    ), found.warnings
     labels = ("yes", "no", "NA", "None", "none")
     lines = "".join(f"{sentence(n)},{labels[n % 5] if n % 5 < 4 else 'no'}\n" for n in range(50))
     found = survey(loaded(write(tmp_path / "one.csv", f"text,label\n{lines}")))
@@ -152,8 +162,9 @@ def test_taggings_are_counted_by_token() -> None:
 
 def test_files_that_are_not_read_are_named(tmp_path: Path) -> None:
     for start, name in enumerate(("train", "test", "more_reviews")):
-        write_rows(tmp_path / f"{name}.jsonl", [
-            {"text": sentence(100 * start + n), "label": "ab"[n % 2]} for n in range(40)
-        ])  # fmt: skip
+        write_rows(
+            tmp_path / f"{name}.jsonl",
+            [{"text": sentence(100 * start + n), "label": "ab"[n % 2]} for n in range(40)],
+        )
     told = [w for w in survey(prepare(tmp_path)).warnings if "not read" in w]
     assert len(told) == 1 and told[0].startswith("train: ") and "more_reviews.jsonl" in told[0]

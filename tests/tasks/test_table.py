@@ -27,9 +27,9 @@ EXPECTED = [(str(row["text"]), str(row["label"])) for row in ROWS]
 
 
 @pytest.mark.parametrize(
-    "name", ["a.csv", "a.tsv", "a.jsonl", "a.jsonl.gz", "a.json", "lines.json", "a.parquet",
-             "a.csv.zst"]
-)  # fmt: skip
+    "name",
+    ["a.csv", "a.tsv", "a.jsonl", "a.jsonl.gz", "a.json", "lines.json", "a.parquet", "a.csv.zst"],
+)
 def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     lines = [f"{row['text']},{row['label']}" for row in ROWS]
@@ -61,15 +61,21 @@ def test_lines_are_those_of_the_file_after_a_field_of_several_lines(tmp_path: Pa
 
 
 def test_a_folder_knows_its_parts_and_its_names(tmp_path: Path) -> None:
-    for part, name in (("train", "train-00"), ("train", "train-01"), ("dev", "dev"),
-                       ("test", "test")):  # fmt: skip
+    for part, name in (
+        ("train", "train-00"),
+        ("train", "train-01"),
+        ("dev", "dev"),
+        ("test", "test"),
+    ):
         write_rows(tmp_path / f"{name}.jsonl.gz", ROWS if part == "train" else ROWS[:2])
     write(tmp_path / "labels.json", '["bad", "good"]')
     write(tmp_path / "languages.json", '{"en": "English"}')
     table = load(tmp_path)
     assert {part: len(rows) for part, rows in table.parts.items()} == {
-        "train": 12, "validation": 2, "test": 2,
-    }  # fmt: skip
+        "train": 12,
+        "validation": 2,
+        "test": 2,
+    }
     assert table.names == {"label": {0: "bad", 1: "good"}}
     assert table.columns == ["text", "label"]
 
@@ -95,8 +101,9 @@ def test_names_that_a_parquet_file_notes(tmp_path: Path) -> None:
     noted = {"info": {"features": {"label": named, "tags": deeper, "text": {"dtype": "string"}}}}
     write_parquet(tmp_path / "a.parquet", ROWS, {"huggingface": json.dumps(noted)})
     assert load(tmp_path / "a.parquet").names == {
-        "label": {0: "bad", 1: "good"}, "tags": {0: "bad", 1: "good"},
-    }  # fmt: skip
+        "label": {0: "bad", 1: "good"},
+        "tags": {0: "bad", 1: "good"},
+    }
 
 
 def test_a_csv_without_a_header_is_named_by_hand(tmp_path: Path) -> None:
@@ -139,8 +146,11 @@ def test_rows_that_are_called_as_names_of_classes_are_rows(tmp_path: Path) -> No
 def test_columns_of_words_and_tags(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- O\n\nKalomi NNP B-PER\nsat VBD O\r\n\n\nTion NNP B-LOC"
     one, two = load(write(tmp_path / "a.conll", text)).parts["all"]
-    assert one.values == {"tokens": ["Kalomi", "sat"], "tags": ["B-PER", "O"],
-                          "column 2": ["NNP", "VBD"]}  # fmt: skip
+    assert one.values == {
+        "tokens": ["Kalomi", "sat"],
+        "tags": ["B-PER", "O"],
+        "column 2": ["NNP", "VBD"],
+    }
     assert two.values == {"tokens": ["Tion"], "tags": ["B-LOC"], "column 2": ["NNP"]}
     assert one.where.endswith("a.conll, line 3") and two.where.endswith("line 7")
     (bare,) = load(write(tmp_path / "b.conll", "New\nYork\n")).parts["all"]

@@ -43,10 +43,14 @@ def test_comments_before_a_sentence_are_no_words() -> None:
     text = "# id 5239d808-f3\tdomain=en\nanna _ _ B-PER\nsat _ _ O\n\n"
     text += "# text = x y\n# sent_id = 2\nx O\n"
     assert _read(text) == [
-        {"tokens": ["anna", "sat"], "tags": ["B-PER", "O"],
-         "column 2": ["_", "_"], "column 3": ["_", "_"]},
+        {
+            "tokens": ["anna", "sat"],
+            "tags": ["B-PER", "O"],
+            "column 2": ["_", "_"],
+            "column 3": ["_", "_"],
+        },
         {"tokens": ["x"], "tags": ["O"]},
-    ]  # fmt: skip
+    ]
     # The control: a tweet may begin with the sign, and within a sentence it is a word.
     assert _read("# O\nfun O\n# O\n") == [{"tokens": ["#", "fun", "#"], "tags": ["O"] * 3}]
     assert _read("a O\n# id\n") == [{"tokens": ["a", "#"], "tags": ["O", "id"]}]
@@ -81,8 +85,12 @@ def test_the_columns_may_be_named() -> None:
     """As GermEval 2014 has outer and inner entities."""
     text = "1\tanna\tB-PER\tO\n2\tsat\tO\tO\n\n1\tx\tO\tB-LOC\n"
     one, two = (row for row, _ in rows([Block(text, 1)], "a.conll", ("id", "token", "outer", "in")))
-    assert one == {"id": ["1", "2"], "token": ["anna", "sat"], "outer": ["B-PER", "O"],
-                   "in": ["O", "O"]}  # fmt: skip
+    assert one == {
+        "id": ["1", "2"],
+        "token": ["anna", "sat"],
+        "outer": ["B-PER", "O"],
+        "in": ["O", "O"],
+    }
     assert two["in"] == ["B-LOC"]
     with pytest.raises(UsageError, match="do not fit") as refused:
         list(rows([Block(text, 1)], "a.conll", ("token", "tag")))
@@ -94,8 +102,14 @@ def test_the_columns_may_be_named() -> None:
 def test_a_tsv_may_be_one() -> None:
     words = 'Ann\tB-PER\n"\tO\n\nRome\tB-LOC\n'
     assert is_one(words) and is_one("\n" + words) and is_one(words.replace("\t", "\tNN\t"))
-    tables = ["text\tlabel\n" + words, words.replace("\n\n", "\n"), "Ann\nLee\n\nRome\n",
-              words.replace('"', "two words"), "good film\tpos\n\nbad film\tneg\n", ""]  # fmt: skip
+    tables = [
+        "text\tlabel\n" + words,
+        words.replace("\n\n", "\n"),
+        "Ann\nLee\n\nRome\n",
+        words.replace('"', "two words"),
+        "good film\tpos\n\nbad film\tneg\n",
+        "",
+    ]
     assert is_one("#\thttp://a.b\n1\tAnn\tB-PER\tO\n\n") and is_one("Ann\tB\nsat\tO\n\n")
     for table in tables:
         assert not is_one(table)

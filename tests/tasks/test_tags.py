@@ -182,10 +182,15 @@ def legal_by_definition(tags: list[str], scheme: str) -> bool:
         else:
             goes_on = n in "IE" and m == kind
             came = p in "BI" and k == kind
-            fine = prefix == "O" or {
-                "B": goes_on, "I": came and goes_on, "E": came,
-                "S": not goes_on,
-            }[prefix]  # fmt: skip
+            fine = (
+                prefix == "O"
+                or {
+                    "B": goes_on,
+                    "I": came and goes_on,
+                    "E": came,
+                    "S": not goes_on,
+                }[prefix]
+            )
         if not fine:
             return False
     return True

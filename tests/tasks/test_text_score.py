@@ -88,11 +88,18 @@ def test_words_as_13a_cuts_them() -> None:
     assert words_13a("Hello, world!") == ["Hello", ",", "world", "!"]
     assert words_13a("It's 3.5 or 1,000.") == ["It's", "3.5", "or", "1,000", "."]
     assert words_13a("1990-91, co-op (x/y)") == [
-        "1990", "-", "91", ",", "co-op", "(", "x", "/", "y", ")"
-    ]  # fmt: skip
-    assert words_13a("a.b .5 5. U.S.") == [
-        "a", ".", "b", ".", "5", "5", ".", "U", ".", "S", "."
-    ]  # fmt: skip
+        "1990",
+        "-",
+        "91",
+        ",",
+        "co-op",
+        "(",
+        "x",
+        "/",
+        "y",
+        ")",
+    ]
+    assert words_13a("a.b .5 5. U.S.") == ["a", ".", "b", ".", "5", "5", ".", "U", ".", "S", "."]
     assert words_13a("&quot;a&quot; &amp; b") == ['"', "a", '"', "&", "b"]
     assert words_13a("en-\ntire\nline <skipped>") == ["entire", "line"]
     assert words_13a("„über“ – 5€") == ["„über“", "–", "5€"]

@@ -27,7 +27,10 @@ def test_two_languages_are_two_columns_and_their_direction_is_asked(tmp_path: Pa
     root = two_languages(tmp_path / "text", "train", "dev", "test_2016")
     table = load(root)
     assert {part: len(rows) for part, rows in table.parts.items()} == {
-        "train": 40, "validation": 40, "test": 40}  # fmt: skip
+        "train": 40,
+        "validation": 40,
+        "test": 40,
+    }
     assert table.columns == ["de", "en"]
     assert table.first[3].values == {"de": f"de {sentence(3)}", "en": f"en {sentence(3)}"}
     assert table.first[3].where.endswith("train.de, line 4")
@@ -57,7 +60,10 @@ def test_lines_stay_beside_their_translations(tmp_path: Path) -> None:
     reading = Reading(on_bad="skip", max_bad_fraction=0.5)
     table = load(tmp_path, reading=reading)
     assert [(row.number, row.values["de"], row.values["en"]) for row in table.first] == [
-        (1, "eins", "one"), (2, "", "two"), (5, "fünf", "five")]  # fmt: skip
+        (1, "eins", "one"),
+        (2, "", "two"),
+        (5, "fünf", "five"),
+    ]
     assert table.counts["train"].blank == 1 and table.counts["train"].rejected == 1
 
 

@@ -18,8 +18,12 @@ TWO = "Sentence: 1,Kalomi,NNP,B-PER\n,sat,VBD,O\nSentence: 2,Tion,NNP,B-LOC\n"
 
 def test_sentences_are_put_together(tmp_path: Path) -> None:
     one, two = load(write(tmp_path / "a.csv", HEAD + TWO)).parts["all"]
-    assert one.values == {"Sentence #": "Sentence: 1", "Word": ["Kalomi", "sat"],
-                          "POS": ["NNP", "VBD"], "Tag": ["B-PER", "O"]}  # fmt: skip
+    assert one.values == {
+        "Sentence #": "Sentence: 1",
+        "Word": ["Kalomi", "sat"],
+        "POS": ["NNP", "VBD"],
+        "Tag": ["B-PER", "O"],
+    }
     assert two.values["Word"] == ["Tion"]
     assert [row.where.rpartition(" ")[2] for row in (one, two)] == ["2", "4"]
     # The number in every row, as pandas writes it after a gap.

@@ -156,7 +156,7 @@ HOSTILE: dict[str, tuple[str, Change]] = {
     "lone surrogate": ("wordpiece", set_at("model.unk_token", "\ud800")),
     "settings of a wrong type": ("wordpiece", set_at("normalizer.lowercase", "yes")),
     "version from the future": ("wordpiece", set_at("version", "9.0")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)

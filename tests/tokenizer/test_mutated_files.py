@@ -17,10 +17,36 @@ from tokenizer.toy_tokenizers import KINDS, sound_files
 Plain = dict[str, Any]
 
 VALUES: list[Any] = [
-    None, True, False, 0, 1, -1, 2**31, 2**32 - 1, 2**64, 1.5, -1e300, "", "a", "é", "\x00", "▁",
-    "##", "</w>", "[UNK]", [], {}, ["a"], [["a", 1.0]], {"a": 0}, {"type": "NFKC"},
-    {"type": "ByteLevel"}, {"Regex": "a*"}, {"String": "a"}, "x" * 5000,
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2**31,
+    2**32 - 1,
+    2**64,
+    1.5,
+    -1e300,
+    "",
+    "a",
+    "é",
+    "\x00",
+    "▁",
+    "##",
+    "</w>",
+    "[UNK]",
+    [],
+    {},
+    ["a"],
+    [["a", 1.0]],
+    {"a": 0},
+    {"type": "NFKC"},
+    {"type": "ByteLevel"},
+    {"Regex": "a*"},
+    {"String": "a"},
+    "x" * 5000,
+]
 
 
 def places(plain: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

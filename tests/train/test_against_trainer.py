@@ -95,8 +95,12 @@ def ours(folder: Path, made: list[Batch]) -> list[float]:
     objective = masked.build(model, masked.Options(), VOCABULARY).train()
     settings = AdamW(learning_rate=RATE, decay=0.01, epsilon=1e-8)
     optimizer = AdamWState(Parameters(objective), settings)
-    plan = loop.Plan(seed=0, microbatches=1, budget=Budget(steps=STEPS),
-                     schedule=Schedule(kind="linear", warmup=5 / STEPS))  # fmt: skip
+    plan = loop.Plan(
+        seed=0,
+        microbatches=1,
+        budget=Budget(steps=STEPS),
+        schedule=Schedule(kind="linear", warmup=5 / STEPS),
+    )
     state = TrainState()
     return [
         loop.step(objective, lambda step, number: made[step], optimizer, plan, state, Processes())[

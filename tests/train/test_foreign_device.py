@@ -31,8 +31,18 @@ WALKED = {
 )
 @pytest.mark.parametrize("what", WALKED)
 def test_all_is_done_there(what: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "foreign", "-p", "no:cacheprovider", "-q",
-               "-n0", *(str(TESTS / walked) for walked in WALKED[what])]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "foreign",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-n0",
+        *(str(TESTS / walked) for walked in WALKED[what]),
+    ]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout

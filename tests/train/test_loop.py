@@ -50,8 +50,12 @@ def run(
     total: int = 100,
 ) -> tuple[list[dict[str, Any]], AdamWState, TrainState]:
     optimizer = AdamWState(Parameters(objective, compute), AdamW(learning_rate=rate))
-    plan = loop.Plan(seed=3, microbatches=parts, budget=Budget(steps=total),
-                     schedule=Schedule(kind="linear", warmup=0.1))  # fmt: skip
+    plan = loop.Plan(
+        seed=3,
+        microbatches=parts,
+        budget=Budget(steps=total),
+        schedule=Schedule(kind="linear", warmup=0.1),
+    )
     state = state or TrainState()
     records: list[dict[str, Any]] = []
     stop = loop.StopFlag()
@@ -64,8 +68,15 @@ def run(
         def at_end(self, state: TrainState) -> None:
             pass
 
-    loop.train(objective, Batches(objective, parts, pairs=pairs), optimizer, plan, state,
-               hooks=[Collect()], stop=stop)  # fmt: skip
+    loop.train(
+        objective,
+        Batches(objective, parts, pairs=pairs),
+        optimizer,
+        plan,
+        state,
+        hooks=[Collect()],
+        stop=stop,
+    )
     return records, optimizer, state
 
 
@@ -96,8 +107,10 @@ def test_a_mean_of_means_would_be_another_number() -> None:
     objective = mlm()
     batches = Batches(objective, 8)
     with torch.no_grad():
-        parts = [objective(b).parts["masked"].total / objective.counts(b)["masked"]
-                 for b in (batches(0, n) for n in range(8))]  # fmt: skip
+        parts = [
+            objective(b).parts["masked"].total / objective.counts(b)["masked"]
+            for b in (batches(0, n) for n in range(8))
+        ]
         counts = [objective.counts(batches(0, n))["masked"] for n in range(8)]
     if len(set(counts)) == 1:
         counts = [c + n for n, c in enumerate(counts)]
@@ -131,8 +144,12 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened() -> None:
     optimizer.parameters.load({n: t.clone() for n, t in before.parameters.state().items()})
     optimizer.load({n: t.clone() for n, t in before.state().items()}, before.steps)
     state = TrainState.from_json(state.to_json(), "here")
-    plan = loop.Plan(seed=3, microbatches=1, budget=Budget(steps=100),
-                     schedule=Schedule(kind="linear", warmup=0.1))  # fmt: skip
+    plan = loop.Plan(
+        seed=3,
+        microbatches=1,
+        budget=Budget(steps=100),
+        schedule=Schedule(kind="linear", warmup=0.1),
+    )
     batches = Batches(objective)
     objective.train()
     rest = [loop.step(objective, batches, optimizer, plan, state, Processes()) for _ in range(5)]
@@ -177,8 +194,9 @@ class Torn(masked.Masked):
 def torn(odd: set[int], steps: int, **keys: Any) -> tuple[list[dict[str, Any]], torch.Tensor]:
     objective = Torn(mlm(), odd)
     optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=1e-2))
-    plan = loop.Plan(seed=3, microbatches=2, budget=Budget(steps=steps), schedule=Schedule(),
-                     on_nonfinite="skip")  # fmt: skip
+    plan = loop.Plan(
+        seed=3, microbatches=2, budget=Budget(steps=steps), schedule=Schedule(), on_nonfinite="skip"
+    )
     records: list[dict[str, Any]] = []
 
     class Collect:
@@ -188,8 +206,9 @@ def torn(odd: set[int], steps: int, **keys: Any) -> tuple[list[dict[str, Any]], 
         def at_end(self, state: TrainState) -> None:
             pass
 
-    loop.train(objective, Batches(objective, 2), optimizer, plan, TrainState(**keys),
-               hooks=[Collect()])  # fmt: skip
+    loop.train(
+        objective, Batches(objective, 2), optimizer, plan, TrainState(**keys), hooks=[Collect()]
+    )
     return records, optimizer.parameters.masters
 
 
@@ -239,8 +258,9 @@ def test_all_processes_go_by_the_clock_of_the_first() -> None:
     object.__setattr__(second, "share", lambda count: range(count))
     optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=1e-2))
     plan = loop.Plan(seed=3, microbatches=1, budget=Budget(minutes=1), schedule=Schedule())
-    state = loop.train(objective, Batches(objective), optimizer, plan, TrainState(),
-                       processes=second)  # fmt: skip
+    state = loop.train(
+        objective, Batches(objective), optimizer, plan, TrainState(), processes=second
+    )
     assert state.step == 1 and state.seconds == 77.0
 
 
@@ -293,8 +313,13 @@ def test_a_part_without_targets_is_not_shown_and_not_made_up() -> None:
         batches = Batches(objective, 4)
         optimizer = begun(objective, clip=0.0)
         record = loop.step(
-            objective, Only(batches, step), optimizer, plan, TrainState(), Processes(),
-        )  # fmt: skip
+            objective,
+            Only(batches, step),
+            optimizer,
+            plan,
+            TrainState(),
+            Processes(),
+        )
         twin = two_kinds(0.3)
         batch = Batches(twin, 4)(step, 0)
         counts, loss = twin.counts(batch), twin(batch)
@@ -349,8 +374,13 @@ def test_a_process_without_a_microbatch_makes_the_same_step() -> None:
         objective = two_kinds(0.5)
         batches, optimizer, state = Batches(objective), begun(objective), TrainState()
         record = loop.step(
-            objective, Only(batches, 0), optimizer, plan, state, Side(rank, 2),
-        )  # fmt: skip
+            objective,
+            Only(batches, 0),
+            optimizer,
+            plan,
+            state,
+            Side(rank, 2),
+        )
         made.append((optimizer.parameters.masters, state, record["parts"], record["targets"]))
     assert torch.equal(made[0][0], made[1][0]) and not Side.given
     assert made[0][1:] == made[1][1:] and len(made[0][2]) == 2

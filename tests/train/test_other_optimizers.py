@@ -110,8 +110,9 @@ def lamb(correction: bool, ratio: bool = True) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("correction", [True, False])
 def test_lamb_is_the_plain_reference(correction: bool) -> None:
-    settings = Lamb(learning_rate=0.01, decay=0.1, beta2=0.98, epsilon=1e-8,
-                    bias_correction=correction)  # fmt: skip
+    settings = Lamb(
+        learning_rate=0.01, decay=0.1, beta2=0.98, epsilon=1e-8, bias_correction=correction
+    )
     assert distance(ours(settings), lamb(correction)) < 1e-6
     # The controls: without the ratio, and with the other correction, it is another optimizer.
     assert distance(ours(settings), lamb(correction, ratio=False)) > 1e-3

@@ -27,8 +27,14 @@ def train(folder: Path, toml: Path, processes: int) -> Path:
         port = probe.getsockname()[1]
     out = folder / f"run-{processes}"
     command = [sys.executable, "-m", "maskwright.cli", "pretrain", str(toml), "--out", str(out)]
-    launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}",
-              "--master-addr=127.0.0.1", f"--master-port={port}"]  # fmt: skip
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        f"--nproc-per-node={processes}",
+        "--master-addr=127.0.0.1",
+        f"--master-port={port}",
+    ]
     if processes > 1:
         command = launch + command[1:]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

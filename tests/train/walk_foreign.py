@@ -67,8 +67,17 @@ def test_a_fine_tuned_model_answers_as_on_the_processor(
     run.pretrain(settings, tmp_path / "run", stream=io.StringIO())
     data = table(tmp_path / "data.jsonl", kind, 40)
     method = {"tagging": "lora", "multiple-choice": "prefix"}.get(kind, "full")
-    finetune_file(tmp_path / "run", data, tmp_path / "out", seeds=1, epochs=1, batch=16,
-                  least_steps=0, method=method, stream=io.StringIO())  # fmt: skip
+    finetune_file(
+        tmp_path / "run",
+        data,
+        tmp_path / "out",
+        seeds=1,
+        epochs=1,
+        batch=16,
+        least_steps=0,
+        method=method,
+        stream=io.StringIO(),
+    )
     model = load(tmp_path / "out")
     assert model.model.device == foreign.DEVICE
     asked = {

@@ -14,6 +14,7 @@ from tinyrun import recipe, text_file
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    run.pretrain(recipe(text_file(folder), steps=2, dropout=0.0), folder / "run",
-                 stream=io.StringIO())  # fmt: skip
+    run.pretrain(
+        recipe(text_file(folder), steps=2, dropout=0.0), folder / "run", stream=io.StringIO()
+    )
     return folder / "run"

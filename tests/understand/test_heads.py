@@ -281,28 +281,48 @@ def test_bytes_are_shown_as_the_characters_that_they_are() -> None:
 
     # 吾 of three bytes, one of them a token with 輩; a blank; a word with its blank.
     assert pieces("吾輩 \n the", [(0, 1), (0, 1), (0, 2), (2, 4), (4, 8)]) == [
-        "吾", "·", "輩", "␣⏎", "the",
-    ]  # fmt: skip
+        "吾",
+        "·",
+        "輩",
+        "␣⏎",
+        "the",
+    ]
     assert pieces("a 😀", [(0, 0), (0, 1), (2, 3)], special=2) == ["name0", "a", "name2"]
 
 
 def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = attention(model, tmp_path / "a", text=[text_file(tmp_path)],
-                     sentence="the cat <b>sat</b>", tree=bank(tmp_path / "bank.conllu"),
-                     stream=io.StringIO())  # fmt: skip
+    page = attention(
+        model,
+        tmp_path / "a",
+        text=[text_file(tmp_path)],
+        sentence="the cat <b>sat</b>",
+        tree=bank(tmp_path / "bank.conllu"),
+        stream=io.StringIO(),
+    )
     text = page.read_text()
     assert "heads of grammar" in text and "<script" not in text and "<b>sat" not in text
     found = json.loads((tmp_path / "a" / "results.json").read_text())
     assert set(found["heads"]) == set(MEASURES) and found["relations"][0]["name"] == "all"
     meanings = tmp_path / "cats.csv"
     with meanings.open("w", newline="") as file:
-        csv.writer(file).writerows([["text", "label"], ["the cat sat", "a"], ["a cat ran", "a"],
-                                    ["one cat saw", "b"], ["big cat hat", "b"]])  # fmt: skip
+        csv.writer(file).writerows(
+            [
+                ["text", "label"],
+                ["the cat sat", "a"],
+                ["a cat ran", "a"],
+                ["one cat saw", "b"],
+                ["big cat hat", "b"],
+            ]
+        )
     said = io.StringIO()
     probe(model, tmp_path / "w", data=meanings, word="cat", stream=said)
     assert "“cat” in 4 texts and 2 meanings" in said.getvalue()
-    assert main(["attention", str(model), "--text", str(tmp_path / "no"), "--out",
-                 str(tmp_path / "o")]) == 64  # fmt: skip
+    assert (
+        main(
+            ["attention", str(model), "--text", str(tmp_path / "no"), "--out", str(tmp_path / "o")]
+        )
+        == 64
+    )
     with pytest.raises(DataError, match="the word is not in the text"):
         probe(model, tmp_path / "w2", data=meanings, word="dog", stream=said)
     data = ["probe", str(model), "--word", "cat", "--data", str(meanings)]

@@ -137,9 +137,11 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
     with torch.inference_mode():
         alone = [subject.model.hidden_states(torch.tensor([ids])) for ids in asked]
     wanted: dict[str, Any] = {
-        "first token (CLS)": lambda h: h[0, 0], "last token": lambda h: h[0, -1],
-        "mean": lambda h: h[0].mean(0), "maximum": lambda h: h[0].amax(0),
-    }  # fmt: skip
+        "first token (CLS)": lambda h: h[0, 0],
+        "last token": lambda h: h[0, -1],
+        "mean": lambda h: h[0].mean(0),
+        "maximum": lambda h: h[0].amax(0),
+    }
     for name, way in WAYS.items():
         found = layer_states(subject.model, packed, subject.collation, way)
         for number, states in enumerate(alone):
@@ -188,8 +190,13 @@ def test_the_pairs_that_are_asked_are_drawn(
 
 def test_the_command(model: Path, tmp_path: Path) -> None:
     said = io.StringIO()
-    page = probe(model, tmp_path / "tags", data=tagged(tmp_path / "data.jsonl", False), items=300,
-                 stream=said)  # fmt: skip
+    page = probe(
+        model,
+        tmp_path / "tags",
+        data=tagged(tmp_path / "data.jsonl", False),
+        items=300,
+        stream=said,
+    )
     assert "selectivity" in said.getvalue() and "beside its control" in page.read_text()
     found = json.loads((tmp_path / "tags" / "results.json").read_text())
     assert len(found["accuracy"]) == 3 and "<script" not in page.read_text()

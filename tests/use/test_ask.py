@@ -32,8 +32,11 @@ def chosen(text: Path, name: str, **options: Any) -> Recipe:
     assert isinstance(base.model, FamilyModel)
     model = base.model
     if name == "replaced-token":
-        model = FamilyModel(family="electra", architecture="ElectraForPreTraining",
-                            settings={**model.settings, **ELECTRA})  # fmt: skip
+        model = FamilyModel(
+            family="electra",
+            architecture="ElectraForPreTraining",
+            settings={**model.settings, **ELECTRA},
+        )
     return replace(
         base,
         model=model,
@@ -100,8 +103,11 @@ def test_a_config_in_two_families_is_shown_as_what_it_is_saved_as(
 ) -> None:
     base = chosen(runs["hybrid"].parent / "text.txt", "masked")
     assert isinstance(base.model, FamilyModel)
-    model = FamilyModel(family="electra", architecture="ElectraForMaskedLM",
-                        settings={**base.model.settings, **ELECTRA})  # fmt: skip
+    model = FamilyModel(
+        family="electra",
+        architecture="ElectraForMaskedLM",
+        settings={**base.model.settings, **ELECTRA},
+    )
     training = replace(base.training, budget=replace(base.training.budget, steps=0))
     last = run.pretrain(
         replace(base, model=model, training=training), tmp_path / "run", stream=io.StringIO()

@@ -68,11 +68,16 @@ def chosen(folder: Path, style: Style, steps: int, objective: str = "denoising")
         ),
         objective=ObjectiveChoice(name=objective, options={}),
         rows=RowChoice(length=24),
-        training=replace(base.training, budget=Budget(steps=steps), batch=16, microbatches=1,
-                         optimizer=AdamW(learning_rate=4e-3)),
+        training=replace(
+            base.training,
+            budget=Budget(steps=steps),
+            batch=16,
+            microbatches=1,
+            optimizer=AdamW(learning_rate=4e-3),
+        ),
         evaluation=Evaluation(every=0, rows=16, batch=16),
         checkpoints=replace(base.checkpoints, every=1000),
-    )  # fmt: skip
+    )
 
 
 def written(folder: Path, text: str, **keys: Any) -> str:
@@ -184,8 +189,12 @@ def test_it_is_what_the_reference_library_writes(made: tuple[Style, Path]) -> No
     loaded, tokenizer = ask.open_model(folder)
     for text in (*TEXTS, "the cat", "a dog sat in the tree ."):
         read = torch.tensor([tokenizer.frame(tokenizer.encode(text))[0]])
-        keys = {"max_new_tokens": 20, "do_sample": False, "num_beams": 1,
-                "forced_eos_token_id": None}  # fmt: skip
+        keys = {
+            "max_new_tokens": 20,
+            "do_sample": False,
+            "num_beams": 1,
+            "forced_eos_token_id": None,
+        }
         begun = torch.tensor([[loaded.extra["decoder_start_token_id"], *opening(tokenizer)]])
         made_there = theirs.generate(read, decoder_input_ids=begun, **keys)[0]
         assert written(out, text) == tokenizer.decode(made_there.tolist())
@@ -198,8 +207,12 @@ def test_a_folder_says_what_its_decoder_was_trained_with(made: tuple[Style, Path
     folder = checkpoints.newest(out)
     tokenizer = ask.open_model(folder)[1]
     first, last = {"roberta": ("<s>", "</s>"), "bert": ("[CLS]", "[SEP]")}[style]
-    wanted = {"decoder_start_token_id": last, "eos_token_id": last, "forced_eos_token_id": last,
-              "bos_token_id": first}  # fmt: skip
+    wanted = {
+        "decoder_start_token_id": last,
+        "eos_token_id": last,
+        "forced_eos_token_id": last,
+        "bos_token_id": first,
+    }
     for name in ("config.json", "generation_config.json"):
         said = json.loads((folder / name).read_text())
         assert {key: said[key] for key in wanted} == {k: tokenizer.id(t) for k, t in wanted.items()}
@@ -228,11 +241,15 @@ def test_the_start_that_the_recipe_chose(tmp_path: Path) -> None:
     closed = tuple(i for i in tokenizer.special_ids if i != end)
     right, wrong = (
         generate(
-            loaded.model, [[token, *opening(tokenizer)]], 20,
-            Sampling(temperature=1.0, forbidden=closed), sources=[source], end=end,
+            loaded.model,
+            [[token, *opening(tokenizer)]],
+            20,
+            Sampling(temperature=1.0, forbidden=closed),
+            sources=[source],
+            end=end,
         )[0]
         for token in (tokenizer.begin, end)
-    )  # fmt: skip
+    )
     assert written(tmp_path / "run", TEXTS[0], temperature=1.0) == tokenizer.decode(right)
     assert right != wrong
 

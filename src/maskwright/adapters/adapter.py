@@ -107,13 +107,18 @@ class Settings(abc.ABC):
         """
         rack = Rack.of(model)
         if not name.replace("-", "_").isidentifier() or hasattr(rack, name):
-            raise UsageError("an adapter needs a plain name of its own", where="name",
-                             found=repr(name), do="choose another name")  # fmt: skip
+            raise UsageError(
+                "an adapter needs a plain name of its own",
+                where="name",
+                found=repr(name),
+                do="choose another name",
+            )
         wanted = [*self.own(model), *head_parameters(model, heads)]
         branches = self.branches(model, generator)
         if not branches and not wanted:
-            raise IncompatibleError("the method finds nothing to train in this model",
-                                    where="kind", found=self.kind)  # fmt: skip
+            raise IncompatibleError(
+                "the method finds nothing to train in this model", where="kind", found=self.kind
+            )
         adapter = Adapter(self, name, model, branches, wanted)
         adapter.train(model.training)
         rack.take(adapter, model)
@@ -127,9 +132,12 @@ class Settings(abc.ABC):
             ConfigError: naming the setting, its value and what is `wanted`.
         """
         if not fits:
-            raise ConfigError("a setting of the adapter is out of range",
-                              where=f"adapter.{name}", found=getattr(self, name),
-                              wanted=wanted)  # fmt: skip
+            raise ConfigError(
+                "a setting of the adapter is out of range",
+                where=f"adapter.{name}",
+                found=getattr(self, name),
+                wanted=wanted,
+            )
 
 
 class Adapter(nn.Module):
@@ -193,14 +201,19 @@ class Adapter(nn.Module):
             UsageError: the adapter is merged.
         """
         if self.merged:
-            raise UsageError("a merged adapter takes no values", where=self.name,
-                             do="unmerge it first")  # fmt: skip
+            raise UsageError(
+                "a merged adapter takes no values", where=self.name, do="unmerge it first"
+            )
         own = self._tensors()
         wrong = sorted(own.keys() ^ state.keys())
         wrong += [n for n in own if n in state and own[n].shape != state[n].shape]
         if wrong:
-            raise CheckpointError("the values do not fit the adapter", where=self.name,
-                                  found=wrong[:10], wanted=f"{len(own)} tensors")  # fmt: skip
+            raise CheckpointError(
+                "the values do not fit the adapter",
+                where=self.name,
+                found=wrong[:10],
+                wanted=f"{len(own)} tensors",
+            )
         wild = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
         if wild:
             raise CheckpointError("a value of the adapter is not finite", where=wild[0])
@@ -266,13 +279,20 @@ class Adapter(nn.Module):
         if self.merged:
             return
         if not self.settings.merges:
-            raise IncompatibleError("what this method does cannot be written as weights",
-                                    where="kind", found=self.settings.kind,
-                                    do="keep the adapter attached")  # fmt: skip
+            raise IncompatibleError(
+                "what this method does cannot be written as weights",
+                where="kind",
+                found=self.settings.kind,
+                do="keep the adapter attached",
+            )
         rack = self._rack()
         if len(rack) > 1:
-            raise UsageError("other adapters are attached", where="model.adapters",
-                             found=", ".join(rack), do="detach them first")  # fmt: skip
+            raise UsageError(
+                "other adapters are attached",
+                where="model.adapters",
+                found=", ".join(rack),
+                do="detach them first",
+            )
         self.activate()
         for path, branch in self.places():
             module = self.model.get_submodule(path)
@@ -312,8 +332,11 @@ class Adapter(nn.Module):
     @torch.no_grad()
     def _undo_merge(self) -> None:
         if not self.merged or "adapters" in self.model._modules:
-            raise UsageError("only the adapter that was merged last comes out", where=self.name,
-                             do="detach those that were attached since")  # fmt: skip
+            raise UsageError(
+                "only the adapter that was merged last comes out",
+                where=self.name,
+                do="detach those that were attached since",
+            )
         for name, weight in self._unmerged.items():
             self.model.get_parameter(name).copy_(weight)
         self._unmerged = {}
@@ -324,8 +347,11 @@ class Adapter(nn.Module):
         rack = self.model._modules.get("adapters")
         if isinstance(rack, Rack) and rack._modules.get(self.name) is self:
             return rack
-        raise UsageError("the adapter is merged" if self.merged else "the adapter is detached",
-                         where=self.name, do="attach a new one and load its state")  # fmt: skip
+        raise UsageError(
+            "the adapter is merged" if self.merged else "the adapter is detached",
+            where=self.name,
+            do="attach a new one and load its state",
+        )
 
 
 class Rack(nn.ModuleDict):

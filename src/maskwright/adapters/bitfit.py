@@ -33,9 +33,12 @@ class BitFit(Settings):
     def own(self, model: Transformer) -> list[str]:
         names = biases(model, self.parts)
         if not names:
-            raise IncompatibleError("the model has no such biases", where="adapter.parts",
-                                    found=", ".join(self.parts) or "none at all",
-                                    do="choose another method")  # fmt: skip
+            raise IncompatibleError(
+                "the model has no such biases",
+                where="adapter.parts",
+                found=", ".join(self.parts) or "none at all",
+                do="choose another method",
+            )
         return names
 
 

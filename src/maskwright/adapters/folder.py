@@ -89,8 +89,13 @@ def save(
         if readme is not None:
             staging.write_bytes("README.md", readme.encode())
 
-    return commit.commit(Path(folder), write, about={"kind": "adapter", "base": base},
-                         expected_bytes=files.num_bytes(state), replace=replace)  # fmt: skip
+    return commit.commit(
+        Path(folder),
+        write,
+        about={"kind": "adapter", "base": base},
+        expected_bytes=files.num_bytes(state),
+        replace=replace,
+    )
 
 
 @dataclass(frozen=True)
@@ -156,14 +161,21 @@ def load(
     if (folder / commit.MANIFEST).exists():
         commit.verify(folder)
     if config.get("format") != FORMAT:
-        raise CheckpointError("the folder was written in another version of the format",
-                              where=folder / CONFIG, found=config.get("format"), wanted=FORMAT,
-                              do="load it with the version that wrote it")  # fmt: skip
+        raise CheckpointError(
+            "the folder was written in another version of the format",
+            where=folder / CONFIG,
+            found=config.get("format"),
+            wanted=FORMAT,
+            do="load it with the version that wrote it",
+        )
     if config.get("model") != fingerprint(_shape(model)):
-        raise IncompatibleError("the adapter was made for a model of another shape",
-                                where=folder / CONFIG, found=config.get("model"),
-                                wanted=fingerprint(_shape(model)),
-                                do=f"load it beside {config.get('base')}")  # fmt: skip
+        raise IncompatibleError(
+            "the adapter was made for a model of another shape",
+            where=folder / CONFIG,
+            found=config.get("model"),
+            wanted=fingerprint(_shape(model)),
+            do=f"load it beside {config.get('base')}",
+        )
     settings = _settings(config.get("settings"))
     heads = config.get("heads", [])
     if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
@@ -183,8 +195,9 @@ def load(
 
 def _settings(plain: Any) -> Settings:
     if not isinstance(plain, dict) or not isinstance(plain.get("kind"), str):
-        raise CheckpointError("the folder does not say which method it is of",
-                              where=f"{CONFIG}: settings.kind")  # fmt: skip
+        raise CheckpointError(
+            "the folder does not say which method it is of", where=f"{CONFIG}: settings.kind"
+        )
     return from_plain(catalogue.load("adapters", plain["kind"]).SETTINGS, plain, "settings")
 
 

@@ -30,8 +30,12 @@ def last_layers(model: Transformer, count: int) -> list[str]:
     """
     depths = depths_of(model)
     if not 0 <= count < max(depths.values()):
-        raise ConfigError("the model has not so many layers", where="layers", found=count,
-                          wanted=f"0 to {max(depths.values()) - 1}")  # fmt: skip
+        raise ConfigError(
+            "the model has not so many layers",
+            where="layers",
+            found=count,
+            wanted=f"0 to {max(depths.values()) - 1}",
+        )
     return [name for name, depth in depths.items() if depth <= count]
 
 
@@ -44,11 +48,16 @@ def top_blocks(model: Transformer, count: int) -> list[str]:
     stacks = model.config.stacks.values()
     layers = sum(len(stack.blocks) for stack in stacks)
     if not 1 <= count <= layers:
-        raise ConfigError("the model has not so many layers", where="layers", found=count,
-                          wanted=f"1 to {layers}")  # fmt: skip
+        raise ConfigError(
+            "the model has not so many layers", where="layers", found=count, wanted=f"1 to {layers}"
+        )
     if any(len(set(stack.weights_of)) < len(stack.blocks) for stack in stacks):
-        raise ConfigError("the layers of this model have weights in common", where="layers",
-                          found=count, wanted="layers that are each their own")  # fmt: skip
+        raise ConfigError(
+            "the layers of this model have weights in common",
+            where="layers",
+            found=count,
+            wanted="layers that are each their own",
+        )
     return [
         name
         for name, depth in depths_of(model).items()
@@ -78,8 +87,12 @@ def gradual(model: Transformer, progress: float, *, until: float = 1.0) -> list[
         ConfigError: a share that is none.
     """
     if not (0.0 <= progress <= 1.0 and 0.0 < until <= 1.0):
-        raise ConfigError("progress and until are shares of the run", where="gradual",
-                          found=(progress, until), wanted="0 to 1")  # fmt: skip
+        raise ConfigError(
+            "progress and until are shares of the run",
+            where="gradual",
+            found=(progress, until),
+            wanted="0 to 1",
+        )
     depths = depths_of(model)
     deepest = max(depths.values())
     reached = min(deepest, 1 + int(progress / until * (deepest - 1)))
@@ -149,6 +162,10 @@ def learning_rate_factors(model: Transformer, decay: float) -> dict[str, float]:
         ConfigError: a decay outside 0 to 1.
     """
     if not 0.0 < decay <= 1.0:
-        raise ConfigError("the decay by layers is out of range", where="decay", found=decay,
-                          wanted="0 < decay <= 1")  # fmt: skip
+        raise ConfigError(
+            "the decay by layers is out of range",
+            where="decay",
+            found=decay,
+            wanted="0 < decay <= 1",
+        )
     return {name: decay**depth for name, depth in depths_of(model).items()}

@@ -64,8 +64,9 @@ def save(
     arrays = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
     for name in adapter.own_names:
         if not head_of(name):
-            raise IncompatibleError("the folder has no place for what the adapter trains",
-                                    where=name)  # fmt: skip
+            raise IncompatibleError(
+                "the folder has no place for what the adapter trains", where=name
+            )
     for name, parameter in model.named_parameters():
         if name.startswith("heads."):
             arrays.setdefault(name, parameter.detach())
@@ -89,8 +90,12 @@ def save(
         tensors |= peft_ia3.tensors_of(form, adapter, arrays)
         config |= peft_ia3.config_of(form, tensors)
     else:
-        raise IncompatibleError("this method has no form that others read", where="kind",
-                                found=adapter.settings.kind, wanted="lora or ia3")  # fmt: skip
+        raise IncompatibleError(
+            "this method has no form that others read",
+            where="kind",
+            found=adapter.settings.kind,
+            wanted="lora or ia3",
+        )
     tensors = {ROOT + name: tensor for name, tensor in tensors.items()}
 
     def write(staging: commit.Staging) -> None:
@@ -98,8 +103,13 @@ def save(
         staging.write_bytes(WEIGHTS, files.chunks(tensors))
         staging.write_bytes("README.md", _card(adapter.settings, base).encode())
 
-    return commit.commit(Path(folder), write, about={"kind": "adapter", "base": base},
-                         expected_bytes=files.num_bytes(tensors), replace=replace)  # fmt: skip
+    return commit.commit(
+        Path(folder),
+        write,
+        about={"kind": "adapter", "base": base},
+        expected_bytes=files.num_bytes(tensors),
+        replace=replace,
+    )
 
 
 def _heads(form: Layout, arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
@@ -133,18 +143,20 @@ def _task(model: Transformer) -> str | None:
 
 
 def _card(settings: Settings, base: str) -> str:
-    return "\n".join([
-        "---",
-        f"base_model: {json.dumps(base)}",
-        "library_name: peft",
-        "tags:",
-        f"- {json.dumps('base_model:adapter:' + base)}",
-        f"- {settings.kind}",
-        "---",
-        "",
-        f"An adapter ({settings.kind}) of `{base}`, written by maskwright.",
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "---",
+            f"base_model: {json.dumps(base)}",
+            "library_name: peft",
+            "tags:",
+            f"- {json.dumps('base_model:adapter:' + base)}",
+            f"- {settings.kind}",
+            "---",
+            "",
+            f"An adapter ({settings.kind}) of `{base}`, written by maskwright.",
+            "",
+        ]
+    )
 
 
 # --------------------------------------------------------------------------------------- loading
@@ -182,9 +194,12 @@ def load(
         raise _other_kind(kind, folder / CONFIG)
     settings, own, seen = found
     if left := sorted(foreign.keys() - seen - heads):
-        raise CheckpointError("the folder has tensors that this model has no place for",
-                              where=folder / WEIGHTS, found=left[:10],
-                              do="load it beside the model it was made for")  # fmt: skip
+        raise CheckpointError(
+            "the folder has tensors that this model has no place for",
+            where=folder / WEIGHTS,
+            found=left[:10],
+            do="load it beside the model it was made for",
+        )
     # Every value is replaced by one that is read.
     generator = torch.Generator().manual_seed(0)
     adapter = settings.attach(model, generator, name=name, heads=trained)

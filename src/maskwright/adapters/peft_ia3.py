@@ -84,9 +84,12 @@ def read(
         of_inputs = factors.dim() == 2 and len(factors) == 1
         of_outputs = factors.dim() == 2 and factors.shape[1] == 1
         if not of_inputs and not (of_outputs and len(factors) % len(parts) == 0):
-            raise CheckpointError("the factors of a module are no vector",
-                                  where=f"{WEIGHTS}: {name}", found=tuple(factors.shape),
-                                  wanted="(out, 1) or (1, in)")  # fmt: skip
+            raise CheckpointError(
+                "the factors of a module are no vector",
+                where=f"{WEIGHTS}: {name}",
+                found=tuple(factors.shape),
+                wanted="(out, 1) or (1, in)",
+            )
         if of_inputs:
             inputs += parts
             values |= {f"{our}.factors": factors[0] for our in parts}

@@ -32,10 +32,19 @@ from maskwright.errors import CheckpointError, IncompatibleError
 OF_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 # Keys that change what the matrices mean, or which there are; none of them is built here.
 VARIANTS = (
-    "use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens",
-    "layer_replication", "target_parameters", "trainable_token_indices", "arrow_config",
-    "kasa_config", "monteclora_config", "velora_config",
-)  # fmt: skip
+    "use_dora",
+    "use_qalora",
+    "use_bdlora",
+    "lora_bias",
+    "alora_invocation_tokens",
+    "layer_replication",
+    "target_parameters",
+    "trainable_token_indices",
+    "arrow_config",
+    "kasa_config",
+    "monteclora_config",
+    "velora_config",
+)
 # Keys that are read here, or that say nothing of what the saved matrices mean. Which modules are
 # meant (`target_modules` and the like) is read off the matrices.
 KNOWN = {
@@ -77,8 +86,11 @@ def tensors_of(form: Layout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The pairs of an adapter, whose state is in `arrays`, by published names."""
     tensors: dict[str, Tensor] = {}
     for theirs, parts in modules_of(form).items():
-        pairs = {i: (arrays[f"{our}.A"], arrays[f"{our}.B"])
-                 for i, our in enumerate(parts) if f"{our}.A" in arrays}  # fmt: skip
+        pairs = {
+            i: (arrays[f"{our}.A"], arrays[f"{our}.B"])
+            for i, our in enumerate(parts)
+            if f"{our}.A" in arrays
+        }
         if not pairs:
             continue
         a, b = next(iter(pairs.values()))
@@ -138,9 +150,12 @@ def read(
             )
     for key in VARIANTS:
         if config.get(key):
-            raise IncompatibleError("a variant of LoRA that is not built here",
-                                    where=f"{CONFIG}: {key}", found=config[key],
-                                    wanted="not set")  # fmt: skip
+            raise IncompatibleError(
+                "a variant of LoRA that is not built here",
+                where=f"{CONFIG}: {key}",
+                found=config[key],
+                wanted="not set",
+            )
     if str(config.get("init_lora_weights")).lower().startswith(OF_THE_BASE):
         raise IncompatibleError(
             "the adapter changes the weights of its base",
@@ -160,10 +175,12 @@ def read(
         seen |= set(names)
         a, b = (foreign[name] for name in names)
         if a.dim() != 2 or b.dim() != 2 or len(a) != b.shape[1] or len(b) % len(parts):
-            raise CheckpointError("the two matrices of a pair do not fit each other",
-                                  where=f"{WEIGHTS}: {theirs}",
-                                  found=f"{tuple(a.shape)} and {tuple(b.shape)}",
-                                  wanted="(rank, in) and (out, rank)")  # fmt: skip
+            raise CheckpointError(
+                "the two matrices of a pair do not fit each other",
+                where=f"{WEIGHTS}: {theirs}",
+                found=f"{tuple(a.shape)} and {tuple(b.shape)}",
+                wanted="(rank, in) and (out, rank)",
+            )
         _require_rank(config, theirs, len(a))
         alpha = _of_module(config, "alpha_pattern", "lora_alpha", theirs)
         for i, pair in _parted(a, b, len(parts)).items():
@@ -175,9 +192,12 @@ def read(
         config, [name.removesuffix(".lora_A.weight") for name in seen if "_A." in name]
     )
     if len(scales) != 1:
-        raise IncompatibleError("the adapter's modules have no rank and scale in common",
-                                where=CONFIG, found=sorted(scales),
-                                wanted="one of each")  # fmt: skip
+        raise IncompatibleError(
+            "the adapter's modules have no rank and scale in common",
+            where=CONFIG,
+            found=sorted(scales),
+            wanted="one of each",
+        )
     ((rank, alpha),) = scales
     rate = _number(config.get("lora_dropout") or 0.0, "lora_dropout")
     if not 0.0 < alpha < math.inf or not 0.0 <= rate < 1.0:
@@ -277,6 +297,9 @@ def _number(value: Any, key: str) -> float:
 def _plain(config: Mapping[str, Any], wanted: Mapping[str, object]) -> None:
     for key, value in wanted.items():
         if config.get(key, value) not in (value, None):
-            raise IncompatibleError("a setting of the adapter that is not built here",
-                                    where=f"{CONFIG}: {key}", found=config[key],
-                                    wanted=value)  # fmt: skip
+            raise IncompatibleError(
+                "a setting of the adapter that is not built here",
+                where=f"{CONFIG}: {key}",
+                found=config[key],
+                wanted=value,
+            )

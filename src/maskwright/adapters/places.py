@@ -42,9 +42,12 @@ def projections(model: Transformer, targets: Iterable[str]) -> dict[str, nn.Line
         if not fitting:
             roles = {path.split(".", 3)[3] for path in known}
             roles |= {role.rsplit(".", 1)[1] for role in roles}
-            raise ConfigError("the model has no such projection in its layers",
-                              where="adapter.targets", found=repr(target),
-                              do=near(target, roles))  # fmt: skip
+            raise ConfigError(
+                "the model has no such projection in its layers",
+                where="adapter.targets",
+                found=repr(target),
+                do=near(target, roles),
+            )
         chosen |= fitting
     return {path: module for path, module in known.items() if path in chosen}
 
@@ -73,8 +76,12 @@ def head_parameters(model: Transformer, heads: Iterable[str]) -> list[str]:
         prefix = prefixes.get(head)
         found = [n for n, _ in own_parameters(model) if prefix and n.startswith(prefix)]
         if not found:
-            raise ConfigError("the model has no such head to train", where="heads",
-                              found=repr(head), do=near(head, prefixes))  # fmt: skip
+            raise ConfigError(
+                "the model has no such head to train",
+                where="heads",
+                found=repr(head),
+                do=near(head, prefixes),
+            )
         names += found
     return names
 

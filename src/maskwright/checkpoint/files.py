@@ -86,8 +86,12 @@ class Tensors:
             file.seek(entry.begin)
             count = file.readinto(data)
         if count != entry.bytes:
-            raise StorageError("the file ended early", where=entry.file,
-                               found=f"{count} bytes of {name!r}", wanted=entry.bytes)  # fmt: skip
+            raise StorageError(
+                "the file ended early",
+                where=entry.file,
+                found=f"{count} bytes of {name!r}",
+                wanted=entry.bytes,
+            )
         if not data:
             return torch.empty(entry.shape, dtype=entry.dtype)
         return torch.frombuffer(data, dtype=entry.dtype).reshape(entry.shape)
@@ -120,9 +124,13 @@ def open_file(path: Path) -> Tensors:
             raise _damaged(path, "the order of tensors", f"byte {entry.begin}, expected {end}")
         end += entry.bytes
     if end != size:
-        raise CheckpointError("the file is not as long as its header says", where=path,
-                              found=f"{size} bytes", wanted=f"{end} bytes",
-                              do="copy or download the file again")  # fmt: skip
+        raise CheckpointError(
+            "the file is not as long as its header says",
+            where=path,
+            found=f"{size} bytes",
+            wanted=f"{end} bytes",
+            do="copy or download the file again",
+        )
     return Tensors(entries, (path,))
 
 
@@ -147,8 +155,12 @@ def open_folder(folder: Path) -> Tensors:
             wanted=WEIGHTS,
             do="save the model again as safetensors with the tool that made it",
         )
-    raise CheckpointError("the folder has no weights", where=folder, found=", ".join(names),
-                          wanted=f"{WEIGHTS} or {INDEX}")  # fmt: skip
+    raise CheckpointError(
+        "the folder has no weights",
+        where=folder,
+        found=", ".join(names),
+        wanted=f"{WEIGHTS} or {INDEX}",
+    )
 
 
 def _open_shards(folder: Path) -> Tensors:
@@ -167,9 +179,13 @@ def _open_shards(folder: Path) -> Tensors:
         # The other way round is usual: an index also lists the second names of tied tensors, which
         # its files leave out. What is needed and in no file is missed when names are matched.
         if unlisted := sorted(set(opened) - listed):
-            raise CheckpointError("the file holds tensors that the index does not list for it",
-                                  where=path, found=unlisted[:10], wanted=f"all of them in {INDEX}",
-                                  do="copy or download the folder again")  # fmt: skip
+            raise CheckpointError(
+                "the file holds tensors that the index does not list for it",
+                where=path,
+                found=unlisted[:10],
+                wanted=f"all of them in {INDEX}",
+                do="copy or download the folder again",
+            )
         entries |= opened
     return Tensors(entries, files)
 
@@ -179,9 +195,13 @@ def _entry(path: Path, name: str, value: Any, first: int) -> Entry:
         raise _damaged(path, f"the entry of {name!r}", repr(value))
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if isinstance(dtype, str) and dtype in UNREAD:
-        raise CheckpointError("a tensor has a type that is not read here",
-                              where=f"{path}: {name!r}", found=dtype, wanted=", ".join(DTYPES),
-                              do="save it as float32, float16 or bfloat16")  # fmt: skip
+        raise CheckpointError(
+            "a tensor has a type that is not read here",
+            where=f"{path}: {name!r}",
+            found=dtype,
+            wanted=", ".join(DTYPES),
+            do="save it as float32, float16 or bfloat16",
+        )
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise _damaged(path, f"the dtype of {name!r}", repr(dtype))
     if not _counts(shape) or len(shape) > 8 or not _counts(offsets) or len(offsets) != 2:
@@ -197,8 +217,9 @@ def _counts(value: Any) -> bool:
 
 
 def _damaged(path: Path, what: str, found: str) -> CheckpointError:
-    return CheckpointError(f"{what} cannot be right", where=path, found=found,
-                           do="copy or download the file again")  # fmt: skip
+    return CheckpointError(
+        f"{what} cannot be right", where=path, found=found, do="copy or download the file again"
+    )
 
 
 # ------------------------------------------------------------------------------ writing

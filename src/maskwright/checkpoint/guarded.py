@@ -42,8 +42,12 @@ def plain(name: str, where: object) -> str:
         CheckpointError: it has a path, an odd character, or leads upwards.
     """
     if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name) or ".." in name:
-        raise CheckpointError("not the plain name of a file", where=where, found=repr(name),
-                              wanted="letters, digits, '.', '_', '-'")  # fmt: skip
+        raise CheckpointError(
+            "not the plain name of a file",
+            where=where,
+            found=repr(name),
+            wanted="letters, digits, '.', '_', '-'",
+        )
     return name
 
 
@@ -63,8 +67,12 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
             "a file of the model cannot be read", where=path, found=found_instead
         ) from error
     if leaves:
-        raise CheckpointError("a link leads out of the model folder", where=path,
-                              found=path.resolve(), do="replace it by the file itself")  # fmt: skip
+        raise CheckpointError(
+            "a link leads out of the model folder",
+            where=path,
+            found=path.resolve(),
+            do="replace it by the file itself",
+        )
     if not stat.S_ISREG(found.st_mode):
         raise CheckpointError("not a regular file", where=path)
     if largest is not None and found.st_size > largest:
@@ -83,8 +91,12 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError("reading failed", where=path, found=error.strerror or error,
-                           do="mend its permissions, or check the disk") from error  # fmt: skip
+        raise StorageError(
+            "reading failed",
+            where=path,
+            found=error.strerror or error,
+            do="mend its permissions, or check the disk",
+        ) from error
 
 
 def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str, Any]:

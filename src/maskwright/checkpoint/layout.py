@@ -187,9 +187,12 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
         numbered = {str(number) for number in range(len(names))}
         odd = [key for key in names if key not in numbered]
         if odd:
-            raise ConfigError("the names of the labels are not numbered from 0", where="id2label",
-                              found=", ".join(map(repr, odd[:5])),
-                              wanted=f"0 to {len(names) - 1}")  # fmt: skip
+            raise ConfigError(
+                "the names of the labels are not numbered from 0",
+                where="id2label",
+                found=", ".join(map(repr, odd[:5])),
+                wanted=f"0 to {len(names) - 1}",
+            )
         labels = tuple(str(names[str(number)]) for number in range(len(names)))
     return About(
         family=None if form.family is None else form.family.name,
@@ -256,8 +259,12 @@ def _hf(
     if classes:
         names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
         if len(names) != classes or len(set(names)) != classes:
-            raise ConfigError("the names of the labels do not fit the head", where="about.labels",
-                              found=names, wanted=f"{classes} different names")  # fmt: skip
+            raise ConfigError(
+                "the names of the labels do not fit the head",
+                where="about.labels",
+                found=names,
+                wanted=f"{classes} different names",
+            )
         hf["id2label"] = {str(i): name for i, name in enumerate(names)}
         hf["label2id"] = {name: i for i, name in enumerate(names)}
         hf["problem_type"] = about.problem_type
@@ -307,8 +314,12 @@ def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:
 def _our_config(hf: Mapping[str, Any]) -> TransformerConfig:
     body = hf.get(OURS)
     if not isinstance(body, dict) or type(body.get("format")) is not int:
-        raise ConfigError("our own config is missing", where=f"config.json: {OURS}",
-                          found=repr(body), wanted='{"format": …, "config": …}')  # fmt: skip
+        raise ConfigError(
+            "our own config is missing",
+            where=f"config.json: {OURS}",
+            found=repr(body),
+            wanted='{"format": …, "config": …}',
+        )
     if body["format"] != OUR_FORMAT:
         raise CheckpointError(
             "the folder was written in another version of the format",

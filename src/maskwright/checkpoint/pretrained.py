@@ -120,9 +120,15 @@ def load(
             for name in (name for name in NAMES if (folder / name).is_file()):
                 require_as_saved(folder / name, beside=NAMES)
     return Pretrained(
-        model, tokenizer, form.config, form.model_type, layout.about_of(hf, form),
-        layout.rest_of(hf, form), unused, recorded,
-    )  # fmt: skip
+        model,
+        tokenizer,
+        form.config,
+        form.model_type,
+        layout.about_of(hf, form),
+        layout.rest_of(hf, form),
+        unused,
+        recorded,
+    )
 
 
 def described(folder: Path | str, architecture: str | None = None) -> Layout:
@@ -158,9 +164,13 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
                 do=f"name {folder / several[0]}, or another",
             )
         there = sorted(path.name for path in folder.iterdir())
-        raise CheckpointError("not the folder of a model", where=folder, found=listed(there),
-                              wanted=f"{CONFIG} beside the weights",
-                              do="name the folder of a model, a run or a fine-tuning")  # fmt: skip
+        raise CheckpointError(
+            "not the folder of a model",
+            where=folder,
+            found=listed(there),
+            wanted=f"{CONFIG} beside the weights",
+            do="name the folder of a model, a run or a fine-tuning",
+        )
     if (folder / ADAPTER).is_file():
         raise IncompatibleError(
             "a model and an adapter in one folder, and other libraries read the adapter",

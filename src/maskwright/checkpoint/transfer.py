@@ -74,8 +74,14 @@ def carry(
     """
     ours = dict(model.named_parameters())
     theirs = dict(source.named_parameters())
-    taken = [name for name in ours if name in theirs and ours[name].shape == theirs[name].shape
-             and name not in anew and (heads or not name.startswith("heads."))]  # fmt: skip
+    taken = [
+        name
+        for name in ours
+        if name in theirs
+        and ours[name].shape == theirs[name].shape
+        and name not in anew
+        and (heads or not name.startswith("heads."))
+    ]
     new, left = ([n for n in table if n not in taken] for table in (ours, theirs))
     left = [name for name in left if name not in anew]
     spare = (*TOPS, "decoder.") if model.decoder is None and model.encoder is not None else TOPS

@@ -41,10 +41,12 @@ def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
     for name in names:
         if names.count(name) > 1 or not name or name.startswith(".") or "/" in name:
             raise UsageError(
-                "recipes are told apart by their names", where="name", found=", ".join(names),
+                "recipes are told apart by their names",
+                where="name",
+                found=", ".join(names),
                 wanted="different names without a slash",
                 do="maskwright show RECIPE --set name=OTHER --set … > other.toml",
-            )  # fmt: skip
+            )
 
 
 def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], str]:
@@ -93,11 +95,12 @@ def refuse_other_text(recipes: Sequence[Recipe]) -> None:
             held_out(recipes[0]), held_out(other), "corpus"
         ):
             raise IncompatibleError(
-                "the recipes do not hold out the same text", where=path,
+                "the recipes do not hold out the same text",
+                where=path,
                 found=f"{recipes[0].name}: {ours!r}, {other.name}: {theirs!r}",
                 wanted="the same questions for all",
                 do=f"give all the same: --text, --set {path}=…, or corpus.held_out_text",
-            )  # fmt: skip
+            )
 
 
 def refuse_other_documents(entrants: Sequence[Entrant]) -> None:
@@ -110,10 +113,11 @@ def refuse_other_documents(entrants: Sequence[Entrant]) -> None:
     for other in entrants[1:]:
         if not np.array_equal(first, other.prepared.held_out.document_bytes):
             raise IncompatibleError(
-                "the recipes do not hold out the same text", where="corpus",
+                "the recipes do not hold out the same text",
+                where="corpus",
                 found=f"other documents for {entrants[0].recipe.name} and {other.recipe.name}",
                 do="start the comparison anew in another folder",
-            )  # fmt: skip
+            )
 
 
 def measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
@@ -142,13 +146,14 @@ def measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
         changes = dotted.differences(plain[0], plain[1], field)
         listed = "; ".join(f"{path}: {ours!r} and {theirs!r}" for path, ours, theirs in changes)
         raise IncompatibleError(
-            "no figure says the same of all these recipes", where=field,
+            "no figure says the same of all these recipes",
+            where=field,
             found=listed or f"{one.recipe.name} and {other.recipe.name} learn from other text",
             wanted="one tokenizer and one objective; masked and causal models of one tokenizer "
             "that has a mask; or causal models whose tokenizers keep all of the text (byte-bpe "
             "that folds no capitals), for bits per byte",
             do="score minimal pairs with all of them: --data FOLDER",
-        )  # fmt: skip
+        )
     usual = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
     shown = [usual if alike else OWN]
     shown += [BITS if same_bits else KEPT_BITS] if any(codes) and not alike else []

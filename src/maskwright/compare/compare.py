@@ -195,10 +195,14 @@ def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
     marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
     each = entrant.operations_per_token
     curve = [
-        {"tokens": tokens[r["step"]], "operations": tokens[r["step"]] * each,
-         "seconds": float(np.interp(r["step"], *marks)), "loss": r["loss"]}
+        {
+            "tokens": tokens[r["step"]],
+            "operations": tokens[r["step"]] * each,
+            "seconds": float(np.interp(r["step"], *marks)),
+            "loss": r["loss"],
+        }
         for r in evaluations
-    ]  # fmt: skip
+    ]
     final = {"loss": evaluations[-1]["loss"]}
     if entrant.codes_text:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
@@ -256,10 +260,12 @@ def _judged(
 def _by_items(judged: dict[str, list[Result]]) -> list[str]:
     """How sure the differences are over pairs (the verdicts speak of seeds)."""
     means = {
-        name: Result({p: np.mean([r.outcomes[p] for r in results], axis=0)
-                      for p in results[0].outcomes})
-        for name, results in judged.items() if results
-    }  # fmt: skip
+        name: Result(
+            {p: np.mean([r.outcomes[p] for r in results], axis=0) for p in results[0].outcomes}
+        )
+        for name, results in judged.items()
+        if results
+    }
     notes, names = [], list(means)
     for name in names[1:]:
         gap, interval = minimal_pairs.difference(means[name], means[names[0]])

@@ -58,9 +58,11 @@ class Equal:
             made = cls("", 0.0)
         if made.unit not in ("tokens", "minutes", "flops") or not 0.0 < made.amount < float("inf"):
             raise ConfigError(
-                "not a budget", where="--budget", found=repr(text),
+                "not a budget",
+                where="--budget",
+                found=repr(text),
                 wanted="tokens=5e6, minutes=10 or flops=1e15",
-            )  # fmt: skip
+            )
         return made
 
     def budget(self, operations_per_token: float) -> Budget:
@@ -186,9 +188,12 @@ def train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> None
     before = frozen_part(read(folder / run.RECIPE))
     for path, old, new in dotted.differences(before, frozen_part(recipe)):
         raise IncompatibleError(
-            "another run lies where this one would", where=f"{folder}: {path}",
-            found=repr(old), wanted=repr(new), do="choose another --out",
-        )  # fmt: skip
+            "another run lies where this one would",
+            where=f"{folder}: {path}",
+            found=repr(old),
+            wanted=repr(new),
+            do="choose another --out",
+        )
     if not finished(folder):
         run.resume(folder, stream=stream)
 

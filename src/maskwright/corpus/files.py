@@ -31,15 +31,16 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # What people have instead, and what to make of it.
 MADE_OF = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as .csv"),
-    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub", ".html", ".htm"),
-                    "save its text as .txt"),
+    **dict.fromkeys(
+        (".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub", ".html", ".htm"), "save its text as .txt"
+    ),
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".bz2", ".xz"), "unpack it first"),
     ".spacy": 'read it with spaCy\'s DocBin, and write a line of JSON for each text: {"text": '
     'doc.text, "entities": [[e.start_char, e.end_char, e.label_] for e in doc.ents]}',
     ".ann": 'write a line of JSON for each text: {"text": …, "entities": [[0, 4, "PER"]]}',
     **dict.fromkeys((".xml", ".xmi"), "export it as JSON, JSON lines or CoNLL"),
     **dict.fromkeys((".pkl", ".pickle"), "save it as .jsonl; a pickle could run any code"),
-}  # fmt: skip
+}
 NEAR_LIMIT = 5000
 # Texts that tell of the data beside them.
 ABOUT = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)

@@ -29,8 +29,11 @@ class Loader:
 
     def __init__(self, source: RowSource, batch_rows: int, seed: int) -> None:
         if len(source) == 0:
-            raise DataError("there is no row to train on", found=source.description,
-                            do="give more text, or shorten the rows")  # fmt: skip
+            raise DataError(
+                "there is no row to train on",
+                found=source.description,
+                do="give more text, or shorten the rows",
+            )
         if batch_rows < 1:
             raise UsageError("a batch without rows", found=batch_rows, wanted="1 or more")
         self.source, self.batch_rows, self.seed = source, batch_rows, seed
@@ -45,8 +48,11 @@ class Loader:
             UsageError: `world` does not divide the batch.
         """
         if self.batch_rows % world or not 0 <= rank < world or step < 0:
-            raise UsageError("no such slice of a batch", found=f"{rank} of {world}, step {step}",
-                             wanted=f"a divisor of {self.batch_rows} rows")  # fmt: skip
+            raise UsageError(
+                "no such slice of a batch",
+                found=f"{rank} of {world}, step {step}",
+                wanted=f"a divisor of {self.batch_rows} rows",
+            )
         share = self.batch_rows // world
         return self.take(step * self.batch_rows + rank * share, share)
 

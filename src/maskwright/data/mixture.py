@@ -43,8 +43,11 @@ class Mixture:
         self.sources = [source for source, _ in sources]
         weights = np.array([weight for _, weight in sources], dtype=np.float64)
         if not sources or not (np.isfinite(weights) & (weights > 0)).all():
-            raise ConfigError("the weights of a mixture are not positive numbers",
-                              where="mixture", found=weights.tolist())  # fmt: skip
+            raise ConfigError(
+                "the weights of a mixture are not positive numbers",
+                where="mixture",
+                found=weights.tolist(),
+            )
         empty = [source.description for source in self.sources if len(source) == 0]
         if empty:
             raise ConfigError("a source of a mixture has no rows", where="mixture", found=empty[0])

@@ -60,8 +60,11 @@ class PackedDocuments:
         self._pad = special.get("pad", 0)
         self._frame = len(self._opening) + len(self._closing)
         if length <= self._frame:
-            raise IncompatibleError("a row has no room for text", found=f"length {length}",
-                                    wanted=f"more than {self._frame}")  # fmt: skip
+            raise IncompatibleError(
+                "a row has no room for text",
+                found=f"length {length}",
+                wanted=f"more than {self._frame}",
+            )
         bounds = self._bounds()
         self._rows = _arrange(bounds, length, self._frame, seed)
         used = int(self._rows.lengths.sum()) + self._frame * len(self._rows.lengths)
@@ -115,9 +118,15 @@ class PackedDocuments:
         starts_sentence = None if begun is None else np.zeros(shape, dtype=bool)
         if starts_sentence is not None:
             starts_sentence.reshape(-1)[place] = begun
-        return Rows(tokens=tokens, positions=positions, documents=documents, special=special,
-                    starts_word=starts_word, starts_sentence=starts_sentence,
-                    ids=numbers)  # fmt: skip
+        return Rows(
+            tokens=tokens,
+            positions=positions,
+            documents=documents,
+            special=special,
+            starts_word=starts_word,
+            starts_sentence=starts_sentence,
+            ids=numbers,
+        )
 
 
 class PackedSentences(PackedDocuments):
@@ -134,8 +143,11 @@ class PackedSentences(PackedDocuments):
     def _bounds(self) -> NDArray[np.int64]:
         store = self.store
         if not len(store.sentences):
-            raise IncompatibleError("the store does not say where sentences start",
-                                    where=store.path, do="build it with sentences")  # fmt: skip
+            raise IncompatibleError(
+                "the store does not say where sentences start",
+                where=store.path,
+                do="build it with sentences",
+            )
         return np.unique(np.concatenate([store.offsets, store.sentences]))
 
 

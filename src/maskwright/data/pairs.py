@@ -192,20 +192,32 @@ class SentencePairs:
         store = self.store
         missing = {"classify", "separator"} - set(store.special)
         if missing:
-            raise IncompatibleError("sentence pairs need tokens the tokenizer does not have",
-                                    where=store.path, found=sorted(store.special),
-                                    wanted=sorted(missing))  # fmt: skip
+            raise IncompatibleError(
+                "sentence pairs need tokens the tokenizer does not have",
+                where=store.path,
+                found=sorted(store.special),
+                wanted=sorted(missing),
+            )
         if self._room < 4:
-            raise IncompatibleError("a row has no room for two sentences", wanted="7 or more",
-                                    found=f"length {self.length}")  # fmt: skip
+            raise IncompatibleError(
+                "a row has no room for two sentences",
+                wanted="7 or more",
+                found=f"length {self.length}",
+            )
         if store.num_tokens and not len(store.sentences):
-            raise IncompatibleError("the store does not say where sentences start",
-                                    where=store.path,
-                                    do="make it again with sentences")  # fmt: skip
+            raise IncompatibleError(
+                "the store does not say where sentences start",
+                where=store.path,
+                do="make it again with sentences",
+            )
         if store.num_documents == 1 and not self._swaps:
-            raise DataError("sentence pairs need at least two documents", where=store.path,
-                            found="1 document", do="give more documents, split the text "
-                            "(corpus.form), or hold out more of it (corpus.held_out)")  # fmt: skip
+            raise DataError(
+                "sentence pairs need at least two documents",
+                where=store.path,
+                found="1 document",
+                do="give more documents, split the text "
+                "(corpus.form), or hold out more of it (corpus.held_out)",
+            )
 
 
 _Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]

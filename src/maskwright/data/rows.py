@@ -98,6 +98,10 @@ def check_indices(indices: NDArray[np.integer], size: int, description: str) -> 
     """
     numbers = np.asarray(indices, dtype=np.int64)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= size):
-        raise UsageError("no such row", where=description, wanted=f"0 to {size - 1}",
-                         found=f"{numbers.min()} to {numbers.max()}")  # fmt: skip
+        raise UsageError(
+            "no such row",
+            where=description,
+            wanted=f"0 to {size - 1}",
+            found=f"{numbers.min()} to {numbers.max()}",
+        )
     return numbers

@@ -92,13 +92,19 @@ class TokenStore:
             or int(store.offsets[-1]) != store.num_tokens
             or not -1 <= store.largest_id < store.vocabulary_size
         ):
-            raise DataError("the files of a token store do not fit together", where=folder,
-                            do="make it again from the text")  # fmt: skip
+            raise DataError(
+                "the files of a token store do not fit together",
+                where=folder,
+                do="make it again from the text",
+            )
         if tokenizer_fingerprint not in (None, store.tokenizer_fingerprint):
-            raise IncompatibleError("tokens made by another tokenizer", where=folder,
-                                    found=store.tokenizer_fingerprint,
-                                    wanted=tokenizer_fingerprint,
-                                    do="tokenize the text again with this tokenizer")  # fmt: skip
+            raise IncompatibleError(
+                "tokens made by another tokenizer",
+                where=folder,
+                found=store.tokenizer_fingerprint,
+                wanted=tokenizer_fingerprint,
+                do="tokenize the text again with this tokenizer",
+            )
         return store
 
     def document(self, index: int) -> NDArray[np.integer]:
@@ -140,8 +146,9 @@ def token_type(vocabulary_size: int) -> np.dtype[Any]:
         return np.dtype("<u2")
     if vocabulary_size <= 1 << 32:
         return np.dtype("<u4")
-    raise DataError("vocabulary too large", found=f"{vocabulary_size:,} ids",
-                    wanted="at most 4,294,967,296")  # fmt: skip
+    raise DataError(
+        "vocabulary too large", found=f"{vocabulary_size:,} ids", wanted="at most 4,294,967,296"
+    )
 
 
 def checked_cast(ids: NDArray[np.integer], vocabulary_size: int) -> NDArray[np.integer]:
@@ -152,31 +159,45 @@ def checked_cast(ids: NDArray[np.integer], vocabulary_size: int) -> NDArray[np.i
     """
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= vocabulary_size):
         wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-        raise DataError("a token id outside the vocabulary", found=wrong,
-                        wanted=f"0 to {vocabulary_size - 1}",
-                        do="use the tokenizer that the ids come from")  # fmt: skip
+        raise DataError(
+            "a token id outside the vocabulary",
+            found=wrong,
+            wanted=f"0 to {vocabulary_size - 1}",
+            do="use the tokenizer that the ids come from",
+        )
     return ids.astype(token_type(vocabulary_size))
 
 
 def _check(folder: Path, *, full: bool) -> Manifest:
     made = read_manifest(folder, manifest=MANIFEST, error=DataError)
     about = made.about
-    wanted = {"vocabulary_size": int, "largest_id": int, "special": dict, "tokenizer": str,
-              "tokens": int, "documents": int}  # fmt: skip
+    wanted = {
+        "vocabulary_size": int,
+        "largest_id": int,
+        "special": dict,
+        "tokenizer": str,
+        "tokens": int,
+        "documents": int,
+    }
     if about.get("kind") != KIND or any(type(about.get(k)) is not t for k, t in wanted.items()):
         raise DataError("not a token store", where=folder / MANIFEST, found=about.get("kind"))
     missing = {"tokens.bin", *FILES} - set(made.files)
     if missing:
-        raise DataError("not a token store", where=folder / MANIFEST,
-                        found=f"no {', '.join(sorted(missing))}")  # fmt: skip
+        raise DataError(
+            "not a token store", where=folder / MANIFEST, found=f"no {', '.join(sorted(missing))}"
+        )
     return verify(folder, manifest=MANIFEST, full=full, error=DataError)
 
 
 def _map(path: Path, kind: np.dtype[Any] | str) -> NDArray[Any]:
     size, each = path.stat().st_size, np.dtype(kind).itemsize
     if size % each:
-        raise DataError("a file of a token store ends inside a number", where=path,
-                        found=f"{size:,} bytes", wanted=f"a multiple of {each}")  # fmt: skip
+        raise DataError(
+            "a file of a token store ends inside a number",
+            where=path,
+            found=f"{size:,} bytes",
+            wanted=f"a multiple of {each}",
+        )
     if size == 0:
         return np.zeros(0, dtype=kind)
     return np.memmap(path, dtype=kind, mode="r").view(np.ndarray)

@@ -111,15 +111,24 @@ def build_store(
     # Only what is certainly the remains of a store may be replaced.
     remains = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
     if os.path.lexists(out) and not remains:
-        raise OutputError("something else stands where the tokens would", where=out,
-                          do="choose another folder, or remove it first")  # fmt: skip
+        raise OutputError(
+            "something else stands where the tokens would",
+            where=out,
+            do="choose another folder, or remove it first",
+        )
     with Lock(builder.work / "build.lock"):
         made = builder.make_shards(documents)
         expected = sum(path.stat().st_size for shard in made for path in shard.glob("*.bin"))
         if read is not None:
             read()
-        commit(out, lambda stage: builder.join(stage, made), manifest=MANIFEST,
-               expected_bytes=expected, replace=remains, files=files)  # fmt: skip
+        commit(
+            out,
+            lambda stage: builder.join(stage, made),
+            manifest=MANIFEST,
+            expected_bytes=expected,
+            replace=remains,
+            files=files,
+        )
         remove_folder(builder.work, files)
     return TokenStore.open(out)
 
@@ -175,9 +184,13 @@ class _Builder:
 
     def check_same(self, what: str, found: object, wanted: object) -> None:
         if found != wanted:
-            raise IncompatibleError(f"a token store of another {what} stands there",
-                                    where=self.out, found=found, wanted=wanted,
-                                    do="choose another folder, or remove it first")  # fmt: skip
+            raise IncompatibleError(
+                f"a token store of another {what} stands there",
+                where=self.out,
+                found=found,
+                wanted=wanted,
+                do="choose another folder, or remove it first",
+            )
 
     # -------------------------------------------------------------------------- shards
     def make_shards(self, documents: Iterable[Document]) -> list[Path]:
@@ -273,10 +286,14 @@ class _Builder:
             stage.write_bytes("sentences.bin", _raw(marks))
             stage.write_bytes("document_bytes.bin", _raw(np.array(shard.bytes, np.int64)[kept]))
 
-        facts = {**about, "tokens": int(lengths.sum()), "documents": int(kept.sum()),
-                 "dropped": int((~kept).sum()), "largest_id": largest}  # fmt: skip
-        commit(path, write, manifest=MANIFEST, about=facts, replace=path.is_dir(),
-               files=self.files)  # fmt: skip
+        facts = {
+            **about,
+            "tokens": int(lengths.sum()),
+            "documents": int(kept.sum()),
+            "dropped": int((~kept).sum()),
+            "largest_id": largest,
+        }
+        commit(path, write, manifest=MANIFEST, about=facts, replace=path.is_dir(), files=self.files)
 
     # -------------------------------------------------------------------------- the store
     def join(self, stage: Staging, made: list[Path]) -> None:

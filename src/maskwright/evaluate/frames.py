@@ -69,8 +69,11 @@ def _fitting_frame(model: Transformer, tokenizer: Tokenizer, how: str) -> Frame:
     place = whole.index(-1)
     single = Frame(tuple(whole[:place]), tuple(whole[place + 1 :]))
     if how == "replaced":
-        _require(config.encoder is not None and detector(model) is not None, how,
-                 "an encoder with a head of one score per token")  # fmt: skip
+        _require(
+            config.encoder is not None and detector(model) is not None,
+            how,
+            "an encoder with a head of one score per token",
+        )
         return single
     _require(config.vocabulary_head is not None, how, "a vocabulary head")
     if how == "sequence-to-sequence":
@@ -133,4 +136,4 @@ def _require(holds: bool, how: str, wanted: str) -> None:
     if not holds:
         raise IncompatibleError(
             "scoring method not supported by this model", where="how", found=how, wanted=wanted
-        )  # fmt: skip
+        )

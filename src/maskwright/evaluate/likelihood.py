@@ -58,9 +58,11 @@ class Decided:
 
     def render(self) -> str:
         """One line."""
-        return (f"{self.decides} told apart {self.told_apart:.3f} (0.5 is chance) · "
-                f"{self.decided_right:.1%} right, always the commoner answer "
-                f"{self.decided_usual:.1%}")  # fmt: skip
+        return (
+            f"{self.decides} told apart {self.told_apart:.3f} (0.5 is chance) · "
+            f"{self.decided_right:.1%} right, always the commoner answer "
+            f"{self.decided_usual:.1%}"
+        )
 
 
 @dataclass(frozen=True)

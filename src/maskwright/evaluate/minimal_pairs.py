@@ -102,13 +102,22 @@ def read(path: Path | str) -> list[Paradigm]:
             wanted="a .jsonl file for each paradigm",
         )
     if other := [file for file in files if file.is_file() and ".jsonl" not in file.suffixes]:
-        raise UsageError("not minimal pairs", where=other[0], found="a file of another kind",
-                         wanted=f"a .jsonl file with {' and '.join(FIELDS)}")  # fmt: skip
+        raise UsageError(
+            "not minimal pairs",
+            where=other[0],
+            found="a file of another kind",
+            wanted=f"a .jsonl file with {' and '.join(FIELDS)}",
+        )
     found = [_paradigm(file) for file in files]
     names = [each.name for each in found]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise DataError("two files of one paradigm", where=path, found=twice[0],
-                        wanted="a file for each", do="take one of them away")  # fmt: skip
+        raise DataError(
+            "two files of one paradigm",
+            where=path,
+            found=twice[0],
+            wanted="a file for each",
+            do="take one of them away",
+        )
     return found
 
 
@@ -116,8 +125,9 @@ def _paradigm(file: Path) -> Paradigm:
     good, bad = ({d.id: d.text for d in Reader(file, Reading(column=c))} for c in FIELDS)
     alone = good.keys() ^ bad.keys()
     if alone:
-        raise DataError("a pair with one empty sentence", where=min(alone),
-                        wanted=" and ".join(FIELDS))  # fmt: skip
+        raise DataError(
+            "a pair with one empty sentence", where=min(alone), wanted=" and ".join(FIELDS)
+        )
     return Paradigm(file.name.split(".jsonl")[0], tuple(good.values()), tuple(bad.values()))
 
 
@@ -139,8 +149,12 @@ def part(paradigms: Sequence[Paradigm], which: str, share: float = CHOOSING) -> 
         drawn = (order < int(share * count)) == (which == "choosing")
         kept = np.flatnonzero(drawn).tolist()
         if not kept:
-            raise DataError("a paradigm has no pair in this part", where=p.name,
-                            found=f"{count} pairs", do="use all of them")  # fmt: skip
+            raise DataError(
+                "a paradigm has no pair in this part",
+                where=p.name,
+                found=f"{count} pairs",
+                do="use all of them",
+            )
         good, bad = (tuple(side[i] for i in kept) for side in (p.good, p.bad))
         chosen.append(Paradigm(p.name, good, bad))
     return chosen
@@ -156,8 +170,11 @@ def judge(paradigms: Sequence[Paradigm], score: Score) -> Result:
     told = score(sentences)
     if not np.isfinite(told).all():
         first = int(np.flatnonzero(~np.isfinite(told))[0])
-        raise DataError("the score of a sentence is not a finite number",
-                        where=sentences[first][:60], found=told[first])  # fmt: skip
+        raise DataError(
+            "the score of a sentence is not a finite number",
+            where=sentences[first][:60],
+            found=told[first],
+        )
     found, start = {}, 0
     for p in paradigms:
         good, bad = told[start:][: 2 * len(p.good)].reshape(2, -1)

@@ -199,9 +199,13 @@ def _require_room(
     around = len(frame.before) + len(frame.after) - unread
     for sentence, ids in zip(sentences, texts, strict=True):
         if longest is not None and len(ids) + around > longest:
-            raise UsageError("a text is longer than the model reads", where=sentence[:60],
-                             found=f"{len(ids) + around} tokens", wanted=f"at most {longest}",
-                             do="leave it out, or score it in parts")  # fmt: skip
+            raise UsageError(
+                "a text is longer than the model reads",
+                where=sentence[:60],
+                found=f"{len(ids) + around} tokens",
+                wanted=f"at most {longest}",
+                do="leave it out, or score it in parts",
+            )
 
 
 # ------------------------------------------------------------------------------ computing

@@ -117,9 +117,12 @@ def point(fields: Fields) -> TransformerConfig:
     encoder = post_norm.encoder(fields, DEFAULTS)
     width, token_width = fields.whole("hidden_size", 4096), fields.whole("embedding_size", 128)
     if token_width == width:
-        raise ConfigError("the reference library projects even between equal widths",
-                          where="config.json: embedding_size", found=token_width,
-                          wanted="another width than hidden_size")  # fmt: skip
+        raise ConfigError(
+            "the reference library projects even between equal widths",
+            where="config.json: embedding_size",
+            found=token_width,
+            wanted="another width than hidden_size",
+        )
     rate = {"dropout": fields.rate("classifier_dropout_prob", 0.1)}
     return TransformerConfig(
         width=width,

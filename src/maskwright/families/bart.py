@@ -92,9 +92,11 @@ def _sized(count: int, width: int) -> dict[str, Any]:
         f"{side}_{key}": value
         for side in ("encoder", "decoder")
         for key, value in (
-            ("layers", count), ("attention_heads", width // 64), ("ffn_dim", 4 * width)
+            ("layers", count),
+            ("attention_heads", width // 64),
+            ("ffn_dim", 4 * width),
         )
-    }  # fmt: skip
+    }
     return {
         "vocab_size": 50265,
         "d_model": width,

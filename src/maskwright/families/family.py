@@ -105,14 +105,20 @@ class Family:
         made = self._point(fields)
         known = fields.asked | {*self.read(made), *self._constants, *self.token_ids, *TOKEN_IDS}
         for key in sorted(set(settings) - known):
-            raise ConfigError(f"{self.name} has no such setting", where=f"{where}.{key}",
-                              wanted=near(key, fields.asked))  # fmt: skip
+            raise ConfigError(
+                f"{self.name} has no such setting",
+                where=f"{where}.{key}",
+                wanted=near(key, fields.asked),
+            )
 
     def size(self, name: str, architecture: str | None = None, **keys: Any) -> TransformerConfig:
         """A published size, as `architecture` (default: the bare body), with HF `keys` replaced."""
         if name not in self.sizes:
-            raise ConfigError(f"{self.name} has no size of that name", found=repr(name),
-                              wanted=near(name, self.sizes))  # fmt: skip
+            raise ConfigError(
+                f"{self.name} has no size of that name",
+                found=repr(name),
+                wanted=near(name, self.sizes),
+            )
         chosen = {} if architecture is None else {"architectures": [architecture]}
         return self.point({**self.sizes[name], **chosen, **keys})
 

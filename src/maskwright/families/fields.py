@@ -160,6 +160,10 @@ def head_width(width: int, num_heads: int, where: str) -> int:
         ConfigError: they do not divide it.
     """
     if width % num_heads:
-        raise ConfigError("the heads do not divide the width", where=f"config.json: {where}",
-                          found=width, wanted=f"a multiple of {num_heads}")  # fmt: skip
+        raise ConfigError(
+            "the heads do not divide the width",
+            where=f"config.json: {where}",
+            found=width,
+            wanted=f"a multiple of {num_heads}",
+        )
     return width // num_heads

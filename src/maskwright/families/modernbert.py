@@ -176,10 +176,15 @@ def point(fields: Fields) -> TransformerConfig:
     each = head_width(width, num_heads, "hidden_size")
     mixers = {kind: _attention(fields, kind, num_heads, each) for kind in THETA}
     blocks = tuple(
-        Block(attention=mixers[kind], feed_forward=forward, norm=norm, placement="pre",
-              attention_norm=layer > 0)
+        Block(
+            attention=mixers[kind],
+            feed_forward=forward,
+            norm=norm,
+            placement="pre",
+            attention_norm=layer > 0,
+        )
         for layer, kind in enumerate(_layer_types(fields))
-    )  # fmt: skip
+    )
     embeddings = Embeddings(norm=norm, dropout=fields.rate("embedding_dropout", 0.0))
     stack = Stack(
         embeddings=embeddings,
@@ -297,10 +302,11 @@ def _block(theirs: str, ours: str, block: Block) -> list[Rule]:
         *_fused(f"{theirs}.attn.Wqkv", fused, mixer.bias),
         *linear(f"{theirs}.attn.Wo", f"{ours}.attention.output", bias=mixer.bias),
         *norm(f"{theirs}.mlp_norm", f"{ours}.feed_forward_norm", bias=bias),
-        *_fused(f"{theirs}.mlp.Wi", [f"{ours}.feed_forward.{p}" for p in ("gate", "up")],
-                inner.bias),
+        *_fused(
+            f"{theirs}.mlp.Wi", [f"{ours}.feed_forward.{p}" for p in ("gate", "up")], inner.bias
+        ),
         *linear(f"{theirs}.mlp.Wo", f"{ours}.feed_forward.down", bias=inner.bias),
-    ]  # fmt: skip
+    ]
 
 
 def _fused(theirs: str, ours: list[str], bias: bool) -> list[Rule]:

@@ -90,12 +90,12 @@ COORDINATES: dict[str, Coordinate] = {
     "dense_act_fn": "encoder.blocks.0.feed_forward.activation",
     "is_gated_act": "encoder.blocks.0.feed_forward.gated",
     "tie_word_embeddings": _tied,
-    "lm_head_is_shared": lambda c: bool(
-        c.vocabulary_head and c.vocabulary_head.tied and not c.vocabulary_head.scaled
-    ) or None,
+    "lm_head_is_shared": lambda c: (
+        bool(c.vocabulary_head and c.vocabulary_head.tied and not c.vocabulary_head.scaled) or None
+    ),
     "classifier_dropout": head_field("dropout", "classifier"),
     "num_labels": head_field("labels", "classifier"),
-}  # fmt: skip
+}
 CONSTANTS = {
     "initializer_factor": 1.0,
     "is_encoder_decoder": True,
@@ -172,8 +172,13 @@ def point(fields: Fields) -> TransformerConfig:
         )
         blocks, weights_of = layers(block, count)
         entry = Embeddings(dropout=dropout)
-        return Stack(embeddings=entry, blocks=blocks, weights_of=weights_of,
-                     final_norm=True, final_dropout=dropout)  # fmt: skip
+        return Stack(
+            embeddings=entry,
+            blocks=blocks,
+            weights_of=weights_of,
+            final_norm=True,
+            final_dropout=dropout,
+        )
 
     count = fields.whole("num_layers", 6)
     encoder = stack(count, attention(pattern="bidirectional", positions=table))

@@ -48,5 +48,9 @@ def _cells(name: str, answer: Any) -> Iterator[tuple[str, Any]]:
 
 def name_taken(name: str, where: str | None = None) -> UsageError:
     """What refuses a row that has the `name` of an answer."""
-    return UsageError("the file has a column of that name already", where=where, found=name,
-                      do="rename it, or the answer would take its place")  # fmt: skip
+    return UsageError(
+        "the file has a column of that name already",
+        where=where,
+        found=name,
+        do="rename it, or the answer would take its place",
+    )

@@ -17,9 +17,15 @@ def classes_table(figures: Sequence[metrics.ClassFigures], note: str) -> Table:
         "title": "Class by class",
         "head": ["", "precision", "recall", "F1", "rows"],
         "rows": [
-            [each.name, *(figure(v) if np.isfinite(v) else "–"
-                          for v in (each.precision, each.recall, each.f1)), f"{each.rows:,}"]
+            [
+                each.name,
+                *(
+                    figure(v) if np.isfinite(v) else "–"
+                    for v in (each.precision, each.recall, each.f1)
+                ),
+                f"{each.rows:,}",
+            ]
             for each in figures
         ],
         "note": note,
-    }  # fmt: skip
+    }

@@ -91,12 +91,16 @@ def finetune_recipe(
         **vars(recipe.read),
     )
     _say_what_was_read(examples, say)
-    made_from = {"model": fingerprint(hashes(checkpoints.model_folder(model))),
-                 "data": hash_rows(examples)}  # fmt: skip
+    made_from = {
+        "model": fingerprint(hashes(checkpoints.model_folder(model))),
+        "data": hash_rows(examples),
+    }
     for name, noted in recipe.made_from.items():
         if noted != made_from.get(name, noted):
-            say(f"note: the {name} is not what it was when the recipe was written, so the result "
-                "will be another")  # fmt: skip
+            say(
+                f"note: the {name} is not what it was when the recipe was written, so the result "
+                "will be another"
+            )
 
     told_in_words = {} if recipe.prompt is None else {"prompt": recipe.prompt}
     kind = kind_of(examples.task.kind, settled=told_in_words)
@@ -114,19 +118,26 @@ def finetune_recipe(
     if recipe.pooling is None and kind.head == "sequence":
         if made_with is not None and made_with.poolings in (("mean",), ("max",)):
             (usual,) = made_with.poolings
-            say(f"note: the model was made for the {usual} over a text's tokens, and this task "
+            say(
+                f"note: the model was made for the {usual} over a text's tokens, and this task "
                 f"reads the first; with few labels --pooling {usual} is often better (the "
-                "transformers library then cannot load the result)")  # fmt: skip
+                "transformers library then cannot load the result)"
+            )
         elif any(way.head_alone for way in ways):
-            say("note: the head alone reads one place of a text, for which a model may never have "
-                "been trained; --pooling mean often knows more")  # fmt: skip
+            say(
+                "note: the head alone reads one place of a text, for which a model may never have "
+                "been trained; --pooling mean often knows more"
+            )
     settings = partial(_settings, recipe, config.width)
     if note := machine.crowded(recipe.threads, machine.choose().device.type):
         say(f"note: {note}")
     common: dict[str, Any] = {
-        "seeds": recipe.seeds, "length": length, "long": recipe.long, "settled": settled,
+        "seeds": recipe.seeds,
+        "length": length,
+        "long": recipe.long,
+        "settled": settled,
         "stream": stream,
-    }  # fmt: skip
+    }
     if dry:
         runs = len(ways) * max(1, len(recipe.curve))
         finetune(
@@ -139,10 +150,19 @@ def finetune_recipe(
     require_as_read(examples)
     told = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
     if not recipe.curve:
-        return finetune(model, examples, out, method=ways[0], settings=settings(ways[0]),
-                        origin=files, beside={NAME: told}, **common)  # fmt: skip
-    measure_curve(model, examples, out, methods=ways, counts=recipe.curve, settings=settings,
-                  **common)  # fmt: skip
+        return finetune(
+            model,
+            examples,
+            out,
+            method=ways[0],
+            settings=settings(ways[0]),
+            origin=files,
+            beside={NAME: told},
+            **common,
+        )
+    measure_curve(
+        model, examples, out, methods=ways, counts=recipe.curve, settings=settings, **common
+    )
     document.write(out / NAME, told)
     return out
 
@@ -219,9 +239,13 @@ def _refuse_idle(recipe: Recipe, kind: Kind) -> None:
         UsageError: there are some.
     """
     if recipe.head_rate is not None and kind.head is None:
-        raise UsageError("such a task has no head", where="--head-rate", found=kind.task,
-                         wanted="a task with a head, such as classification",
-                         do="leave it out")  # fmt: skip
+        raise UsageError(
+            "such a task has no head",
+            where="--head-rate",
+            found=kind.task,
+            wanted="a task with a head, such as classification",
+            do="leave it out",
+        )
     if recipe.within_words is not None and kind.head != "span":
         raise UsageError(
             "such a task cuts no answers from a text",
@@ -230,9 +254,12 @@ def _refuse_idle(recipe: Recipe, kind: Kind) -> None:
             do="leave it out",
         )
     if recipe.accumulate > 1 and kind.rivals:
-        raise UsageError("each text is a wrong answer to the others of its step, which therefore "
-                         "cannot be cut", where="--accumulate", found=kind.task,
-                         do="leave it out, or choose a smaller --batch")  # fmt: skip
+        raise UsageError(
+            "each text is a wrong answer to the others of its step, which therefore cannot be cut",
+            where="--accumulate",
+            found=kind.task,
+            do="leave it out, or choose a smaller --batch",
+        )
 
 
 def _settings(recipe: Recipe, width: int, way: Method) -> Settings:
@@ -261,18 +288,26 @@ def _settled(
     settled: dict[str, Any] = {}
     if prompt is not None:
         if not kind.writes:
-            raise UsageError("such a task is not told in words", where="--prompt", found=kind.task,
-                             do="say which column is source=… and which target=…")  # fmt: skip
+            raise UsageError(
+                "such a task is not told in words",
+                where="--prompt",
+                found=kind.task,
+                do="say which column is source=… and which target=…",
+            )
         template = Template(TEMPLATES.get(prompt, prompt))
         if (found := set(template.fields)) != set(kind.roles):
-            raise UsageError("the holes of the prompt are not what a row has", where="--prompt",
-                             found=", ".join(sorted(found)),
-                             wanted=", ".join(f"{{{role}}}" for role in kind.roles))  # fmt: skip
+            raise UsageError(
+                "the holes of the prompt are not what a row has",
+                where="--prompt",
+                found=", ".join(sorted(found)),
+                wanted=", ".join(f"{{{role}}}" for role in kind.roles),
+            )
         settled["prompt"] = template.text
     if pooling is not None:
         if kind.head != "sequence" and kind.task not in embeddings.TASKS:
-            raise UsageError("only of whole texts one vector is made", where="--pooling",
-                             found=kind.task)  # fmt: skip
+            raise UsageError(
+                "only of whole texts one vector is made", where="--pooling", found=kind.task
+            )
         if pooling not in OF_HEADS:
             raise UsageError(
                 "no such pooling", where="--pooling", found=pooling, wanted=near(pooling, OF_HEADS)
@@ -280,7 +315,11 @@ def _settled(
         settled["pooling"] = pooling
     if measure is not None:
         if measure not in (known := kind.choosable):
-            raise UsageError("no such figure to choose by", where="--measure", found=measure,
-                             wanted=f"{near(measure, known)} (of {', '.join(known)})")  # fmt: skip
+            raise UsageError(
+                "no such figure to choose by",
+                where="--measure",
+                found=measure,
+                wanted=f"{near(measure, known)} (of {', '.join(known)})",
+            )
         settled["measure"] = measure
     return settled

@@ -62,8 +62,11 @@ class Contrast(Objective):
         self.top: nn.Module = Unit()
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        raise IncompatibleError("pairs of texts are no rows of a corpus", where="objective",
-                                do="use finetune with a file of pairs")  # fmt: skip
+        raise IncompatibleError(
+            "pairs of texts are no rows of a corpus",
+            where="objective",
+            do="use finetune with a file of pairs",
+        )
 
     def counts(self, batch: Batch) -> dict[str, int]:
         assert batch.labels is not None
@@ -97,9 +100,12 @@ class Contrast(Objective):
         return vectors.view(len(batch.labels), -1)
 
     def target_states(self, batch: Batch) -> Tensor:
-        raise IncompatibleError("vectors of texts are no scores over the vocabulary",
-                                where="objective", found="contrast",
-                                wanted="masked or causal")  # fmt: skip
+        raise IncompatibleError(
+            "vectors of texts are no scores over the vocabulary",
+            where="objective",
+            found="contrast",
+            wanted="masked or causal",
+        )
 
 
 def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -> Tensor:

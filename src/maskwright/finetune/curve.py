@@ -134,8 +134,11 @@ def verdicts(curve: Curve) -> list[str]:
         apart = curve.apart(best, rival, count)
         several = len(curve.figures[best][count]) > 1
         unknown = "and as no seed changed either" if several else "with one seed"
-        word = {None: f"{unknown} there is no verdict", False: "which these seeds do not tell "
-                "from nothing", True: "by more than the spread"}[apart]  # fmt: skip
+        word = {
+            None: f"{unknown} there is no verdict",
+            False: "which these seeds do not tell from nothing",
+            True: "by more than the spread",
+        }[apart]
         found.append(
             f"With {counted(count, 'label')} the best with pretraining ({best}) is "
             f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it "
@@ -153,8 +156,7 @@ def _lines(curve: Curve) -> Iterator[Line]:
         ]
         points = [(float(c), curve.mean(way, c)) for c in curve.counts]
         several = max(map(len, by_count.values())) > 1
-        yield Line(way, points, style(place), dots=True,
-                   spread=spread if several and shown else ())  # fmt: skip
+        yield Line(way, points, style(place), dots=True, spread=spread if several and shown else ())
 
 
 def render(curve: Curve, about: dict[str, Any]) -> str:
@@ -177,8 +179,15 @@ def render(curve: Curve, about: dict[str, Any]) -> str:
     moved = Chart(
         title="How far the weights moved from where they began",
         lines=[
-            Line(way, [(float(c), intervals.over_seeds(list(by_count[c].values())).mean)
-                       for c in curve.counts], style(places.index(way)), dots=True)
+            Line(
+                way,
+                [
+                    (float(c), intervals.over_seeds(list(by_count[c].values())).mean)
+                    for c in curve.counts
+                ],
+                style(places.index(way)),
+                dots=True,
+            )
             for way, by_count in curve.moved.items()
         ],
         across="labels, logarithmic",
@@ -186,7 +195,7 @@ def render(curve: Curve, about: dict[str, Any]) -> str:
         logarithmic=True,
         marks=[float(count) for count in curve.counts],
         from_zero=True,
-    )  # fmt: skip
+    )
     sections.append(("How far it is from the pretrained weights", draw(moved)))
     for made in (strategy(curve), table(curve), journeys(curve)):
         sections.append((escape(made["title"]), tables.for_page(made)))

@@ -82,13 +82,15 @@ def evaluate_file(
         commit.probe_writable(Path(out))
     say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS
-    whole = table.load(data, header=read.header, reading=read.reading, rejects=rejects,
-                       learned=False)  # fmt: skip
+    whole = table.load(
+        data, header=read.header, reading=read.reading, rejects=rejects, learned=False
+    )
     names = list(whole.parts)
     chosen = part or next((n for n in (TEST, VALIDATION) if n in names), names[0])
     if chosen not in names:
-        raise UsageError("no such part of the data", where=data, found=chosen,
-                         wanted=near(chosen, names))  # fmt: skip
+        raise UsageError(
+            "no such part of the data", where=data, found=chosen, wanted=near(chosen, names)
+        )
     rows, kind = _rows(folder, model, whole, chosen, data, as_names(columns), read, say)
     encoded = kind.encode(rows, model.frame)
     if encoded.cut:
@@ -112,9 +114,18 @@ def evaluate_file(
         wrong = kind.mistakes(encoded, outputs)
         facts = {"model": checkpoints.called(Path(folder)), "data": dict(hashes(Path(data)))}
         shown_page = page.render(
-            name=Path(folder).resolve().name, kind=kind, asked=asked, table=shown, figures={},
-            losses={}, rows=rows, answers=answers, mistakes=wrong, facts=facts, what="evaluation",
-        )  # fmt: skip
+            name=Path(folder).resolve().name,
+            kind=kind,
+            asked=asked,
+            table=shown,
+            figures={},
+            losses={},
+            rows=rows,
+            answers=answers,
+            mistakes=wrong,
+            facts=facts,
+            what="evaluation",
+        )
         about = {"task": kind.task, "part": chosen, "rows": len(rows), **facts}
         plain = about | {"figures": {name: _plain(each) for name, each in figures.items()}}
         document.write_new(Path(out), {NAME: json.dumps(plain, indent=2) + "\n", PAGE: shown_page})
@@ -214,11 +225,18 @@ def _task(
             continue
         missing = [name for name in told if not stands(name, asked_of.columns)]
         if missing and len(missing) < len(told):
-            raise DataError(f"a column of the {role} is missing", where=data,
-                            found=", ".join(asked_of.columns), wanted=", ".join(missing),
-                            do=f"add it, or say which are read: --column {role}=NAME")  # fmt: skip
-    known = {role: list(names) for role, names in (model.columns | model.targets).items()
-             if all(stands(name, asked_of.columns) for name in names)}  # fmt: skip
+            raise DataError(
+                f"a column of the {role} is missing",
+                where=data,
+                found=", ".join(asked_of.columns),
+                wanted=", ".join(missing),
+                do=f"add it, or say which are read: --column {role}=NAME",
+            )
+    known = {
+        role: list(names)
+        for role, names in (model.columns | model.targets).items()
+        if all(stands(name, asked_of.columns) for name in names)
+    }
     task = infer(asked_of, {**known, **columns}, model.kind.task, no_label)
     task.columns.why.update(dict.fromkeys(known.keys() - set(columns), "as in the training data"))
     if task.separator is not None and model.separator is not None:

@@ -74,10 +74,14 @@ class Examples:
         if self.places is not None and self.labels.ndim == 1:
             wanted = count if len(self.labels) == len(self.places.tokens) else -1
         if count != wanted or (self.places is not None and len(self.places.lengths) != count):
-            raise DataError("texts and labels are not equally many", where="labels",
-                            found=f"{count} texts, {len(self.labels)} labels",
-                            wanted="one for each place" if self.places is not None
-                            else f"{self.choices} text(s) a label")  # fmt: skip
+            raise DataError(
+                "texts and labels are not equally many",
+                where="labels",
+                found=f"{count} texts, {len(self.labels)} labels",
+                wanted="one for each place"
+                if self.places is not None
+                else f"{self.choices} text(s) a label",
+            )
         if count and int(self.texts.lengths.min()) < 1:
             raise DataError("a text without a token", where=f"text {self.texts.lengths.argmin()}")
 
@@ -202,8 +206,9 @@ class Examples:
             return batch
         written = chosen
         if self.targets is not None:
-            written = Sequences(self.targets.tokens[_members(self.targets, texts)],
-                                self.targets.lengths[texts])  # fmt: skip
+            written = Sequences(
+                self.targets.tokens[_members(self.targets, texts)], self.targets.lengths[texts]
+            )
         decoder = pack(written.shifted(collation.decoder_start), origin, shape, collation.pad)
         names = {f"decoder_{name}": value for name, value in decoder.items()}
         if self.targets is not None:

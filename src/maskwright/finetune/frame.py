@@ -12,8 +12,16 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 # What stays of a text, or: all of it in pieces. Each piece is scored, and the scores are averaged
 # or the largest taken; or that is done with the vectors of the pieces, and what comes of them is
 # scored; or layers over these vectors read them first.
-Long = Literal["head", "tail", "head-and-tail", "pieces-mean", "pieces-max", "vectors-mean",
-               "vectors-max", "hierarchical"]  # fmt: skip
+Long = Literal[
+    "head",
+    "tail",
+    "head-and-tail",
+    "pieces-mean",
+    "pieces-max",
+    "vectors-mean",
+    "vectors-max",
+    "hierarchical",
+]
 LONG: tuple[Long, ...] = get_args(Long)
 HIERARCHICAL = "hierarchical"
 # What is read of a text, as users call it: the state of [CLS] (of the last token, of a decoder), or

@@ -41,11 +41,12 @@ def headed(
     if kind.writes:
         if loaded.config.decoder is None or loaded.config.vocabulary_head is None:
             raise IncompatibleError(
-                "this model cannot write a text", where=path,
+                "this model cannot write a text",
+                where=path,
                 found="no decoder" if loaded.config.decoder is None else "no vocabulary head",
                 wanted="a decoder with a vocabulary head",
                 do="choose an encoder-decoder such as t5 or bart, or a decoder such as gpt2",
-            )  # fmt: skip
+            )
         return replace(loaded.config, heads=()), None
     if kind.head is not None:
         top = (Head(name="classifier", kind=kind.head, labels=kind.num_outputs),)

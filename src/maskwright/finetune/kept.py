@@ -113,12 +113,13 @@ class Kept:
             ]
             if apart:
                 raise UsageError(
-                    "an unfinished fine-tuning with other settings is there", where=each,
+                    "an unfinished fine-tuning with other settings is there",
+                    where=each,
                     found="; ".join(each.there for each in apart[:8]),
                     wanted="; ".join(each.here for each in apart[:8]) + ", as this command says",
                     do="repeat the command with what is there, to go on with it; or choose another "
                     "--out, or remove the folder",
-                )  # fmt: skip
+                )
 
     def keep(self, seed: int, tuned: Tuned) -> None:
         """Save what `seed` came to.
@@ -126,19 +127,25 @@ class Kept:
         Raises:
             OutputError, StoppedError, StorageError: as of `commit`.
         """
-        weights = {n: p.detach().cpu().contiguous()
-                   for n, p in tuned.network.named_parameters() if p.requires_grad}  # fmt: skip
+        weights = {
+            n: p.detach().cpu().contiguous()
+            for n, p in tuned.network.named_parameters()
+            if p.requires_grad
+        }
         facts = {
             "figures": [value if math.isfinite(value) else None for value in tuned.figures],
-            "losses": tuned.losses, "epoch": tuned.epoch, "seconds": tuned.seconds,
-        }  # fmt: skip
+            "losses": tuned.losses,
+            "epoch": tuned.epoch,
+            "seconds": tuned.seconds,
+        }
 
         def write(staging: commit.Staging) -> None:
             staging.write_json(FACTS, facts)
             staging.write_bytes(WEIGHTS, files.chunks(weights))
 
-        commit.commit(self._of(seed), write, about=dict(self.about),
-                      expected_bytes=files.num_bytes(weights))  # fmt: skip
+        commit.commit(
+            self._of(seed), write, about=dict(self.about), expected_bytes=files.num_bytes(weights)
+        )
 
     def restore(self, seed: int, model: Transformer) -> Tuned | None:
         """`model`, as it was built for this seed, with what the seed came to; None: not finished.
@@ -154,11 +161,13 @@ class Kept:
             for name, parameter in model.named_parameters():
                 if parameter.requires_grad:
                     parameter.copy_(weights.read(name))
-        facts = parse_object((folder / FACTS).read_bytes(), folder / FACTS,
-                             error=CheckpointError, largest=LARGEST)  # fmt: skip
+        facts = parse_object(
+            (folder / FACTS).read_bytes(), folder / FACTS, error=CheckpointError, largest=LARGEST
+        )
         figures = [-math.inf if value is None else value for value in facts["figures"]]
-        return Tuned(model.float().eval(), figures, facts["losses"], facts["epoch"],
-                     facts["seconds"])  # fmt: skip
+        return Tuned(
+            model.float().eval(), figures, facts["losses"], facts["epoch"], facts["seconds"]
+        )
 
     def count(self) -> int:
         """How many seeds are kept."""

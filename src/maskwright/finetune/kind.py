@@ -235,8 +235,12 @@ class Kind(ABC):
             found = counted(len(values), "value") if values else "nothing"
             if isinstance(value, Mapping):
                 found = f"a mapping with {', '.join(map(str, value)) or 'nothing'}"
-            raise DataError("not what the model was trained to read", where=where, found=found,
-                            wanted=f"{len(self.roles)}: {', '.join(self.roles)}")  # fmt: skip
+            raise DataError(
+                "not what the model was trained to read",
+                where=where,
+                found=found,
+                wanted=f"{len(self.roles)}: {', '.join(self.roles)}",
+            )
         return self.example(values, where)
 
     # ------------------------------------------------------------------------ the way back
@@ -281,8 +285,12 @@ class Kind(ABC):
             UsageError: there is only one answer in such a task.
         """
         what = f"{self.task}, told in words" if self.writes else self.task
-        raise UsageError("such a model has one answer for each row", where="--top", found=what,
-                         do="ask without it")  # fmt: skip
+        raise UsageError(
+            "such a model has one answer for each row",
+            where="--top",
+            found=what,
+            do="ask without it",
+        )
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
         """The same with what is to be chosen on validation data chosen; `outputs` gives what the
@@ -329,7 +337,11 @@ def text(value: Any, role: str, where: str) -> str:
         DataError: it is none, or blank.
     """
     if not isinstance(value, str) or is_empty(value):
-        raise DataError(f"the {role} is no text", where=where, found=repr(value)[:80],
-                        wanted="a text with a word in it",
-                        do="correct the row, or pass it over (--read on_bad=skip)")  # fmt: skip
+        raise DataError(
+            f"the {role} is no text",
+            where=where,
+            found=repr(value)[:80],
+            wanted="a text with a word in it",
+            do="correct the row, or pass it over (--read on_bad=skip)",
+        )
     return str(value)

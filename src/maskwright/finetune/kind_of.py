@@ -26,14 +26,19 @@ def kind_of(
     serving = [module for module in modules if task in module.TASKS]
     if not serving:
         known = dict.fromkeys(name for module in modules for name in module.TASKS)
-        raise UsageError("this task is not learned by this command", found=task,
-                         wanted=", ".join(known))  # fmt: skip
+        raise UsageError(
+            "this task is not learned by this command", found=task, wanted=", ".join(known)
+        )
     told = "prompt" in (settled or {})
     fitting = [module for module in serving if module.KIND.writes == told] or serving
     if len(fitting) > 1:
-        raise UsageError("two modules for one task", where=f"maskwright.{ROOM}", found=task,
-                         wanted="one of " + ", ".join(module.__name__ for module in fitting),
-                         do="uninstall the package that brings the other")  # fmt: skip
+        raise UsageError(
+            "two modules for one task",
+            where=f"maskwright.{ROOM}",
+            found=task,
+            wanted="one of " + ", ".join(module.__name__ for module in fitting),
+            do="uninstall the package that brings the other",
+        )
     made: Kind = fitting[0].KIND(task, tuple(labels), settled or {})
     return made
 

@@ -95,14 +95,23 @@ class Learner:
             IncompatibleError: a model without a tokenizer.
         """
         if long not in LONG or (long != "head" and kind.head != "sequence"):
-            raise UsageError("no such way with long texts", where="--long", found=long,
-                             wanted=near(long, LONG) if kind.head == "sequence"
-                             else "head: this task reads long texts in windows"
-                             if kind.head in ("token", "span")
-                             else "head: of longer texts the end is cut")  # fmt: skip
+            raise UsageError(
+                "no such way with long texts",
+                where="--long",
+                found=long,
+                wanted=near(long, LONG)
+                if kind.head == "sequence"
+                else "head: this task reads long texts in windows"
+                if kind.head in ("token", "span")
+                else "head: of longer texts the end is cut",
+            )
         if kind.head is None and method.head_alone:
-            raise UsageError("there is no head that could be trained alone", where="--method",
-                             found=method.name, do="choose another method")  # fmt: skip
+            raise UsageError(
+                "there is no head that could be trained alone",
+                where="--method",
+                found=method.name,
+                do="choose another method",
+            )
         path = checkpoints.model_folder(folder)
         loaded = pretrained.load(path)
         if loaded.tokenizer is None:
@@ -229,20 +238,30 @@ class Learner:
             settled = kind.calibrate(encoded, lambda: outputs)
             value = settled.measured(encoded.rows, settled.answers(encoded, outputs))[measure]
             shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
-            say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
-                f"validation {measure} {shown}")  # fmt: skip
+            say(
+                f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
+                f"validation {measure} {shown}"
+            )
             return value
 
         return tune(
-            objective, parts[TRAIN].examples, collation, settings,
-            figure=figure, pace=method.pace, hooks=[hook],
-        )  # fmt: skip
+            objective,
+            parts[TRAIN].examples,
+            collation,
+            settings,
+            figure=figure,
+            pace=method.pace,
+            hooks=[hook],
+        )
 
 
 def _body(model: Transformer) -> dict[str, torch.Tensor]:
     """A copy of all weights but those of heads and pooler; an adapter's are among them."""
-    return {n: p.detach().float().clone() for n, p in model.named_parameters()
-            if not n.startswith(("heads.", "pooler."))}  # fmt: skip
+    return {
+        n: p.detach().float().clone()
+        for n, p in model.named_parameters()
+        if not n.startswith(("heads.", "pooler."))
+    }
 
 
 def _distance(begun: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:

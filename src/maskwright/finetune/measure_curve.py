@@ -117,8 +117,20 @@ def measure_curve(
                 asked_so = [method.layer_decay, method.head_factor, config.to_plain(chosen)]
                 how = config.fingerprint([*asked_so, length, long])
                 row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
-                train = partial(_trained, folder, kind, drawn, method, chosen, length, long, last,
-                                watch, partial(_say_cut, said, say), scratch=scratch)  # fmt: skip
+                train = partial(
+                    _trained,
+                    folder,
+                    kind,
+                    drawn,
+                    method,
+                    chosen,
+                    length,
+                    long,
+                    last,
+                    watch,
+                    partial(_say_cut, said, say),
+                    scratch=scratch,
+                )
                 told = _remembered(out / LINES, known, row, train)
                 curve.put_trained(way, count, seed, told)
                 shown = figure(told["value"])
@@ -135,8 +147,12 @@ def _numbers(counts: Sequence[int], whole: int) -> list[int]:
     """
     numbers = sorted({count or whole for count in counts})
     if numbers[-1] > whole or numbers[0] < 1:
-        raise UsageError("no such number of labels to draw", where="--curve", found=numbers,
-                         wanted=f"1 to {whole:,}, or all")  # fmt: skip
+        raise UsageError(
+            "no such number of labels to draw",
+            where="--curve",
+            found=numbers,
+            wanted=f"1 to {whole:,}, or all",
+        )
     return numbers
 
 
@@ -153,8 +169,12 @@ def _put_baselines(
 
 def _tell(curve: Curve, about: dict[str, Any], out: Path, say: Say) -> None:
     """Write the figures and the page, and say what they come to."""
-    plain = {"measure": curve.measure, "figures": curve.figures, "moved": curve.moved,
-             "learned": curve.learned}  # fmt: skip
+    plain = {
+        "measure": curve.measure,
+        "figures": curve.figures,
+        "moved": curve.moved,
+        "learned": curve.learned,
+    }
     document.write(out / NAME, json.dumps({**about, **plain}, indent=2) + "\n")
     for made in (table(curve), strategy(curve), journeys(curve)):
         say("\n" + tables.for_terminal(made))

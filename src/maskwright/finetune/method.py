@@ -70,15 +70,27 @@ class Method:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.layer_decay <= 1.0:
-            raise UsageError("a share is out of range", where="--layer-decay",
-                             found=self.layer_decay, wanted="above 0, at most 1")  # fmt: skip
+            raise UsageError(
+                "a share is out of range",
+                where="--layer-decay",
+                found=self.layer_decay,
+                wanted="above 0, at most 1",
+            )
         if self.head_rate is not None and not 0.0 < self.head_rate < math.inf:
-            raise UsageError("a factor is out of range", where="--head-rate",
-                             found=self.head_rate, wanted="above 0")  # fmt: skip
+            raise UsageError(
+                "a factor is out of range",
+                where="--head-rate",
+                found=self.head_rate,
+                wanted="above 0",
+            )
         numbered = LAST.fullmatch(self.name) or REINIT.fullmatch(self.name)
         if self.name not in names() and not numbered:
-            raise UsageError("no such method", where="--method", found=repr(self.name),
-                             wanted=near(self.name, names()))  # fmt: skip
+            raise UsageError(
+                "no such method",
+                where="--method",
+                found=repr(self.name),
+                wanted=near(self.name, names()),
+            )
 
     @property
     def trains_layers(self) -> bool:

@@ -63,18 +63,27 @@ def _learning(
 ) -> str:
     charts = ((f"{kind.measure} on validation data", figures), ("loss of training", losses))
     return "".join(
-        draw(Chart(title=title, lines=_by_epoch(by_seed), across="epochs", say=figure,
-                   marks=_epochs(by_seed), height=220))
+        draw(
+            Chart(
+                title=title,
+                lines=_by_epoch(by_seed),
+                across="epochs",
+                say=figure,
+                marks=_epochs(by_seed),
+                height=220,
+            )
+        )
         for title, by_seed in charts
-    )  # fmt: skip
+    )
 
 
 def _by_epoch(by_seed: Mapping[str, Sequence[float]]) -> list[Line]:
     return [
-        Line(seed, [(float(n), value) for n, value in enumerate(values, 1)],
-             style(place), dots=True)
+        Line(
+            seed, [(float(n), value) for n, value in enumerate(values, 1)], style(place), dots=True
+        )
         for place, (seed, values) in enumerate(by_seed.items())
-    ]  # fmt: skip
+    ]
 
 
 def _epochs(by_seed: Mapping[str, Sequence[float]]) -> list[float]:
@@ -101,11 +110,15 @@ def _mistakes(kind: Kind, mistakes: Sequence[Mistake], rows: int) -> str:
         return ""
     head = ["where", "text", "is", "was told", kind.wrongness]
     cells = [
-        [m.where.rsplit("/", 1)[-1], shorten(m.text.replace(BETWEEN, " | "), 300),
-         shorten(m.wanted), shorten(m.told),
-         figure(m.weight) if m.weight % 1 else f"{m.weight:.0f}"]
+        [
+            m.where.rsplit("/", 1)[-1],
+            shorten(m.text.replace(BETWEEN, " | "), 300),
+            shorten(m.wanted),
+            shorten(m.told),
+            figure(m.weight) if m.weight % 1 else f"{m.weight:.0f}",
+        ]
         for m in mistakes[:SHOWN_MISTAKES]
-    ]  # fmt: skip
+    ]
     note = f"{len(mistakes):,} of {rows:,}; shown: {len(cells):,}, the worst first. Some may be "
     note += "wrong in the file, not in the model."
     return f'<div class="texts">{markup.table(head, cells)}</div><p class="note">{note}</p>'

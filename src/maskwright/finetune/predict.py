@@ -100,8 +100,12 @@ class Answering(ABC):
             UsageError: another word for `on_bad`; the path of a file; a set, which has no order.
         """
         if on_bad not in get_args(OnBad):
-            raise UsageError("no such way with bad examples", where="on_bad", found=repr(on_bad),
-                             wanted=near(str(on_bad), get_args(OnBad)))  # fmt: skip
+            raise UsageError(
+                "no such way with bad examples",
+                where="on_bad",
+                found=repr(on_bad),
+                wanted=near(str(on_bad), get_args(OnBad)),
+            )
         each = examples(given, self.columns, self._other_names)
         rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(each, start=1))
         return [answer for part in portions(rows) for answer in self._answered(part, top)]
@@ -125,8 +129,9 @@ class Answering(ABC):
         except DataError as error:
             if on_bad == "skip":
                 return None
-            raise error.advising('correct it, or pass it over (on_bad="skip"): its answer is then '
-                                 "None") from None  # fmt: skip
+            raise error.advising(
+                'correct it, or pass it over (on_bad="skip"): its answer is then None'
+            ) from None
 
     def _row(self, value: Any, where: str) -> Any:
         if isinstance(value, Mapping):
@@ -194,9 +199,10 @@ class Predictor(Answering):
         if not marks:
             return list(self.also)
         some = ", ".join(marks[:5]) + (", …" if len(marks) > 5 else "")
-        return [f"the model's own special tokens ({some}) are read as any other characters; where "
-                "its texts had them, its answers differ from those of the library that made it"
-                ]  # fmt: skip
+        return [
+            f"the model's own special tokens ({some}) are read as any other characters; where "
+            "its texts had them, its answers differ from those of the library that made it"
+        ]
 
     def answers(
         self, rows: Sequence[Any], top: int | None = None, say: Say = quiet
@@ -299,10 +305,13 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
             task["long"] = HIERARCHICAL
         problem = named.get(loaded.about.problem_type or "", usual)
         if problem == "regression" and not alone:
-            raise IncompatibleError("a model of several numbers", where=path,
-                                    found=", ".join(labels), wanted="one number, or classes",
-                                    do="fine-tune it for one of them, or use the library that "
-                                    "made it")  # fmt: skip
+            raise IncompatibleError(
+                "a model of several numbers",
+                where=path,
+                found=", ".join(labels),
+                wanted="one number, or classes",
+                do="fine-tune it for one of them, or use the library that made it",
+            )
         # Without a word about it, one score is how likely something is, as `pipeline` has it.
         settled = {UNTOLD: True, LOGIT: alone and loaded.about.problem_type is None}
         kind = kind_of_head(heads[0].kind, labels, problem, settled)
@@ -311,13 +320,16 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
     taken = 0
     if task.get("attached") and above is None:
         if not (folder / ADAPTER).is_dir():
-            raise CheckpointError("what was learned does not lie beside the model",
-                                  where=folder / ADAPTER, found="no such folder",
-                                  wanted="the folder adapter that finetune wrote",
-                                  do="copy the whole result, and not the model in it alone",
-                                  )  # fmt: skip
-        taken = attach(loaded.model, folder / ADAPTER,
-                       family=loaded.about.family).settings.positions  # fmt: skip
+            raise CheckpointError(
+                "what was learned does not lie beside the model",
+                where=folder / ADAPTER,
+                found="no such folder",
+                wanted="the folder adapter that finetune wrote",
+                do="copy the whole result, and not the model in it alone",
+            )
+        taken = attach(
+            loaded.model, folder / ADAPTER, family=loaded.about.family
+        ).settings.positions
     collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
     length = room(loaded.config, int(task["length"]), taken)
     return Predictor(

@@ -112,9 +112,13 @@ def _require_one_reading(model: Several, columns: Mapping[str, Sequence[str]]) -
         for role in set(JOINED) & model.columns.keys() - columns.keys():
             ours, theirs = model.columns[role], member.columns.get(role, ())
             if len(ours) != len(theirs):
-                raise UsageError("the models were trained on different columns", where=name,
-                                 found=f"{role}: {', '.join(theirs)}", wanted=", ".join(ours),
-                                 do=f"say what both read: --column {role}=NAME")  # fmt: skip
+                raise UsageError(
+                    "the models were trained on different columns",
+                    where=name,
+                    found=f"{role}: {', '.join(theirs)}",
+                    wanted=", ".join(ours),
+                    do=f"say what both read: --column {role}=NAME",
+                )
 
 
 def answer_rows(
@@ -203,5 +207,7 @@ def say_bad(bad: int, counts: Counts, say: Say) -> None:
         )
     if counts.rejected:
         reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
-        say(f"{counted(counts.rejected, 'row')} could not be read, with no line among the "
-            f"predictions, the first: {counts.first_rejected} ({reasons})")  # fmt: skip
+        say(
+            f"{counted(counts.rejected, 'row')} could not be read, with no line among the "
+            f"predictions, the first: {counts.first_rejected} ({reasons})"
+        )

@@ -103,17 +103,28 @@ class Recipe:
             )
         for option, share in (("--weight-decay", self.weight_decay), ("--warmup", self.warmup)):
             if not 0.0 <= share < 1.0:
-                raise UsageError("a share is out of range", where=option, found=share,
-                                 wanted="0 to below 1")  # fmt: skip
+                raise UsageError(
+                    "a share is out of range", where=option, found=share, wanted="0 to below 1"
+                )
         if "," in self.method and not self.curve:
-            raise UsageError("several methods make no model", where="--method", found=self.method,
-                             wanted="one", do="compare them with --curve")  # fmt: skip
+            raise UsageError(
+                "several methods make no model",
+                where="--method",
+                found=self.method,
+                wanted="one",
+                do="compare them with --curve",
+            )
         if self.length is not None and self.length < 4:
-            raise UsageError("no room for a text", where="--length", found=self.length,
-                             wanted="4 or more")  # fmt: skip
+            raise UsageError(
+                "no room for a text", where="--length", found=self.length, wanted="4 or more"
+            )
         if self.rate is not None and not 0.0 < self.rate <= 1e3:
-            raise UsageError("no such learning rate", where="--rate", found=self.rate,
-                             wanted="above 0, such as 2e-5")  # fmt: skip
+            raise UsageError(
+                "no such learning rate",
+                where="--rate",
+                found=self.rate,
+                wanted="above 0, such as 2e-5",
+            )
         for option, count in (
             ("--batch", self.batch),
             ("--epochs", self.epochs),
@@ -121,11 +132,16 @@ class Recipe:
             ("--threads", self.threads),
         ):
             if count is not None and count < 1:
-                raise UsageError("too small a number", where=option, found=count,
-                                 wanted="1 or more")  # fmt: skip
+                raise UsageError(
+                    "too small a number", where=option, found=count, wanted="1 or more"
+                )
         if not 1 <= self.accumulate <= self.batch:
-            raise UsageError("a step cannot be cut into so many portions", where="--accumulate",
-                             found=self.accumulate, wanted=f"1 to {self.batch}")  # fmt: skip
+            raise UsageError(
+                "a step cannot be cut into so many portions",
+                where="--accumulate",
+                found=self.accumulate,
+                wanted=f"1 to {self.batch}",
+            )
 
 
 def read(path: Path | str) -> Recipe:

@@ -119,8 +119,10 @@ class Result:
         """A sentence about how epoch and seed were chosen."""
         if any(map(math.isfinite, self.best.tuned.figures)):
             return f"Epoch and seed were chosen on {VALIDATION} data."
-        return (f"On {VALIDATION} data no figure is defined, so nothing was chosen: it is the "
-                "first seed and its last epoch.")  # fmt: skip
+        return (
+            f"On {VALIDATION} data no figure is defined, so nothing was chosen: it is the "
+            "first seed and its last epoch."
+        )
 
     def table(self) -> Table:
         """The figures of the chosen seed and of the baselines, with intervals; the spread of
@@ -228,14 +230,18 @@ class Result:
             "chosen": self.best.seed,
             "cut": {part: encoded.cut for part, encoded in self.parts.items()},
             "seeds": [
-                {"seed": one.seed, "epoch": one.tuned.epoch,
-                 "validation": [_finite(v) for v in one.tuned.figures],
-                 "loss": one.tuned.losses, "seconds": one.tuned.seconds,
-                 **{m: _finite(v) for m, v in one.kind.measured(rows, one.answers).items()}}
+                {
+                    "seed": one.seed,
+                    "epoch": one.tuned.epoch,
+                    "validation": [_finite(v) for v in one.tuned.figures],
+                    "loss": one.tuned.losses,
+                    "seconds": one.tuned.seconds,
+                    **{m: _finite(v) for m, v in one.kind.measured(rows, one.answers).items()},
+                }
                 for one in self.found
             ],
             "table": table,
-        }  # fmt: skip
+        }
 
     def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
         best, encoded = self.best, self.parts[self.asked]
@@ -280,21 +286,29 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
     elif attached:
         lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
     elif learner.family is not None and kind.pipeline in PIPELINES:
-        lines += ["", "from transformers import pipeline",
-                  f"ask = pipeline({kind.pipeline!r}, model='{name}/{MODEL}')"]  # fmt: skip
+        lines += [
+            "",
+            "from transformers import pipeline",
+            f"ask = pipeline({kind.pipeline!r}, model='{name}/{MODEL}')",
+        ]
         if kind.head == "sequence":
             cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
             several = ", top_k=None" if kind.problem == "multi" else ""
             text = "{'text': 'first …', 'text_pair': 'second …'}" if len(kind.roles) == 2 else "'…'"
-            lines += [f"ask({text}, truncation=True, max_length={frame.length}{several})  "
-                      f"# cuts longer texts{cut}"]  # fmt: skip
+            lines += [
+                f"ask({text}, truncation=True, max_length={frame.length}{several})  "
+                f"# cuts longer texts{cut}"
+            ]
             if several:
                 lines += ["# Every label with its score; those above 0.5 are told."]
         else:
             lines += ["ask('…')"]
     elif learner.family is not None and kind.head is None and not kind.writes:
-        lines += ["", "from sentence_transformers import SentenceTransformer",
-                  f"SentenceTransformer('{name}/{MODEL}').encode(['…'])"]  # fmt: skip
+        lines += [
+            "",
+            "from sentence_transformers import SentenceTransformer",
+            f"SentenceTransformer('{name}/{MODEL}').encode(['…'])",
+        ]
     return lines
 
 

@@ -69,9 +69,12 @@ def rows_to_answer(
                 do="give a .csv, .tsv or .jsonl file",
             )
         if idle := table_settings(read):
-            raise UsageError("option has no effect here", where=f"{WHERE} {idle[0]}",
-                             found="lines of text, one text each",
-                             do="leave it out, or name a .csv or .tsv file")  # fmt: skip
+            raise UsageError(
+                "option has no effect here",
+                where=f"{WHERE} {idle[0]}",
+                found="lines of text, one text each",
+                do="leave it out, or name a .csv or .tsv file",
+            )
         for file in files:
             for place, (number, text) in enumerate(_lines(file, read.reading, counts)):
                 where = f"{file.shown}, line {number}"
@@ -121,10 +124,12 @@ def _not_there(row: Row, missing: str, model: Predictor | Several) -> DataError:
     role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
     other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
     return DataError(
-        "a column that the model reads is not there", where=row.where,
-        found=", ".join(row.values), wanted=repr(missing),
+        "a column that the model reads is not there",
+        where=row.where,
+        found=", ".join(row.values),
+        wanted=repr(missing),
         do=f"say which it is: --column {role}=NAME ({near(missing, row.values)}){other}",
-    )  # fmt: skip
+    )
 
 
 def _is_labelled(file: Source, reading: Reading) -> bool:
@@ -196,8 +201,9 @@ def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
         if error.do is not None and "on_bad=skip" not in error.do:
             raise
         # Rows that are learned from would be dropped; here they stay.
-        raise error.advising("correct the row, or pass it over (--read on_bad=skip): its "
-                             "prediction is then null") from None  # fmt: skip
+        raise error.advising(
+            "correct the row, or pass it over (--read on_bad=skip): its prediction is then null"
+        ) from None
 
 
 def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int, str]]:

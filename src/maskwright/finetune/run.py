@@ -103,29 +103,35 @@ def finetune(
         return out / MODEL
     last = TEST if TEST in parts else VALIDATION
     plain_method = replace(method, head_rate=method.head_factor)  # however it was said
-    kept = Kept(out, {
-        "model": fingerprint(hashes(learner.path)),
-        "data": hash_rows(data),
-        "task": {"kind": kind.task, "labels": kind.labels, "settled": kind.settled},
-        "head": fingerprint([to_plain(head) for head in learner.config.heads]),
-        "settings": {
-            "training": {**to_plain(settings), "seed": 0},
-            "method": to_plain(plain_method),
-            "length": learner.frame.length,
-            "long": long,
+    kept = Kept(
+        out,
+        {
+            "model": fingerprint(hashes(learner.path)),
+            "data": hash_rows(data),
+            "task": {"kind": kind.task, "labels": kind.labels, "settled": kind.settled},
+            "head": fingerprint([to_plain(head) for head in learner.config.heads]),
+            "settings": {
+                "training": {**to_plain(settings), "seed": 0},
+                "method": to_plain(plain_method),
+                "length": learner.frame.length,
+                "long": long,
+            },
         },
-    })  # fmt: skip
+    )
     storage.require_space(out, cost.disk_bytes(learner, method, seeds - kept.count()))
     facts = _facts(learner, method, settings, passes) | {"seeds tried": seeds}
     if learner.family is None:
-        say("note: no class of the reference library has such a model, so what is saved is read by "
-            "Maskwright alone")  # fmt: skip
+        say(
+            "note: no class of the reference library has such a model, so what is saved is read by "
+            "Maskwright alone"
+        )
     with commit.Lock(out / LOCK):
         require_unfinished(out)  # another process may have ended it meanwhile
         commit.sweep(out)
         kept.require_same()
-        learn = partial(learner.learn, parts, method, last=last, say=say, watch=watching(stream),
-                        kept=kept)  # fmt: skip
+        learn = partial(
+            learner.learn, parts, method, last=last, say=say, watch=watching(stream), kept=kept
+        )
         found = _seeds(learn, settings, seeds, out, say)
         for half in (out / MODEL, out / ADAPTER):  # of a try that was stopped while it wrote
             if half.exists():
@@ -168,8 +174,9 @@ def require_unfinished(out: Path) -> None:
         OutputError: what is there is none of ours.
     """
     if is_finished(out):
-        raise UsageError("a fine-tuned model is there already", where=out,
-                         do="choose another --out")  # fmt: skip
+        raise UsageError(
+            "a fine-tuned model is there already", where=out, do="choose another --out"
+        )
     commit.require_own(out, FOLDER, beside=(REJECTS,))
 
 

@@ -56,8 +56,10 @@ class Several(Answering):
         if encoded.cut:
             say(encoded.cut)
         told = scores_together(objectives, encoded.examples, self.first.collation)
-        answers = [answers_of(each.kind, encoded, one, top)
-                   for each, one in zip(self.members.values(), told, strict=True)]  # fmt: skip
+        answers = [
+            answers_of(each.kind, encoded, one, top)
+            for each, one in zip(self.members.values(), told, strict=True)
+        ]
         return [dict(zip(self.members, row, strict=True)) for row in zip(*answers, strict=True)]
 
 
@@ -74,12 +76,14 @@ def load_several(folders: Sequence[Path | str]) -> Several:
     for folder in map(Path, folders):
         name = folder.resolve().name
         if name in members:
-            raise UsageError("two models of one name", where=folder, found=name,
-                             do="rename the folder of one")  # fmt: skip
+            raise UsageError(
+                "two models of one name", where=folder, found=name, do="rename the folder of one"
+            )
         member = load(folder)
         if member.kind.head != "sequence":
-            raise IncompatibleError("only tasks of whole texts share a reading", where=folder,
-                                    found=member.kind.task)  # fmt: skip
+            raise IncompatibleError(
+                "only tasks of whole texts share a reading", where=folder, found=member.kind.task
+            )
         if members:
             first_name, first = next(iter(members.items()))
             _require_alike(first, first_name, member, folder)
@@ -94,12 +98,19 @@ def _require_alike(first: Predictor, name: str, other: Predictor, folder: Path) 
     ours, theirs = _reading(first), _reading(other)
     for what, value in ours.items():
         if value != theirs[what]:
-            raise IncompatibleError("the models do not read texts alike", where=folder,
-                                    found=f"{what} {theirs[what]}", wanted=f"{value}, as {name}",
-                                    do="fine-tune them with the same settings")  # fmt: skip
+            raise IncompatibleError(
+                "the models do not read texts alike",
+                where=folder,
+                found=f"{what} {theirs[what]}",
+                wanted=f"{value}, as {name}",
+                do="fine-tune them with the same settings",
+            )
     one, two = _body(first.model), _body(other.model)
-    differing = [n for n in sorted(one.keys() | two.keys())
-                 if n not in one or n not in two or not torch.equal(one[n], two[n])]  # fmt: skip
+    differing = [
+        n
+        for n in sorted(one.keys() | two.keys())
+        if n not in one or n not in two or not torch.equal(one[n], two[n])
+    ]
     if differing:
         raise IncompatibleError(
             "the models differ below their heads",
@@ -113,10 +124,13 @@ def _require_alike(first: Predictor, name: str, other: Predictor, folder: Path) 
 def _reading(model: Predictor) -> dict[str, object]:
     frame = model.frame
     return {
-        "roles": model.kind.roles, "tokenizer": frame.tokenizer.fingerprint,
-        "length": frame.length, "long": frame.long, "segments": frame.segments,
+        "roles": model.kind.roles,
+        "tokenizer": frame.tokenizer.fingerprint,
+        "length": frame.length,
+        "long": frame.long,
+        "segments": frame.segments,
         "collation": model.collation,
-    }  # fmt: skip
+    }
 
 
 def _body(model: Transformer) -> dict[str, torch.Tensor]:

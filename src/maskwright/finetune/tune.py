@@ -64,8 +64,12 @@ class Settings:
         ):
             value = getattr(self, name)
             if value is not None and value < low:
-                raise ConfigError("a setting of fine-tuning is out of range", where=name,
-                                  found=value, wanted=f"{low} or more")  # fmt: skip
+                raise ConfigError(
+                    "a setting of fine-tuning is out of range",
+                    where=name,
+                    found=value,
+                    wanted=f"{low} or more",
+                )
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,22 @@ def write_predictions(
     folder, source, out = Path(folder), Path(source), Path(out)
     delimiter = WRITTEN.get(out.suffix.lower(), "")
     if delimiter == "":
-        raise UsageError("no such kind of file is written", where=out, found=out.suffix or "none",
-                         wanted=", ".join(WRITTEN), do="choose another name for --out")  # fmt: skip
+        raise UsageError(
+            "no such kind of file is written",
+            where=out,
+            found=out.suffix or "none",
+            wanted=", ".join(WRITTEN),
+            do="choose another name for --out",
+        )
     if out.exists():
         raise UsageError("the file is there already", where=out, do="choose another --out")
     if not out.parent.is_dir():
-        raise OutputError("the predictions cannot be written", where=out,
-                          found="no such folder", do="choose a folder that is there")  # fmt: skip
+        raise OutputError(
+            "the predictions cannot be written",
+            where=out,
+            found="no such folder",
+            do="choose a folder that is there",
+        )
     with Lock(lock_beside(out), passing=True):
         return _written(
             folder, source, out, delimiter, listed(also), as_names(columns), read, top, base, say

@@ -79,8 +79,12 @@ def beam_search(
     require("penalty", penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
     rows = model.config.tokens.vocabulary
     if (choices := rows if known is None else min(known, rows)) < 2:
-        raise ConfigError("too few ids to choose from", where="known", found=choices,
-                          wanted="2 or more: one that ends a text, one to go on with")  # fmt: skip
+        raise ConfigError(
+            "too few ids to choose from",
+            where="known",
+            found=choices,
+            wanted="2 or more: one that ends a text, one to go on with",
+        )
     check(model, prompts, count, sources, None)
     was_training = model.training
     reader = Reader(model.eval(), trained_length(model.config), cached)

@@ -87,9 +87,17 @@ def generate(
     """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
     made: list[list[int]] = [[] for _ in prompts]
     for step in steps(
-        model, prompts, count, sampling,
-        sources=sources, end=end, context=context, whole=whole, one_way=one_way, cached=cached,
-    ):  # fmt: skip
+        model,
+        prompts,
+        count,
+        sampling,
+        sources=sources,
+        end=end,
+        context=context,
+        whole=whole,
+        one_way=one_way,
+        cached=cached,
+    ):
         for row, token in zip(step.rows, step.tokens, strict=True):
             if token != end:
                 made[row].append(token)
@@ -236,8 +244,11 @@ def check(
     require_writer(config, one_way=one_way)
     empty = next((i for i, prompt in enumerate(prompts) if len(prompt) == 0), None)
     if empty is not None:
-        raise UsageError("a prompt without a token", where=f"prompt {empty}",
-                         do="begin with a word, or with the tokenizer's begin token")  # fmt: skip
+        raise UsageError(
+            "a prompt without a token",
+            where=f"prompt {empty}",
+            do="begin with a word, or with the tokenizer's begin token",
+        )
     if count < 0:
         raise UsageError("no number of tokens", where="count", found=count, wanted="0 or more")
     wanted = len(prompts) if len(config.stacks) == 2 else 0
@@ -250,18 +261,30 @@ def check(
         )
     longest = trained_length(config)
     if context is not None and not 1 <= context <= (longest or context):
-        raise UsageError("a context the model does not have", where="context", found=context,
-                         wanted=f"1 to {longest or 'any length'}")  # fmt: skip
+        raise UsageError(
+            "a context the model does not have",
+            where="context",
+            found=context,
+            wanted=f"1 to {longest or 'any length'}",
+        )
 
 
 def _check_forbidden(ids: Sequence[int], vocabulary: int) -> None:
     outside = [i for i in ids if not 0 <= i < vocabulary]
     if outside:
-        raise ConfigError("a forbidden id lies outside the vocabulary", where="forbidden",
-                          found=outside[0], wanted=f"0 to {vocabulary - 1}")  # fmt: skip
+        raise ConfigError(
+            "a forbidden id lies outside the vocabulary",
+            where="forbidden",
+            found=outside[0],
+            wanted=f"0 to {vocabulary - 1}",
+        )
     if len(set(ids)) == vocabulary:
-        raise ConfigError("no id is left to choose", where="forbidden", found=f"all {vocabulary}",
-                          wanted=f"{vocabulary - 1} at most")  # fmt: skip
+        raise ConfigError(
+            "no id is left to choose",
+            where="forbidden",
+            found=f"all {vocabulary}",
+            wanted=f"{vocabulary - 1} at most",
+        )
 
 
 def _out_of_range(name: str, found: object, wanted: str) -> ConfigError:

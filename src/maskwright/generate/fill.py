@@ -127,8 +127,12 @@ def _pieces(words: Words, sign: str, text: str) -> list[list[int]]:
     """The ids between the holes of `text`."""
     parts = text.split(sign)
     if len(parts) == 1:
-        raise UsageError("the text has no hole", where=text[:60], wanted=f"{sign} where a word is",
-                         do=f"write {sign} for the word to be found")  # fmt: skip
+        raise UsageError(
+            "the text has no hole",
+            where=text[:60],
+            wanted=f"{sign} where a word is",
+            do=f"write {sign} for the word to be found",
+        )
     if words.kind in ("byte-bpe", "unigram"):
         # Their tokens carry the space before a word, so the hole stands for it too.
         parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
@@ -145,9 +149,13 @@ def _joined(pieces: Sequence[Sequence[int]], sign: int) -> list[int]:
 def _require_room(model: Transformer, text: str, count: int) -> None:
     longest = model.config.longest
     if longest is not None and count > longest:
-        raise UsageError("the text is longer than the model reads", where=text[:60],
-                         found=f"{count} tokens", wanted=f"at most {longest}",
-                         do="shorten the text around the hole")  # fmt: skip
+        raise UsageError(
+            "the text is longer than the model reads",
+            where=text[:60],
+            found=f"{count} tokens",
+            wanted=f"at most {longest}",
+            do="shorten the text around the hole",
+        )
 
 
 @torch.inference_mode()
@@ -181,8 +189,11 @@ def _scores(
             memory_visible=None if full else mask.real(real == 1),
         )
     if shift and int(places.min()) < shift:
-        raise UsageError("nothing stands before the hole, and the model is read off there",
-                         where="text", wanted="a word before the mask")  # fmt: skip
+        raise UsageError(
+            "nothing stands before the hole, and the model is read off there",
+            where="text",
+            wanted="a word before the mask",
+        )
     scores = model.logits(hidden[rows, places - shift]).float()[:, : words.vocabulary_size]
     return rows.tolist(), places.tolist(), scores
 

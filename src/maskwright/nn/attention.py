@@ -96,8 +96,9 @@ class Sight:
             distance = distance[0][:, places].transpose(0, 1).contiguous()  # B, H, Q, K
         if rotary is not None:
             row = torch.arange(len(places), device=places.device)[:, None]
-            cosine, sine = (t.expand(len(places), -1, -1, -1)[row, 0, places][:, None]
-                            for t in rotary)  # fmt: skip
+            cosine, sine = (
+                t.expand(len(places), -1, -1, -1)[row, 0, places][:, None] for t in rotary
+            )
             rotary = (cosine, sine)
         return Sight(self.drawing.of_queries(places), distance, rotary, self.rotary, self.weights)
 

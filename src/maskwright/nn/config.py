@@ -136,8 +136,12 @@ class Attention:
         _rate("attention.dropout", self.dropout)
         _rate("attention.output_dropout", self.output_dropout)
         if isinstance(self.positions, Rotary) and self.head_width % 2:
-            raise ConfigError("rotary positions turn pairs of numbers", wanted="an even number",
-                              where="attention.head_width", found=self.head_width)  # fmt: skip
+            raise ConfigError(
+                "rotary positions turn pairs of numbers",
+                wanted="an even number",
+                where="attention.head_width",
+                found=self.head_width,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,11 +175,16 @@ class Block:
         _rate("block.dropout", self.dropout)
         over = self.cross_attention
         if over is not None and (over.positions, over.window, over.pattern) != (
-            None, None, "bidirectional",
-        ):  # fmt: skip
-            raise ConfigError("a memory has neither order nor places", where="cross_attention",
-                              found=f"{over.pattern}, {over.positions}, {over.window}",
-                              wanted="bidirectional, without positions and window")  # fmt: skip
+            None,
+            None,
+            "bidirectional",
+        ):
+            raise ConfigError(
+                "a memory has neither order nor places",
+                where="cross_attention",
+                found=f"{over.pattern}, {over.positions}, {over.window}",
+                wanted="bidirectional, without positions and window",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,14 +286,24 @@ class Head:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
-            raise ConfigError("not the name of a head", where="heads.name", found=repr(self.name),
-                              wanted="letters, digits and _, such as classifier")  # fmt: skip
+            raise ConfigError(
+                "not the name of a head",
+                where="heads.name",
+                found=repr(self.name),
+                wanted="letters, digits and _, such as classifier",
+            )
         if self.over is not None and self.kind != "sequence":
-            raise ConfigError("only a head for whole texts reads pieces of them",
-                              where=f"heads.{self.name}.over", found=self.kind)  # fmt: skip
+            raise ConfigError(
+                "only a head for whole texts reads pieces of them",
+                where=f"heads.{self.name}.over",
+                found=self.kind,
+            )
         if self.pooling != "place" and not self.pools:
-            raise ConfigError("only a head for whole texts makes one vector of each",
-                              where=f"heads.{self.name}.pooling", found=self.kind)  # fmt: skip
+            raise ConfigError(
+                "only a head for whole texts makes one vector of each",
+                where=f"heads.{self.name}.pooling",
+                found=self.kind,
+            )
         _within(f"heads.{self.name}.labels", self.labels, 1 << 20)
         _rate(f"heads.{self.name}.input_dropout", self.input_dropout)
         _rate(f"heads.{self.name}.dropout", self.dropout)

@@ -47,8 +47,12 @@ class Transformer(nn.Module):
         self.heads = nn.ModuleDict()
         for head in config.heads:
             if hasattr(self.heads, head.name):
-                raise ConfigError("a head's name is taken", where="heads.name", found=head.name,
-                                  wanted="another for each head")  # fmt: skip
+                raise ConfigError(
+                    "a head's name is taken",
+                    where="heads.name",
+                    found=head.name,
+                    wanted="another for each head",
+                )
             self.heads[head.name] = Head(head, width)
 
     # ------------------------------------------------------------------------------------- stacks

@@ -62,8 +62,12 @@ class Options:
         names = ("infilling", "masking", "deletion", "permutation", "rotation", "random")
         for name in names:
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ConfigError("a share is out of range", where=name,
-                                  found=getattr(self, name), wanted="0 to 1")  # fmt: skip
+                raise ConfigError(
+                    "a share is out of range",
+                    where=name,
+                    found=getattr(self, name),
+                    wanted="0 to 1",
+                )
         if self.infilling + self.masking + self.deletion > 1.0:
             raise ConfigError(
                 "more tokens are damaged than there are",
@@ -72,11 +76,19 @@ class Options:
                 wanted="infilling + masking + deletion at most 1",
             )
         if self.deletion == 1.0:
-            raise ConfigError("a text without its tokens leaves nothing to read", where="deletion",
-                              found=self.deletion, wanted="0 <= deletion < 1")  # fmt: skip
+            raise ConfigError(
+                "a text without its tokens leaves nothing to read",
+                where="deletion",
+                found=self.deletion,
+                wanted="0 <= deletion < 1",
+            )
         if not 0.0 < self.mean_span <= 100.0:
-            raise ConfigError("a span length is out of range", where="mean_span",
-                              found=self.mean_span, wanted="more than 0, at most 100")  # fmt: skip
+            raise ConfigError(
+                "a span length is out of range",
+                where="mean_span",
+                found=self.mean_span,
+                wanted="more than 0, at most 100",
+            )
 
 
 class Denoising(EncoderDecoder):

@@ -50,9 +50,12 @@ class Options:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.shortest <= self.longest <= 1.0:
-            raise ConfigError("shares of a row are out of range", where="shortest",
-                              found=f"{self.shortest} to {self.longest}",
-                              wanted="0 <= shortest <= longest <= 1")  # fmt: skip
+            raise ConfigError(
+                "shares of a row are out of range",
+                where="shortest",
+                found=f"{self.shortest} to {self.longest}",
+                wanted="0 <= shortest <= longest <= 1",
+            )
 
 
 class PrefixLM(Objective):

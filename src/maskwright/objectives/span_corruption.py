@@ -42,11 +42,16 @@ class Options:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.rate < 1.0:
-            raise ConfigError("a share is out of range", where="rate", found=self.rate,
-                              wanted="0 < rate < 1")  # fmt: skip
+            raise ConfigError(
+                "a share is out of range", where="rate", found=self.rate, wanted="0 < rate < 1"
+            )
         if not 1.0 <= self.mean_span <= 1000.0:
-            raise ConfigError("a span length is out of range", where="mean_span",
-                              found=self.mean_span, wanted="1 to 1000")  # fmt: skip
+            raise ConfigError(
+                "a span length is out of range",
+                where="mean_span",
+                found=self.mean_span,
+                wanted="1 to 1000",
+            )
 
 
 def noise(options: Options, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -171,9 +171,13 @@ def resolved(recipe: Recipe) -> Recipe:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ConfigError("a name that cannot be written into the recipe", where="recipe",
-                          found=ascii(text[max(0, error.start - 40) : error.end + 10]),
-                          wanted="paths in UTF-8", do="rename the file") from error  # fmt: skip
+        raise ConfigError(
+            "a name that cannot be written into the recipe",
+            where="recipe",
+            found=ascii(text[max(0, error.start - 40) : error.end + 10]),
+            wanted="paths in UTF-8",
+            do="rename the file",
+        ) from error
     recipe = config.from_plain(Recipe, tomllib.loads(text))
     require_settings(recipe)
     _require_networks(recipe)

@@ -259,17 +259,19 @@ def model_folder(folder: Path) -> Path:
             )
         if learned_beside(folder):
             raise IncompatibleError(
-                "the adapter is in a folder beside this model", where=folder,
+                "the adapter is in a folder beside this model",
+                where=folder,
                 wanted="a model with all its weights",
                 do=f"ask it with maskwright predict, or name {folder / MODEL} to go without",
-            )  # fmt: skip
+            )
         return folder / MODEL
     begun = has_checkpoint(folder) or (folder / pretrained.CONFIG).exists()
     if is_run(folder) and not begun:
         raise CheckpointError(
-            "the run has no checkpoint yet", where=folder,
+            "the run has no checkpoint yet",
+            where=folder,
             do=f"let it come to one: maskwright resume {shell_word(folder)}",
-        )  # fmt: skip
+        )
     return _undamaged(folder) if (folder / "checkpoints").is_dir() else transformer_folder(folder)
 
 

@@ -84,10 +84,21 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
         optimizer = replace(
             own.training.optimizer, learning_rate=SHARE * own.training.optimizer.learning_rate
         )
-        training = replace(own.training, budget=budget, phases=(), ramp=Ramp(), optimizer=optimizer,
-                           schedule=SCHEDULE)  # fmt: skip
-        begun = replace(own, corpus=Corpus(), model=Folder(path=str(folder)), training=training,
-                        tokenizer=TokenizerFolder(path=str(folder)))  # fmt: skip
+        training = replace(
+            own.training,
+            budget=budget,
+            phases=(),
+            ramp=Ramp(),
+            optimizer=optimizer,
+            schedule=SCHEDULE,
+        )
+        begun = replace(
+            own,
+            corpus=Corpus(),
+            model=Folder(path=str(folder)),
+            training=training,
+            tokenizer=TokenizerFolder(path=str(folder)),
+        )
         return replace(begun, name=f"{own.name}-further", note=f"{own.note}, further")
     path = checkpoints.model_folder(folder)
     form = pretrained.described(path)
@@ -304,16 +315,22 @@ def _objective(path: Path, form: Layout) -> str:
     vocabulary = build.vocabulary(Tokenizer.load(path))
     if form.config.decoder is None:
         if vocabulary.mask is None:
-            raise IncompatibleError("an encoder alone learns by filling masks", where=path,
-                                    found="a tokenizer without a mask token",
-                                    do="name a folder with the decoder, too")  # fmt: skip
+            raise IncompatibleError(
+                "an encoder alone learns by filling masks",
+                where=path,
+                found="a tokenizer without a mask token",
+                do="name a folder with the decoder, too",
+            )
         return "masked"
     if vocabulary.sentinels:
         return "span-corruption"
     if vocabulary.mask is None:
-        raise IncompatibleError("no mark for what is cut out of a text", where=path,
-                                found="a tokenizer with neither sentinels nor a mask",
-                                do="write a recipe with an objective of your own")  # fmt: skip
+        raise IncompatibleError(
+            "no mark for what is cut out of a text",
+            where=path,
+            found="a tokenizer with neither sentinels nor a mask",
+            do="write a recipe with an objective of your own",
+        )
     return "denoising"
 
 

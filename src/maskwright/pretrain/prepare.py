@@ -387,8 +387,10 @@ def _shares(corpus: Corpus, train: Sequence[TokenStore]) -> str:
     shares = np.array(corpus.weights) / sum(corpus.weights)
     sizes = np.array([store.num_tokens for store in train])
     times = shares * sizes.sum() / np.maximum(1, sizes)
-    each = (f"{share:.0%} {Path(name).name} ({often:.2g} times an epoch)"
-            for name, share, often in zip(corpus.text, shares, times, strict=True))  # fmt: skip
+    each = (
+        f"{share:.0%} {Path(name).name} ({often:.2g} times an epoch)"
+        for name, share, often in zip(corpus.text, shares, times, strict=True)
+    )
     return ", ".join(each)
 
 

@@ -229,18 +229,24 @@ def _run(
         sitting = begin(recipe, out, prepared, chosen, processes, say, stream)
         sitting.stop = flag
         if loop.finished(recipe.training.budget, sitting.state):
-            say("the run is complete; train it further with: maskwright adapt "
-                f"{_quoted(out)} --text FILE")  # fmt: skip
+            say(
+                "the run is complete; train it further with: maskwright adapt "
+                f"{_quoted(out)} --text FILE"
+            )
         _train(sitting)
         if flag.raised:
-            say(f"stopped at step {sitting.state.step}; go on with: maskwright resume "
-                f"{_quoted(out)}")  # fmt: skip
+            say(
+                f"stopped at step {sitting.state.step}; go on with: maskwright resume "
+                f"{_quoted(out)}"
+            )
             raise Stopped(flag.exit_code)
         processes.wait()
         if processes.first:
             if lost := sum(line["kind"] == "skipped" for line in journal.read(out)):
-                say(f"note: {lost:,} of {sitting.state.step:,} steps were skipped, as their loss "
-                    "or gradient was no finite number")  # fmt: skip
+                say(
+                    f"note: {lost:,} of {sitting.state.step:,} steps were skipped, as their loss "
+                    "or gradient was no finite number"
+                )
             say(f"report: {write_report(out)}")
             _say_misread(sitting.checkpoints.path(sitting.state.step), say)
     return sitting.checkpoints.path(sitting.state.step)

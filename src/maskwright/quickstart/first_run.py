@@ -133,8 +133,13 @@ def _pace(recipe: Recipe, prepared: Prepared) -> float:
     network = build.model(recipe, point).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     optimizer = training.optimizer.start(Parameters(objective, chosen.compute))
-    plan = loop.Plan(seed=0, microbatches=1, budget=Budget(steps=100),
-                     schedule=training.schedule, device=chosen.device)  # fmt: skip
+    plan = loop.Plan(
+        seed=0,
+        microbatches=1,
+        budget=Budget(steps=100),
+        schedule=training.schedule,
+        device=chosen.device,
+    )
     process_memory.keep_memory()
     loader = Loader(training_rows(recipe, prepared.train), training.batch, 0)
     state, marks = TrainState(), []

@@ -114,9 +114,12 @@ def compare(task: Task, pretrained: Transformer, tokenizer: Tokenizer) -> dict[s
 def _with_head(
     point: TransformerConfig, source: Transformer | None, labels: int, seed: int
 ) -> Transformer:
-    config = replace(point, vocabulary_head=None, pooler=False,
-                     heads=(Head(name="classifier", kind="sequence", labels=labels,
-                                pooling="mean"),))  # fmt: skip
+    config = replace(
+        point,
+        vocabulary_head=None,
+        pooler=False,
+        heads=(Head(name="classifier", kind="sequence", labels=labels, pooling="mean"),),
+    )
     generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
     return build(config, generator) if source is None else transfer(source, config, generator).model
 

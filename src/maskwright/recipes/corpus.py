@@ -21,13 +21,21 @@ class CharacterRanges:
         for name in ("train", "held_out", "tokenizer"):
             start, stop = getattr(self, name)
             if not 0 <= start < stop:
-                raise ConfigError("not a range of characters", where=name, found=[start, stop],
-                                  wanted="0 <= start < stop")  # fmt: skip
+                raise ConfigError(
+                    "not a range of characters",
+                    where=name,
+                    found=[start, stop],
+                    wanted="0 <= start < stop",
+                )
         begun, ended = self.held_out
         if self.train[0] < ended and begun < self.train[1]:
-            raise ConfigError("what is held out would be trained on", where="train",
-                              found=list(self.train), wanted=f"nothing of {[begun, ended]}",
-                              do="choose ranges apart")  # fmt: skip
+            raise ConfigError(
+                "what is held out would be trained on",
+                where="train",
+                found=list(self.train),
+                wanted=f"nothing of {[begun, ended]}",
+                do="choose ranges apart",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +64,12 @@ class Corpus(Reading):
         if self.weights:
             self._check_weights()
         if twice := set(self.text) & set(self.held_out_text):
-            raise ConfigError("the same file would be trained on and held out",
-                              where="corpus.held_out_text", found=", ".join(sorted(twice)),
-                              wanted="other files than corpus.text")  # fmt: skip
+            raise ConfigError(
+                "the same file would be trained on and held out",
+                where="corpus.held_out_text",
+                found=", ".join(sorted(twice)),
+                wanted="other files than corpus.text",
+            )
         if not 0.0 < self.held_out < 1.0:
             raise ConfigError(
                 "a share is out of range",
@@ -83,5 +94,6 @@ class Corpus(Reading):
             raise ConfigError("a text has two weights", where=where, found=", ".join(self.text))
         for other in ("characters", "limit_bytes"):
             if getattr(self, other) is not None:
-                raise ConfigError(f"weights do not go with corpus.{other}", where=where,
-                                  wanted="one or the other")  # fmt: skip
+                raise ConfigError(
+                    f"weights do not go with corpus.{other}", where=where, wanted="one or the other"
+                )

@@ -105,17 +105,24 @@ def cost(made: Comparison) -> Table:
     for c in made.contenders:
         tokens, seconds = _mean([r.tokens for r in c.runs]), _mean([r.seconds for r in c.runs])
         operations = count(_mean([r.operations for r in c.runs]))
-        rows.append([c.name, count(c.parameters), count(tokens), operations, duration(seconds),
-                     count(tokens / max(seconds, 1e-9)),
-                     count(max(r.memory for r in c.runs) / 2**20)])  # fmt: skip
+        rows.append(
+            [
+                c.name,
+                count(c.parameters),
+                count(tokens),
+                operations,
+                duration(seconds),
+                count(tokens / max(seconds, 1e-9)),
+                count(max(r.memory for r in c.runs) / 2**20),
+            ]
+        )
     return {
         "title": "What a run cost",
-        "head": ["", "parameters", "tokens", "operations", "time", "tokens/s",
-                 "peak memory, MiB"],
+        "head": ["", "parameters", "tokens", "operations", "time", "tokens/s", "peak memory, MiB"],
         "rows": rows,
         "note": "Operations are those of matrix products, forward and backward; time is training "
         "time, without evaluation; memory is the largest of the seeds'.",
-    }  # fmt: skip
+    }
 
 
 def _cell(contender: Contender, measure: Measure) -> str:
@@ -273,15 +280,20 @@ def to_json(made: Comparison) -> dict[str, Any]:
             c.name: {
                 "parameters": c.parameters,
                 "seeds": {
-                    str(r.seed): {"tokens": r.tokens, "operations": r.operations,
-                                  "seconds": r.seconds, "memory": r.memory, **r.final}
+                    str(r.seed): {
+                        "tokens": r.tokens,
+                        "operations": r.operations,
+                        "seconds": r.seconds,
+                        "memory": r.memory,
+                        **r.final,
+                    }
                     for r in c.runs
                 },
             }
             for c in made.contenders
         },
         "verdicts": verdicts(made),
-    }  # fmt: skip
+    }
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -103,8 +103,10 @@ def _warnings(folder: RunFolder) -> str:
         found.append(f"The loss was not a number at step {number(bad, 'step'):.0f}.")
     if folder.skipped:
         of = len(folder.skipped) + len(folder.train)
-        found.append(f"{len(folder.skipped)} of {of} steps were skipped: their loss or gradient "
-                     "was no finite number.")  # fmt: skip
+        found.append(
+            f"{len(folder.skipped)} of {of} steps were skipped: their loss or gradient "
+            "was no finite number."
+        )
     if folder.unreadable:
         lines = "line" if folder.unreadable == 1 else "lines"
         found.append(f"{folder.unreadable} {lines} of the run's records could not be read.")
@@ -196,8 +198,13 @@ def _reference_rows(references: Record) -> dict[str, Record]:
 
 
 def _heading(measure: str) -> str:
-    names = {"loss": "loss (perplexity)", "top1": "first guess right", "top5": "right in five",
-             "told_apart": "yes and no told apart", "decided_right": "decided right"}  # fmt: skip
+    names = {
+        "loss": "loss (perplexity)",
+        "top1": "first guess right",
+        "top5": "right in five",
+        "told_apart": "yes and no told apart",
+        "decided_right": "decided right",
+    }
     return names.get(measure, measure.replace("_", " "))
 
 

@@ -100,8 +100,10 @@ class Panel:
     def skipped(self, record: Record) -> None:
         """One step changed nothing; `record` is its line of `metrics.jsonl`."""
         self._last = {**self._last, "step": record["step"], "tokens": record["tokens"]}
-        self.note(f"step {record['step']} skipped, its loss or gradient was no finite number "
-                  f"({record['in_a_row']} in a row)")  # fmt: skip
+        self.note(
+            f"step {record['step']} skipped, its loss or gradient was no finite number "
+            f"({record['in_a_row']} in a row)"
+        )
 
     def evaluation(self, record: Record) -> None:
         """The model was asked on held-out text."""

@@ -128,8 +128,11 @@ def search(
         DataError: a score that is not a number.
     """
     if longest < 1 or num_best < 1:
-        raise ConfigError("no span to look for", found=f"longest {longest}, num_best {num_best}",
-                          wanted="at least 1")  # fmt: skip
+        raise ConfigError(
+            "no span to look for",
+            found=f"longest {longest}, num_best {num_best}",
+            wanted="at least 1",
+        )
     seen = np.zeros(len(windows), np.int64)
     null = np.full(len(windows.questions), np.inf)
     parts: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
@@ -149,8 +152,9 @@ def search(
         scores.append(score[row, place][rising])
     if (seen != 1).any():
         odd = int(np.argmax(seen != 1))
-        raise IncompatibleError("every window is scored once", where=f"window {odd}",
-                                found=f"{seen[odd]} times")  # fmt: skip
+        raise IncompatibleError(
+            "every window is scored once", where=f"window {odd}", found=f"{seen[odd]} times"
+        )
     spans, score = _ranked(np.concatenate(parts), np.concatenate(scores), num_best)
     return _predictions(windows, spans, score, null)
 
@@ -168,14 +172,18 @@ def _parts(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
     """The batches, checked and cut into parts of bounded size."""
     for rows, start, stop in batches:
         if not start.shape == stop.shape == rows.allowed.shape:
-            raise IncompatibleError("the scores are not of the rows",
-                                    found=f"{start.shape} and {stop.shape}",
-                                    wanted=rows.allowed.shape)  # fmt: skip
+            raise IncompatibleError(
+                "the scores are not of the rows",
+                found=f"{start.shape} and {stop.shape}",
+                wanted=rows.allowed.shape,
+            )
         bad = np.isnan(start) | np.isnan(stop) | np.isposinf(start) | np.isposinf(stop)
         bad &= rows.real
         if bad.any():
-            raise DataError("a score that is not a number",
-                            where=f"window {rows.windows[np.nonzero(bad)[0][0]]}")  # fmt: skip
+            raise DataError(
+                "a score that is not a number",
+                where=f"window {rows.windows[np.nonzero(bad)[0][0]]}",
+            )
         count = max(1, SCORES_AT_ONCE // max(1, start.shape[1] * longest))
         for at in range(0, len(start), count):
             part = slice(at, at + count)

@@ -116,9 +116,12 @@ class AnswerWindows:
         absent: Absent = "ignore",
     ) -> None:
         if absent not in ("ignore", "null"):
-            raise ConfigError("no such way for windows without the answer", where="absent",
-                              found=repr(absent),
-                              wanted=near(absent, ("ignore", "null")))  # fmt: skip
+            raise ConfigError(
+                "no such way for windows without the answer",
+                where="absent",
+                found=repr(absent),
+                wanted=near(absent, ("ignore", "null")),
+            )
         self.questions = tuple(questions)
         self._tokenizer = tokenizer
         self._margins = tokenizer.frame_margins(pair=True)

@@ -56,13 +56,17 @@ def baselines(examples: Examples) -> list[Baseline]:
         UsageError: another kind of task, or no part to predict.
     """
     if examples.task.kind not in KINDS:
-        raise UsageError("no baseline for this task", found=examples.task.kind,
-                         wanted=" or ".join(KINDS))  # fmt: skip
+        raise UsageError(
+            "no baseline for this task", found=examples.task.kind, wanted=" or ".join(KINDS)
+        )
     parts = examples.parts
     if TRAIN not in parts or not {TEST, VALIDATION} & set(parts):
-        raise UsageError("the baseline needs a part to learn from and one to predict",
-                         found=", ".join(parts), wanted="train and validation or test",
-                         do="divide the table first (splits.complete)")  # fmt: skip
+        raise UsageError(
+            "the baseline needs a part to learn from and one to predict",
+            found=", ".join(parts),
+            wanted="train and validation or test",
+            do="divide the table first (splits.complete)",
+        )
     part = TEST if TEST in parts else VALIDATION
     choosing = parts.get(VALIDATION, []) if part == TEST else []
     simple = _constant(examples, part)

@@ -101,10 +101,17 @@ def build(
             _refuse_empty(part, bad)
         _refuse_miscounted(parts[part])
     return Examples(
-        task, parts, known, dropped, table.counts, groups, repaired=changed,
-        unlabelled=unlabelled, folded=_joined(table, task, known) if fold_labels else 0,
+        task,
+        parts,
+        known,
+        dropped,
+        table.counts,
+        groups,
+        repaired=changed,
+        unlabelled=unlabelled,
+        folded=_joined(table, task, known) if fold_labels else 0,
         rejects=next(iter(table.rejects.values()), None),
-    )  # fmt: skip
+    )
 
 
 def _refuse_miscounted(made: Sequence[Any]) -> None:
@@ -127,12 +134,21 @@ def _refuse_miscounted(made: Sequence[Any]) -> None:
 
 def _refuse_empty(part: str, bad: Sequence[tuple[Row, DataError]]) -> None:
     if not bad:
-        raise DataError("the part has no rows", where=part, found="0 rows",
-                        wanted="at least one row", do="leave the part out")  # fmt: skip
+        raise DataError(
+            "the part has no rows",
+            where=part,
+            found="0 rows",
+            wanted="at least one row",
+            do="leave the part out",
+        )
     row, first = bad[0]
-    raise DataError("all rows of the part were left out, as they are bad", where=row.file,
-                    found=f"{len(bad):,} bad rows; the first: {first.what}, {first.found} "
-                    f"({first.where})", wanted=first.wanted, do="correct the rows")  # fmt: skip
+    raise DataError(
+        "all rows of the part were left out, as they are bad",
+        where=row.file,
+        found=f"{len(bad):,} bad rows; the first: {first.what}, {first.found} ({first.where})",
+        wanted=first.wanted,
+        do="correct the rows",
+    )
 
 
 def _joined(table: Table, task: Task, known: Vocabulary | None) -> int:
@@ -148,8 +164,12 @@ def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
     are."""
     names = task.columns.roles.get("label", ())
     if not names:
-        raise UsageError("the task has no column of labels", where="--read no_label",
-                         found=task.kind, do="leave it out")  # fmt: skip
+        raise UsageError(
+            "the task has no column of labels",
+            where="--read no_label",
+            found=task.kind,
+            do="leave it out",
+        )
     parts = {
         part: [
             row for row in rows if not any(is_said(no_label, value_of(row, name)) for name in names)
@@ -162,9 +182,12 @@ def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
             if table.without_labels(part, said):
                 del parts[part]
                 continue
-            raise DataError("no row of the part has a label", where=part,
-                            found=f"{no_label} in all {len(rows):,} rows",
-                            do="move the file out of the folder")  # fmt: skip
+            raise DataError(
+                "no row of the part has a label",
+                where=part,
+                found=f"{no_label} in all {len(rows):,} rows",
+                do="move the file out of the folder",
+            )
     left = sum(len(rows) - len(parts[part]) for part, rows in table.parts.items())
     return replace(table, parts=parts), left
 

@@ -43,13 +43,19 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
     above = {folder for path in every for folder in path.parents}
     leaves = {folder for folder in every - above if folder.name.lower() not in UNLABELLED}
     folders = {folder for folder in leaves if not says_part(folder.name)}
-    among = {folder for folder in leaves - folders
-             if any(other.parent == folder.parent for other in folders)}  # fmt: skip
+    among = {
+        folder
+        for folder in leaves - folders
+        if any(other.parent == folder.parent for other in folders)
+    }
     if unsure := sorted(folder for folder in among if folder.name.isalpha()):
-        raise UsageError("a folder that may be a class or a part", where=unsure[0],
-                         found=f"texts in it, beside {min(folders).name}",
-                         wanted="folders of classes in those of parts, as train/pos",
-                         do="rename it, if it is a class; else move it out")  # fmt: skip
+        raise UsageError(
+            "a folder that may be a class or a part",
+            where=unsure[0],
+            found=f"texts in it, beside {min(folders).name}",
+            wanted="folders of classes in those of parts, as train/pos",
+            do="rename it, if it is a class; else move it out",
+        )
     folders |= among  # as `blood-test`: no part is called so that lies among classes
     beside = {folder.parent for folder in folders}
     apart = len(beside) == 1 or all(says_part(folder.name) for folder in beside)
@@ -71,10 +77,14 @@ def whole_text(blocks: Iterable[Block], path: Path) -> dict[str, str]:
     """
     text = "".join(block.text for block in blocks).strip("\n")
     if text.startswith("{") and _is_json(text):
-        raise DataError("a file of JSON in the place of a text", where=str(path),
-                        found=repr(text[:60]), wanted="a text",
-                        do="name such files .json, and take them out of the folders of their "
-                        "classes if they say the label themselves")  # fmt: skip
+        raise DataError(
+            "a file of JSON in the place of a text",
+            where=str(path),
+            found=repr(text[:60]),
+            wanted="a text",
+            do="name such files .json, and take them out of the folders of their "
+            "classes if they say the label themselves",
+        )
     return {"text": text, "label": path.parent.name}
 
 
@@ -113,9 +123,13 @@ def lines(
         labels = [word.removeprefix(LABEL).rstrip(",") for word in line[:end].split()]
         if not all(labels) or not labels or (len(labels) > 1 and not several):
             what = "a line with several labels" if all(labels) and labels else ""
-            fault = DataError(what or "a line without a label", where=at(file, number),
-                              found=repr(line[:80]), wanted=f"{LABEL}NAME, then the text",
-                              do="correct the line, or take it out")  # fmt: skip
+            fault = DataError(
+                what or "a line without a label",
+                where=at(file, number),
+                found=repr(line[:80]),
+                wanted=f"{LABEL}NAME, then the text",
+                do="correct the line, or take it out",
+            )
             ledger.reject(fault, file=file, line=number)
             continue
         yield {"text": line[end:], "label": labels if several else labels[0]}, number

@@ -18,8 +18,16 @@ from maskwright.tasks.spellings import MATCHES, NAMES, NEGATIVE, NUMBERED, PAIRS
 # Of two columns of texts, one is the longer when the other has less than this share of its words.
 ALIKE = 0.5
 # How the right one of several choices is called.
-ANSWERING = ("label", "answer", "answerkey", "correct", "correctoption", "correctanswer", "gold",
-             "target")  # fmt: skip
+ANSWERING = (
+    "label",
+    "answer",
+    "answerkey",
+    "correct",
+    "correctoption",
+    "correctanswer",
+    "gold",
+    "target",
+)
 # Of the names of labels, the first so many mean nothing else.
 SURE = 5
 # Of them, names that one of several flags may have, too, such as those of what a review is about.
@@ -122,8 +130,9 @@ class Search:
         for couple in couples:
             names = [self.by_plain.get(spelling) for spelling in couple]
             pairs = list(zip(roles, names, strict=True))
-            if all(self.roles.get(r) == (n,) or (r not in self.roles and n in free)
-                   for r, n in pairs):  # fmt: skip
+            if all(
+                self.roles.get(r) == (n,) or (r not in self.roles and n in free) for r, n in pairs
+            ):
                 for role, name in pairs:
                     if role not in self.roles and name is not None:
                         self._take(role, [name], f"by the names {names[0]} and {names[1]}")
@@ -163,8 +172,9 @@ class Search:
 
     def _odd_label(self) -> bool:
         """Whether a column with a label's name holds what is none: no other is one by its looks."""
-        return any(c.kind in ("object", "mixed") and plain(c.name) in NAMES["label"]
-                   for c in self._free())  # fmt: skip
+        return any(
+            c.kind in ("object", "mixed") and plain(c.name) in NAMES["label"] for c in self._free()
+        )
 
     def _tell_rivals(self, free: Sequence[str]) -> None:
         """Say which columns have a label's name, too, where none is called just that."""
@@ -223,9 +233,11 @@ class Search:
     def _judged(self) -> bool:
         """Whether a label says of each answer what it is worth."""
         answer, label = self.by_plain.get("answer"), self.by_plain.get("label")
-        return bool(answer and label) and self.described[str(answer)].kind == "text" and (
-            self.described[str(label)].has_classes
-        )  # fmt: skip
+        return (
+            bool(answer and label)
+            and self.described[str(answer)].kind == "text"
+            and (self.described[str(label)].has_classes)
+        )
 
     def _yes_or_no(self) -> bool:
         """Whether all answers are one of the two, which need not stand in the text."""

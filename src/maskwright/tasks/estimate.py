@@ -53,8 +53,9 @@ def estimates(
         UsageError: a kind without figures here.  DataError: no rows, or not the same number.
     """
     if kind not in USUAL:
-        raise UsageError("no figures for this task here", found=repr(kind),
-                         wanted=near(kind, USUAL))  # fmt: skip
+        raise UsageError(
+            "no figures for this task here", found=repr(kind), wanted=near(kind, USUAL)
+        )
     truth, predicted = checked(truth, predicted)
     chosen = [METRICS[name] for name in USUAL[kind]]
     drawn = by_resample(chosen, truth, predicted, resamples)

@@ -36,10 +36,13 @@ CALLED_LISTS = {spelling for role in LISTS for spelling in NAMES.get(role, (role
 CALLED_TEXTS = {
     spelling
     for spellings in (
-        *(NAMES["question"], NAMES["context"], NAMES["text"]), *PAIRS, *SEQUENCES, *MATCHES,
+        *(NAMES["question"], NAMES["context"], NAMES["text"]),
+        *PAIRS,
+        *SEQUENCES,
+        *MATCHES,
     )
     for spelling in spellings
-} - CALLED_LISTS  # fmt: skip
+} - CALLED_LISTS
 
 
 # What the numbers of rows are called.
@@ -158,12 +161,16 @@ def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
     is one beside a text to be read."""
     said = {name: role for role, names in given.items() for name in names}
     called = {plain(name) for name in table.columns}
-    written = {to for source, to in SEQUENCES
-               if {source, to} <= called and source != "text" and to != "answer"}  # fmt: skip
+    written = {
+        to
+        for source, to in SEQUENCES
+        if {source, to} <= called and source != "text" and to != "answer"
+    }
     return {
-        name for name in table.columns
+        name
+        for name in table.columns
         if (said[name] not in LISTS if name in said else plain(name) in CALLED_TEXTS | written)
-    }  # fmt: skip
+    }
 
 
 def _with_references(table: Table, found: Columns) -> Columns:
@@ -176,8 +183,12 @@ def _with_references(table: Table, found: Columns) -> Columns:
             value = row.values.get(name)
             if type(value) is not list or not value or {type(each) for each in value} != {str}:
                 return found
-    return Columns(found.shape, found.roles | {name: (name,)}, found.why | {name: "by its name"},
-                   found.described)  # fmt: skip
+    return Columns(
+        found.shape,
+        found.roles | {name: (name,)},
+        found.why | {name: "by its name"},
+        found.described,
+    )
 
 
 def _label_as_group(name: str) -> UsageError:

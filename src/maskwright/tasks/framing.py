@@ -56,18 +56,27 @@ class Template:
         try:
             parts = list(string.Formatter().parse(text))
         except ValueError as error:
-            raise ConfigError("not a template", found=repr(text), wanted="text with {field} in it",
-                              do="write {{ and }} for braces") from error  # fmt: skip
+            raise ConfigError(
+                "not a template",
+                found=repr(text),
+                wanted="text with {field} in it",
+                do="write {{ and }} for braces",
+            ) from error
         for _, name, form, conversion in parts:
             if name is not None and (not name.isidentifier() or form or conversion):
-                raise ConfigError("a hole without a plain name", where=repr(text),
-                                  found=f"{{{name}}}", wanted="{field}")  # fmt: skip
+                raise ConfigError(
+                    "a hole without a plain name",
+                    where=repr(text),
+                    found=f"{{{name}}}",
+                    wanted="{field}",
+                )
         self.text = text
         self.fields = tuple(name for _, name, _, _ in parts if name is not None)
         self._parts = [(plain, name) for plain, name, _, _ in parts]
         if not self.fields:
-            raise ConfigError("a template that no row fills", found=repr(text),
-                              wanted="text with {field} in it")  # fmt: skip
+            raise ConfigError(
+                "a template that no row fills", found=repr(text), wanted="text with {field} in it"
+            )
 
     def fill(self, row: Mapping[str, object], where: str = "") -> str:
         """The text of a row.
@@ -81,13 +90,18 @@ class Template:
             if name is None:
                 continue
             if name not in row:
-                raise DataError("the field is missing", where=where or None,
-                                found=", ".join(map(str, row)), wanted=f'"{name}"',
-                                do=near(name, map(str, row)))  # fmt: skip
+                raise DataError(
+                    "the field is missing",
+                    where=where or None,
+                    found=", ".join(map(str, row)),
+                    wanted=f'"{name}"',
+                    do=near(name, map(str, row)),
+                )
             value = row[name]
             if not isinstance(value, str):
-                raise DataError(f'the field "{name}" is no text', where=where or None,
-                                found=repr(value)[:80])  # fmt: skip
+                raise DataError(
+                    f'the field "{name}" is no text', where=where or None, found=repr(value)[:80]
+                )
             made.append(value)
         return "".join(made)
 

@@ -41,8 +41,9 @@ class HowRead:
         usual = HowRead()
         for each in fields(self):
             if each.name not in names and getattr(self, each.name) != getattr(usual, each.name):
-                raise UsageError("option has no effect here", where=f"{WHERE} {each.name}",
-                                 do="leave it out")  # fmt: skip
+                raise UsageError(
+                    "option has no effect here", where=f"{WHERE} {each.name}", do="leave it out"
+                )
 
 
 AS_IT_COMES = HowRead()
@@ -59,9 +60,13 @@ def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> How
     for setting in [settings] if isinstance(settings, str) else settings:
         name, sign, text = setting.partition("=")
         if not sign or name not in known:
-            raise UsageError("unknown reading option", where=WHERE, found=repr(setting),
-                             wanted=f"NAME=VALUE, {near(name, known)}",
-                             do=f"of {', '.join(known)}")  # fmt: skip
+            raise UsageError(
+                "unknown reading option",
+                where=WHERE,
+                found=repr(setting),
+                wanted=f"NAME=VALUE, {near(name, known)}",
+                do=f"of {', '.join(known)}",
+            )
         values[name] = text if name in AS_TYPED else dotted.parse_value(text)
         if name == "separator":
             values[name] = SPELLED.get(text, text)

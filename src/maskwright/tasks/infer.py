@@ -103,8 +103,12 @@ def infer(
         DataError: no task fits, or not the kind given.
     """
     if kind is not None and kind not in KINDS:
-        raise UsageError("no such task", found=repr(kind), wanted=near(kind, KINDS),
-                         do=f"choose one of: {', '.join(KINDS)}")  # fmt: skip
+        raise UsageError(
+            "no such task",
+            found=repr(kind),
+            wanted=near(kind, KINDS),
+            do=f"choose one of: {', '.join(KINDS)}",
+        )
     shapes = SHAPES if kind is None else (KINDS[kind][0],)
     found = find(table, columns, shapes)
     if no_label is not None and len(names := found.roles.get("label", ())) == 1:
@@ -196,8 +200,12 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | N
     if column.kind == "number":
         most = FEW_SCORES if columns.shape == "single" else FEW_OF_PAIRS
         if column.integral and column.distinct <= most and plain(column.name) not in SCORES:
-            return "classes", f"{name} holds {column.distinct} different whole numbers, though " \
-                "written with a point", None  # fmt: skip
+            return (
+                "classes",
+                f"{name} holds {column.distinct} different whole numbers, though "
+                "written with a point",
+                None,
+            )
         said = "written with a point" if column.integral else "with fractions"
         return "number", f"{name} holds numbers {said}", None
     if flags.are_spaced(rows, column.name):
@@ -264,10 +272,13 @@ def _check_possible(table: Table, found: Columns, kind: str, form: str) -> None:
     """Numbers may be read as classes and the reverse; names are no numbers."""
     column, names = found.column("label"), found.roles["label"]
     if len(names) > 1:
-        raise DataError(f"{kind} has one column of labels", where=table.first[0].file,
-                        found=", ".join(map(repr, names)), wanted="one column",
-                        do="name one (--column label=…), or choose multi-label, of columns of 0 "
-                        "and 1")  # fmt: skip
+        raise DataError(
+            f"{kind} has one column of labels",
+            where=table.first[0].file,
+            found=", ".join(map(repr, names)),
+            wanted="one column",
+            do="name one (--column label=…), or choose multi-label, of columns of 0 and 1",
+        )
     fits = next((k for k, v in KINDS.items() if v == (found.shape, form)), None)
     if KINDS[kind][1] in ("number", "vectors") and column.kind not in ("whole", "number"):
         raise DataError(

@@ -70,8 +70,11 @@ class Vocabulary:
     @cached_property
     def places(self) -> dict[Label, int]:
         """The class of each value; its name also stands for it where the data have numbers."""
-        return {label: place for labels in (self.names, self.values)
-                for place, label in enumerate(labels)}  # fmt: skip
+        return {
+            label: place
+            for labels in (self.names, self.values)
+            for place, label in enumerate(labels)
+        }
 
 
 def learn(

@@ -13,8 +13,15 @@ from maskwright.tasks.table import Table
 
 # What a text called so is about, and what it is about, often stand in columns of their own.
 ASKING = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
-ASKED_OF = {*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input",
-            "text"}  # fmt: skip
+ASKED_OF = {
+    *NAMES["context"],
+    *NAMES["choices"],
+    "story",
+    "storytext",
+    "background",
+    "input",
+    "text",
+}
 # What is answered, summed up, and so on; a title is no answer.
 ANSWERED = {(plain(one), plain(two)) for one, two in SEQUENCES if one != "text" and two != "title"}
 # What says of an answer, or of a translation, what it is worth.

@@ -126,8 +126,9 @@ def _are_lists(rows: Sequence[Row], name: str) -> bool:
     )
     if not cells or bracketed < MOSTLY * len(cells):
         return False
-    if sum(list_of(cell) is not None or bool(OF_NUMPY.fullmatch(cell))
-           for cell in cells) < MOSTLY * len(cells):  # fmt: skip
+    if sum(
+        list_of(cell) is not None or bool(OF_NUMPY.fullmatch(cell)) for cell in cells
+    ) < MOSTLY * len(cells):
         return False
     for row in filled:
         refuse_list_of_numpy(row, name)
@@ -160,8 +161,11 @@ def _literal(cell: str) -> Any:
             found = ast.literal_eval(cell.strip())
         # Python joins texts without a comma between them, as in ['a' 'b', 'c'].
         if TOUCHING.search(cell):
-            kinds = [t.type for t in tokenize.generate_tokens(io.StringIO(cell).readline)
-                     if t.type not in (tokenize.NL, tokenize.NEWLINE)]  # fmt: skip
+            kinds = [
+                t.type
+                for t in tokenize.generate_tokens(io.StringIO(cell).readline)
+                if t.type not in (tokenize.NL, tokenize.NEWLINE)
+            ]
             if (tokenize.STRING, tokenize.STRING) in itertools.pairwise(kinds):
                 return None
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError):

@@ -87,8 +87,13 @@ def marked(text: str, value: Any, where: str) -> Marked:
     """
     parts = [_part(each) for each in value] if type(value) is list else [None]
     if None in parts:
-        raise DataError("no list of marked parts", where=where, found=repr(value)[:80],
-                        wanted='[[0, 4, "PER"]]: begin, end and kind of each', do=DO)  # fmt: skip
+        raise DataError(
+            "no list of marked parts",
+            where=where,
+            found=repr(value)[:80],
+            wanted='[[0, 4, "PER"]]: begin, end and kind of each',
+            do=DO,
+        )
     places = list(words_in(text))
     tags, widened = [OUTSIDE] * len(places), 0
     for part in sorted(part for part in parts if part is not None):
@@ -122,12 +127,21 @@ def marked(text: str, value: Any, where: str) -> Marked:
             )
         inside = [n for n, (one, other) in enumerate(places) if one < end and begin < other]
         if not inside:
-            raise DataError("a marked part without a word", where=where, found=shown,
-                            wanted="a word or a sign", do=DO)  # fmt: skip
+            raise DataError(
+                "a marked part without a word",
+                where=where,
+                found=shown,
+                wanted="a word or a sign",
+                do=DO,
+            )
         if any(tags[n] != OUTSIDE for n in inside):
-            raise DataError("two marked parts share a word", where=where, found=shown,
-                            wanted="one kind for each word: of parts within others keep one",
-                            do=DO)  # fmt: skip
+            raise DataError(
+                "two marked parts share a word",
+                where=where,
+                found=shown,
+                wanted="one kind for each word: of parts within others keep one",
+                do=DO,
+            )
         first, last = places[inside[0]], places[inside[-1]]
         widened += first[0] < begin or end < last[1]
         tags[inside[0]] = f"B-{kind}"

@@ -151,8 +151,12 @@ def checked(truth: Values, predicted: Values) -> tuple[Values, Values]:
     for name, values in (("label", truth), ("prediction", predicted)):
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             place = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise DataError(f"a {name} is not a finite number", where=f"row {place + 1}",
-                            found=values.ravel()[place], wanted="finite numbers")  # fmt: skip
+            raise DataError(
+                f"a {name} is not a finite number",
+                where=f"row {place + 1}",
+                found=values.ravel()[place],
+                wanted="finite numbers",
+            )
     return truth, predicted
 
 

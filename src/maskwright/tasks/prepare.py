@@ -59,6 +59,12 @@ def prepare(
         rejects=rejects,
     )
     task = infer(rows, columns, kind, no_label)
-    made = build(rows, task, fold_labels=fold_labels, repair_tags=repair_tags, no_label=no_label,
-                 reading=reading)  # fmt: skip
+    made = build(
+        rows,
+        task,
+        fold_labels=fold_labels,
+        repair_tags=repair_tags,
+        no_label=no_label,
+        reading=reading,
+    )
     return splits.complete(made, division)

@@ -27,8 +27,13 @@ def repaired(table: Table, task: Task) -> tuple[Table, int]:
         DataError: a tag that is none of a span.
     """
     if task.kind != "tagging":
-        raise UsageError("only tags of words are repaired", where="--read repair_tags",
-                         found=task.kind, wanted="tagging", do="leave it out")  # fmt: skip
+        raise UsageError(
+            "only tags of words are repaired",
+            where="--read repair_tags",
+            found=task.kind,
+            wanted="tagging",
+            do="leave it out",
+        )
     name, changed = task.columns["tags"], 0
     spelling = spelling_of(_tags(table, name)) or Spelling()
     parts: dict[str, list[Row]] = {}
@@ -39,9 +44,13 @@ def repaired(table: Table, task: Task) -> tuple[Table, int]:
             made = row
             if type(given) is list and given:
                 if not all(type(tag) is str for tag in given):
-                    raise UsageError("only names of tags say where a span begins",
-                                     where=f"{row.where}, column {name!r}", found=given[:5],
-                                     wanted="tags such as B-LOC", do="leave it out")  # fmt: skip
+                    raise UsageError(
+                        "only names of tags say where a span begins",
+                        where=f"{row.where}, column {name!r}",
+                        found=given[:5],
+                        wanted="tags such as B-LOC",
+                        do="leave it out",
+                    )
                 read = [spelling.read(tag) for tag in given]
                 legal, here = tags.repair(read, "IOB2", row.where)
                 changed += here

@@ -292,8 +292,12 @@ def _table(
                 do="name every column: --read header=NAME,NAME,…",
             )
         if list(header) == [name.strip() for name in names]:
-            raise UsageError("the file's first row holds these names already", where=at(file, line),
-                             found=", ".join(names), do="leave --read header out")  # fmt: skip
+            raise UsageError(
+                "the file's first row holds these names already",
+                where=at(file, line),
+                found=", ".join(names),
+                do="leave --read header out",
+            )
         if twice := [name for name in header if header.count(name) > 1]:
             raise UsageError(
                 "a column name stands twice",
@@ -309,8 +313,10 @@ def _table(
     first = next(rows, None)
     if first is None:
         return
-    named = ((dict(zip(names, row, strict=True)), number)
-             for row, number in itertools.chain([first], rows))  # fmt: skip
+    named = (
+        (dict(zip(names, row, strict=True)), number)
+        for row, number in itertools.chain([first], rows)
+    )
     if (columns := word_table.columns_of(names, first[0])) is None:
         if exports.is_table(names):
             named = ((exports.of_table(values), number) for values, number in named)

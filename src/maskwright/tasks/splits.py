@@ -51,12 +51,19 @@ class Division:
     def __post_init__(self) -> None:
         for name in ("validation", "test"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError("not a share", where=name, found=getattr(self, name),
-                                  wanted="at least 0 and below 1")  # fmt: skip
+                raise ConfigError(
+                    "not a share",
+                    where=name,
+                    found=getattr(self, name),
+                    wanted="at least 0 and below 1",
+                )
         if self.validation + self.test >= 1:
-            raise ConfigError("nothing is left for training", where="validation, test",
-                              found=f"{self.validation} and {self.test}",
-                              wanted="a sum below 1")  # fmt: skip
+            raise ConfigError(
+                "nothing is left for training",
+                where="validation, test",
+                found=f"{self.validation} and {self.test}",
+                wanted="a sum below 1",
+            )
 
 
 DEFAULT = Division()
@@ -182,8 +189,9 @@ def few(
         UsageError: more than there are, or fewer than one.
     """
     if not 1 <= count <= len(texts):
-        raise UsageError("no such number of labels to draw", found=f"{count:,}",
-                         wanted=f"1 to {len(texts):,}")  # fmt: skip
+        raise UsageError(
+            "no such number of labels to draw", found=f"{count:,}", wanted=f"1 to {len(texts):,}"
+        )
     drawn = _draws("draw", seed, [hash_of(t) for t in texts])
     by_class: dict[Hashable, list[int]] = defaultdict(list)
     seen: Counter[str] = Counter()
@@ -226,10 +234,13 @@ def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
     labels = [None if isinstance(e, Choice) else getattr(e, "label", None) for e in examples]
     often = Counter(n for label in labels if isinstance(label, tuple) for n in label)
     return [
-        min(label, key=lambda n: (often[n], n), default=None) if isinstance(label, tuple)
-        else label if isinstance(label, int) else None
+        min(label, key=lambda n: (often[n], n), default=None)
+        if isinstance(label, tuple)
+        else label
+        if isinstance(label, int)
+        else None
         for label in labels
-    ]  # fmt: skip
+    ]
 
 
 def _draws(purpose: str, seed: int, names: Sequence[int]) -> NDArray[np.float64]:

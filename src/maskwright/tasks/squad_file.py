@@ -219,5 +219,9 @@ def _field(row: Any, name: str, kind: type, where: str) -> Any:
 
 def _wrong(name: str, kind: type, found: Any, where: str) -> DataError:
     words = {str: "a text", list: "a list", int: "a whole number"}
-    return DataError(f'the field "{name}" is of another kind', where=where, found=repr(found)[:80],
-                     wanted=words[kind])  # fmt: skip
+    return DataError(
+        f'the field "{name}" is of another kind',
+        where=where,
+        found=repr(found)[:80],
+        wanted=words[kind],
+    )

@@ -93,9 +93,12 @@ def score(predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]) ->
     """
     if predictions.keys() != golds.keys():
         odd = sorted(predictions.keys() ^ golds.keys())
-        raise IncompatibleError("predictions and golds are not of the same questions",
-                                where=f"question {odd[0]}", found=f"{len(odd)} in only one of them",
-                                do="predict for every question")  # fmt: skip
+        raise IncompatibleError(
+            "predictions and golds are not of the same questions",
+            where=f"question {odd[0]}",
+            found=f"{len(odd)} in only one of them",
+            do="predict for every question",
+        )
     if not golds:
         raise DataError("there are no questions to score")
     table = np.array([best(predictions[name], golds[name]) for name in golds])
@@ -132,8 +135,10 @@ def best_threshold(
         DataError: no questions, or a difference that is no number.
     """
     if not len(differences) or np.isnan(differences).any():
-        raise DataError("a threshold needs questions, each with a null score difference",
-                        found=f"{len(differences)} questions")  # fmt: skip
+        raise DataError(
+            "a threshold needs questions, each with a null score difference",
+            found=f"{len(differences)} questions",
+        )
     order = np.argsort(differences, kind="stable")
     rising = np.asarray(differences, np.float64)[order]
     said, silent = (np.asarray(each, np.float64)[order] for each in (answered, none))

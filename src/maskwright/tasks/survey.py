@@ -99,11 +99,29 @@ class Survey:
 
     def tables(self) -> list[dict[str, Any]]:
         """Rows and lengths; classes, where there are any."""
-        head = ["part", "rows", "words: mean", "median", "95 %", "longest", "copies",
-                "contradictions"]  # fmt: skip
-        rows = [[name, f"{p.rows:,}", f"{p.words.mean:.1f}", f"{p.words.median:.0f}",
-                 f"{p.words.high:.0f}", f"{p.words.longest:,}", f"{p.copies:,}",
-                 f"{len(p.contradictions):,}"] for name, p in self.parts.items()]  # fmt: skip
+        head = [
+            "part",
+            "rows",
+            "words: mean",
+            "median",
+            "95 %",
+            "longest",
+            "copies",
+            "contradictions",
+        ]
+        rows = [
+            [
+                name,
+                f"{p.rows:,}",
+                f"{p.words.mean:.1f}",
+                f"{p.words.median:.0f}",
+                f"{p.words.high:.0f}",
+                f"{p.words.longest:,}",
+                f"{p.copies:,}",
+                f"{len(p.contradictions):,}",
+            ]
+            for name, p in self.parts.items()
+        ]
         note = "Copies: a text that came before with the same label; contradictions: with another."
         made = [{"title": f"The data ({self.kind})", "head": head, "rows": rows, "note": note}]
         first = next(iter(self.parts.values()))
@@ -116,10 +134,12 @@ class Survey:
         totals = {name: max(1, sum(p.classes.values())) for name, p in self.parts.items()}
         rows = [
             [name]
-            + [f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / totals[part]:.1%})"
-               for part, p in self.parts.items()]
+            + [
+                f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / totals[part]:.1%})"
+                for part, p in self.parts.items()
+            ]
             for name in common[:LISTED_CLASSES]
-        ]  # fmt: skip
+        ]
         left = len(common) - LISTED_CLASSES
         note = f"{left:,} smaller classes are not listed." if left > 0 else ""
         return {"title": "Classes", "head": ["class", *self.parts], "rows": rows, "note": note}
@@ -219,8 +239,10 @@ def left_out(examples: Examples) -> Iterator[str]:
     if examples.unlabelled:
         yield f"left out: {counted(examples.unlabelled, 'row')} without a label"
     if examples.folded:
-        yield (f"{counted(examples.folded, 'label')} joined with a commoner spelling, which "
-               "differs only by case or blanks")  # fmt: skip
+        yield (
+            f"{counted(examples.folded, 'label')} joined with a commoner spelling, which "
+            "differs only by case or blanks"
+        )
     if examples.repaired:
         yield f"{counted(examples.repaired, 'tag')} changed, so that spans begin with B-"
 
@@ -232,24 +254,32 @@ def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
     for leak in found.leaks:
         here, there = leak.places[0]
         also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
-        yield (f"{counted(leak.rows, 'row')} of {leak.part} stand{_s(leak.rows)} in {leak.other}, "
-               f"too{also}; "
-               f"the first: {here} and {there}")  # fmt: skip
+        yield (
+            f"{counted(leak.rows, 'row')} of {leak.part} stand{_s(leak.rows)} in {leak.other}, "
+            f"too{also}; "
+            f"the first: {here} and {there}"
+        )
     yield from shared_texts.told(examples)
     for name, part in found.parts.items():
         if part.contradictions:
             places = " and ".join(part.contradictions[0][:2])
-            yield (f"different labels of the same text in {name}: "
-                   f"{counted(len(part.contradictions), 'text')}; "
-                   f"the first: {places}")  # fmt: skip
+            yield (
+                f"different labels of the same text in {name}: "
+                f"{counted(len(part.contradictions), 'text')}; "
+                f"the first: {places}"
+            )
         if part.copies:
-            yield (f"{counted(part.copies, 'row')} of {name} repeat{_s(part.copies)} an earlier "
-                   "row, label included")  # fmt: skip
+            yield (
+                f"{counted(part.copies, 'row')} of {name} repeat{_s(part.copies)} an earlier "
+                "row, label included"
+            )
         widened = [row for row in examples.parts[name] if isinstance(row, Tagged) and row.widened]
         if widened:
-            yield (f"{counted(sum(row.widened for row in widened), 'marked part')} of {name} "
-                   "begin or end within a word, and take the whole of it; the first: "
-                   f"{widened[0].where}")  # fmt: skip
+            yield (
+                f"{counted(sum(row.widened for row in widened), 'marked part')} of {name} "
+                "begin or end within a word, and take the whole of it; the first: "
+                f"{widened[0].where}"
+            )
         yield from _unanswerable(name, examples)
     yield from left_out(examples)
     if examples.labels is not None:
@@ -286,9 +316,11 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
     if examples.task.kind == "multi-label" and len(names) == 1:
         empty = columns.described[names[0]].empty
         if empty:
-            yield (f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
-                   f"{counted(empty, 'row')}; take out rows whose labels are not "
-                   "known")  # fmt: skip
+            yield (
+                f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
+                f"{counted(empty, 'row')}; take out rows whose labels are not "
+                "known"
+            )
     if examples.task.kind == "multi-label":
         sets = [row.label for rows in examples.parts.values() for row in rows]
         if len(sets) >= RARE and all(len(some) == 1 for some in sets):
@@ -298,8 +330,10 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
             )
     blank = [name for name in next(iter(found.parts.values())).classes if name != name.strip()]
     if blank:
-        yield (f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers; "
-               "take them out of the file if that is not meant")  # fmt: skip
+        yield (
+            f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers; "
+            "take them out of the file if that is not meant"
+        )
     counts: Counter[str] = Counter()
     for part in found.parts.values():
         below = [name for name in part.classes if name.startswith("-") and name[1:].isdigit()]
@@ -307,8 +341,10 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
         counts.update({name: n for name, n in part.classes.items() if name in odd})
     for name, rows in counts.items():
         if rows and len(names) == 1:  # of others nothing is left out
-            yield (f"{name!r} ({counted(rows, 'row')}) is read as the name of a class; where it "
-                   f"means that there is no label, say --read no_label={name}")  # fmt: skip
+            yield (
+                f"{name!r} ({counted(rows, 'row')}) is read as the name of a class; where it "
+                f"means that there is no label, say --read no_label={name}"
+            )
 
 
 def _class_warnings(found: Survey) -> Iterator[str]:
@@ -329,13 +365,20 @@ def _class_warnings(found: Survey) -> Iterator[str]:
         yield f"{names[0]} has fewer than {RARE} rows of {_some(rare)}"
     if here and max(here.values()) > UNEVEN * min(here.values()):
         common, least = max(here, key=lambda c: here[c]), min(here, key=lambda c: here[c])
-        yield (f"the classes are uneven: {here[common]:,} of {common!r} and {here[least]:,} of "
-               f"{least!r}; "
-               + ("look at each class" if found.kind == "tagging" else "look at macro F1 beside "
-                  "accuracy"))  # fmt: skip
+        yield (
+            f"the classes are uneven: {here[common]:,} of {common!r} and {here[least]:,} of "
+            f"{least!r}; "
+            + (
+                "look at each class"
+                if found.kind == "tagging"
+                else "look at macro F1 beside accuracy"
+            )
+        )
     for miss, name in near_misses(here):
-        yield (f"{miss!r} ({counted(here[miss], 'row')}) may be {name!r} "
-               f"({counted(here[name], 'row')}) misspelt")  # fmt: skip
+        yield (
+            f"{miss!r} ({counted(here[miss], 'row')}) may be {name!r} "
+            f"({counted(here[name], 'row')}) misspelt"
+        )
 
 
 def _s(number: int) -> str:

@@ -126,8 +126,12 @@ def load(
             do="give one of the two",
         )
     if given and TRAIN not in given:
-        raise UsageError("no training data", found=f"only {', '.join(given)}",
-                         wanted="a path for train", do="say train=FILE too")  # fmt: skip
+        raise UsageError(
+            "no training data",
+            found=f"only {', '.join(given)}",
+            wanted="a path for train",
+            do="say train=FILE too",
+        )
     sources, beside, left, ignored = _of_parts(given) if data is None else _of_data(data, learned)
     names, names_file = beside
     loose = False
@@ -230,8 +234,9 @@ def _check_files(part: str, rows: Sequence[Row]) -> None:
     first: dict[str, Row] = {}
     for row in rows:
         first.setdefault(row.file, row)
-    columns = {file: frozenset(row.values) for file, row in first.items()
-               if TABLE_FILE.search(file)}  # fmt: skip
+    columns = {
+        file: frozenset(row.values) for file, row in first.items() if TABLE_FILE.search(file)
+    }
     for (one, here), (other, there) in itertools.combinations(columns.items(), 2):
         if here - there and there - here:
             raise DataError(

@@ -56,9 +56,13 @@ class Sentence:
 
     def __post_init__(self) -> None:
         if self.tags is not None and len(self.words) != len(self.tags):
-            raise DataError("not one tag for each word", where=self.where or None,
-                            found=f"{len(self.tags)} tags", wanted=f"{len(self.words)}, one for"
-                            " each word", do="correct the row")  # fmt: skip
+            raise DataError(
+                "not one tag for each word",
+                where=self.where or None,
+                found=f"{len(self.tags)} tags",
+                wanted=f"{len(self.words)}, one for each word",
+                do="correct the row",
+            )
         if not self.text:
             object.__setattr__(self, "text", " ".join(self.words))
         self.spans  # noqa: B018  a word that is not in the text is refused here

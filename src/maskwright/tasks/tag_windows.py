@@ -159,15 +159,19 @@ class TagWindows:
         seen = np.zeros(len(self), np.int64)
         for rows, scores in batches:
             if scores.shape != (*rows.tokens.shape, len(self.labels)):
-                raise IncompatibleError("the scores are not of the rows", found=scores.shape,
-                                        wanted=(*rows.tokens.shape, len(self.labels)))  # fmt: skip
+                raise IncompatibleError(
+                    "the scores are not of the rows",
+                    found=scores.shape,
+                    wanted=(*rows.tokens.shape, len(self.labels)),
+                )
             np.add.at(seen, rows.windows, 1)
             here = rows.words >= 0
             best[rows.words[here]] = scores[here].argmax(axis=-1)
         if (seen != 1).any():
             odd = int(np.argmax(seen != 1))
-            raise IncompatibleError("every window is scored once", where=f"window {odd}",
-                                    found=f"{seen[odd]} times")  # fmt: skip
+            raise IncompatibleError(
+                "every window is scored once", where=f"window {odd}", found=f"{seen[odd]} times"
+            )
         return self._named(best, missing)
 
     def by_sentence(
@@ -195,9 +199,12 @@ class TagWindows:
         for start, sentence in zip(self._origin, self.sentences, strict=False):
             for place, tag in enumerate(sentence.tags or ()):
                 if tag not in number:
-                    raise DataError("a tag that is not among the labels",
-                                    where=f"{sentence.where}, word {place + 1}".removeprefix(", "),
-                                    found=repr(tag), wanted=near(tag, self.labels))  # fmt: skip
+                    raise DataError(
+                        "a tag that is not among the labels",
+                        where=f"{sentence.where}, word {place + 1}".removeprefix(", "),
+                        found=repr(tag),
+                        wanted=near(tag, self.labels),
+                    )
                 wanted[start + place] = number[tag]
         return wanted
 

@@ -84,14 +84,18 @@ def write(found: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
         ConfigError: no such scheme.  DataError: entities that overlap or reach too far.
     """
     if scheme not in SCHEMES:
-        raise ConfigError("no such scheme of tags", found=repr(scheme),
-                          wanted=near(scheme, SCHEMES))  # fmt: skip
+        raise ConfigError(
+            "no such scheme of tags", found=repr(scheme), wanted=near(scheme, SCHEMES)
+        )
     tags = [OUTSIDE] * length
     last = Entity(0, 0, "")
     for entity in sorted(found):
         if not last.stop <= entity.first < entity.stop <= length:
-            raise DataError("entities that overlap or reach beyond the words", found=entity,
-                            wanted=f"words {last.stop} to {length - 1}")  # fmt: skip
+            raise DataError(
+                "entities that overlap or reach beyond the words",
+                found=entity,
+                wanted=f"words {last.stop} to {length - 1}",
+            )
         touches = last.stop == entity.first and last.kind == entity.kind and last.stop > 0
         size = entity.stop - entity.first
         prefixes = ["B"] + ["I"] * (size - 1)
@@ -177,13 +181,20 @@ def accuracy(told: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> f
         IncompatibleError: other sentences, or a sentence of another length.  DataError: no words.
     """
     if len(told) != len(golds):
-        raise IncompatibleError("predictions and golds are not of the same sentences",
-                                found=len(told), wanted=len(golds))  # fmt: skip
+        raise IncompatibleError(
+            "predictions and golds are not of the same sentences",
+            found=len(told),
+            wanted=len(golds),
+        )
     right = words = 0
     for number, (ours, gold) in enumerate(zip(told, golds, strict=True), 1):
         if len(ours) != len(gold):
-            raise IncompatibleError("not one tag for each word", where=f"sentence {number}",
-                                    found=len(ours), wanted=len(gold))  # fmt: skip
+            raise IncompatibleError(
+                "not one tag for each word",
+                where=f"sentence {number}",
+                found=len(ours),
+                wanted=len(gold),
+            )
         right += sum(a == b for a, b in zip(ours, gold, strict=True))
         words += len(gold)
     if not words:

@@ -36,14 +36,21 @@ Smooth = Literal["none", "exp"]
 
 def _checked(texts: Sequence[str], references: References) -> None:
     if len(texts) != len(references):
-        raise IncompatibleError("texts and references are not of the same rows", found=len(texts),
-                                wanted=len(references))  # fmt: skip
+        raise IncompatibleError(
+            "texts and references are not of the same rows",
+            found=len(texts),
+            wanted=len(references),
+        )
     if not len(texts):
         raise DataError("there are no texts to score")
     for number, some in enumerate(references):
         if isinstance(some, str) or not some:
-            raise DataError("a text without a list of references", where=f"text {number}",
-                            found=repr(some)[:60], wanted="one reference or more")  # fmt: skip
+            raise DataError(
+                "a text without a list of references",
+                where=f"text {number}",
+                found=repr(some)[:60],
+                wanted="one reference or more",
+            )
 
 
 def _mean_of_best(
@@ -150,8 +157,9 @@ def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -
         IncompatibleError, DataError: as `exact_match`.
     """
     if smooth not in ("none", "exp"):
-        raise ConfigError("no such smoothing", found=repr(smooth),
-                          wanted=near(smooth, ("none", "exp")))  # fmt: skip
+        raise ConfigError(
+            "no such smoothing", found=repr(smooth), wanted=near(smooth, ("none", "exp"))
+        )
     return _bleu_of(_bleu_counts(texts, references).sum(0), smooth)
 
 
@@ -230,10 +238,12 @@ def chrf(texts: Sequence[str], references: References) -> float:
 def _chrf_counts(texts: Sequence[str], references: References) -> NDArray[np.float64]:
     """(N, orders, 3): of each text beside the reference that is best for it."""
     _checked(texts, references)
-    return np.array([
-        max((_character_counts(text, reference) for reference in some), key=_chrf)
-        for text, some in zip(texts, references, strict=True)
-    ])  # fmt: skip
+    return np.array(
+        [
+            max((_character_counts(text, reference) for reference in some), key=_chrf)
+            for text, some in zip(texts, references, strict=True)
+        ]
+    )
 
 
 def _character_counts(text: str, reference: str) -> NDArray[np.float64]:
@@ -291,10 +301,15 @@ def estimates(texts: Sequence[str], references: References) -> dict[str, Estimat
         _bleu_counts(texts, references),
     )
     measures = (
-        lambda a, b: rouge_n(a, b, 1), lambda a, b: rouge_n(a, b, 2), rouge_l, squad_score.exact,
-    )  # fmt: skip
-    each = np.array([
-        [max(measure(text, reference) for reference in some) for measure in measures]
-        for text, some in zip(texts, references, strict=True)
-    ])  # fmt: skip
+        lambda a, b: rouge_n(a, b, 1),
+        lambda a, b: rouge_n(a, b, 2),
+        rouge_l,
+        squad_score.exact,
+    )
+    each = np.array(
+        [
+            [max(measure(text, reference) for reference in some) for measure in measures]
+            for text, some in zip(texts, references, strict=True)
+        ]
+    )
     return {USUAL[0]: one, USUAL[1]: two, **estimates_of_means(USUAL[2:], each)}

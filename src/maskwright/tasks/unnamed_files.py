@@ -131,8 +131,10 @@ def _parallel(paths: Sequence[Path]) -> list[Parallel]:
     if len(named) != 1 or len(languages := named.pop()) != 2:
         return []
     first, second = languages
-    return [Parallel(**vars(texts[first]), other=texts[second], languages=(first, second))
-            for texts in pairs]  # fmt: skip
+    return [
+        Parallel(**vars(texts[first]), other=texts[second], languages=(first, second))
+        for texts in pairs
+    ]
 
 
 def _plain(path: Path) -> Path:

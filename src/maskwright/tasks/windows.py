@@ -93,8 +93,11 @@ def kept(length: int, room: int, keep: Keep, head: int = HEAD) -> NDArray[np.int
         raise ConfigError("no such truncation", found=repr(keep), wanted=near(keep, KEEPS))
     _require_room(room)
     if keep == "head-and-tail" and not 0 < head < room:
-        raise ConfigError("the head leaves no room for the tail", found=f"{head} of {room}",
-                          wanted=f"1 to {room - 1}")  # fmt: skip
+        raise ConfigError(
+            "the head leaves no room for the tail",
+            found=f"{head} of {room}",
+            wanted=f"1 to {room - 1}",
+        )
     if length <= room:
         return np.arange(length)
     first = {"head": room, "tail": 0, "head-and-tail": head}[keep]
@@ -111,8 +114,12 @@ def windows(length: int, room: int, stride: int) -> NDArray[np.int64]:
     """
     _require_room(room)
     if not 1 <= stride <= room:
-        raise ConfigError("a stride that would leave tokens out or never move", where="stride",
-                          found=stride, wanted=f"1 to {room}")  # fmt: skip
+        raise ConfigError(
+            "a stride that would leave tokens out or never move",
+            where="stride",
+            found=stride,
+            wanted=f"1 to {room}",
+        )
     count = 1 + max(0, -(-(length - room) // stride))
     first = np.arange(count) * stride
     return np.stack([first, np.minimum(first + room, length)], axis=1)
@@ -134,8 +141,12 @@ def central(found: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _require_room(room: int) -> None:
     if room < 1:
-        raise ConfigError("no room for a token", where="length", found=room,
-                          wanted="at least 1 besides the special tokens")  # fmt: skip
+        raise ConfigError(
+            "no room for a token",
+            where="length",
+            found=room,
+            wanted="at least 1 besides the special tokens",
+        )
 
 
 # ------------------------------------------------------------------------------ framed rows
@@ -220,8 +231,9 @@ def pool(
     if how not in ("mean", "max"):
         raise ConfigError("no such pooling", found=repr(how), wanted=near(how, ("mean", "max")))
     if texts.shape != scores.shape[:1]:
-        raise IncompatibleError("scores and texts are not of the same windows",
-                                found=f"{len(scores)} and {len(texts)}")  # fmt: skip
+        raise IncompatibleError(
+            "scores and texts are not of the same windows", found=f"{len(scores)} and {len(texts)}"
+        )
     counts = np.bincount(texts)
     if not counts.all():
         raise DataError("a text without windows", found=f"text {int(np.argmin(counts))}")

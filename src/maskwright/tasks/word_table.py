@@ -18,8 +18,17 @@ from maskwright.errors import DataError
 from maskwright.tasks.spellings import plain
 
 WORDS = ("word", "words", "token", "tokens")
-SENTENCES = ("sentence", "sentenceid", "sentenceidx", "sentenceno", "sentencenumber", "sentid",
-             "sentno", "sentidx", "sent")  # fmt: skip
+SENTENCES = (
+    "sentence",
+    "sentenceid",
+    "sentenceidx",
+    "sentenceno",
+    "sentencenumber",
+    "sentid",
+    "sentno",
+    "sentidx",
+    "sent",
+)
 NUMBERED = re.compile(r"(sent(ence)?)?\W*\d+(\.0)?", re.IGNORECASE)
 
 
@@ -55,10 +64,16 @@ def sentences(
     for values, line in rows:
         if not values[word].strip():
             ledger.reject(
-                DataError("the word is missing", where=at(file, line), found=repr(values[word]),
-                          wanted=f"one in the column {word!r}", do="correct the row"),
-                file=file, line=line,
-            )  # fmt: skip
+                DataError(
+                    "the word is missing",
+                    where=at(file, line),
+                    found=repr(values[word]),
+                    wanted=f"one in the column {word!r}",
+                    do="correct the row",
+                ),
+                file=file,
+                line=line,
+            )
             continue
         named = values[number].strip() or found.get(number, "")
         if named != found.get(number):

@@ -57,8 +57,9 @@ class TokenizerChoice:
             ("seed", abs(self.seed), MOST_SEED),
         ):
             if value > most:
-                raise ConfigError("too large a number", where=name, found=value,
-                                  wanted=f"at most {most}")  # fmt: skip
+                raise ConfigError(
+                    "too large a number", where=name, found=value, wanted=f"at most {most}"
+                )
         _at_least("budget_bytes", self.budget_bytes, 1024)
         if self.budget_bytes > MOST_BYTES:
             raise ConfigError(

@@ -46,9 +46,14 @@ class LambState(OptimizerState):
         p, settings = self.parameters, self.settings
         # Adam's step at the rate 1, from zero: the kernel writes down the step itself.
         self.settings.move(
-            [self.change.zero_()], [p.gradient], [self.first], [self.second],
-            steps=self.steps, learning_rate=1.0, decay=0.0,
-        )  # fmt: skip
+            [self.change.zero_()],
+            [p.gradient],
+            [self.first],
+            [self.second],
+            steps=self.steps,
+            learning_rate=1.0,
+            decay=0.0,
+        )
         self.change[p.matrices].sub_(p.masters[p.matrices], alpha=settings.decay)
         weights, changes = ([p.view(v, n) for n in p.decayed] for v in (p.masters, self.change))
         if weights:

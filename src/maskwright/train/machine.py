@@ -50,8 +50,12 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
     try:
         place = torch.device(device)
     except RuntimeError as error:
-        raise ConfigError("no such device", where="training.device", found=device,
-                          wanted="cpu, cuda, or one of several as cuda:1") from error  # fmt: skip
+        raise ConfigError(
+            "no such device",
+            where="training.device",
+            found=device,
+            wanted="cpu, cuda, or one of several as cuda:1",
+        ) from error
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
             "there is no CUDA device here",
@@ -62,8 +66,12 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
         )
     if place.index is not None and place.type == "cuda":
         if place.index >= (there := torch.cuda.device_count()):
-            raise ResourceError("there is no such CUDA device here", where="training.device",
-                                found=device, wanted=f"cuda:0 to cuda:{there - 1}")  # fmt: skip
+            raise ResourceError(
+                "there is no such CUDA device here",
+                where="training.device",
+                found=device,
+                wanted=f"cuda:0 to cuda:{there - 1}",
+            )
         torch.cuda.set_device(place)  # whose generator is seeded, and what its units are
     if precision != "auto":
         return Machine(torch.device(device), getattr(torch, precision), "asked for")

@@ -63,11 +63,15 @@ def attention(
         say(f"note: {short:,} texts of fewer than two tokens are left out")
     relations, rare, passed = trees.compare_with_trees(subject, bank) if bank else ([], [], 0)
     if not text and not bank:
-        say(f"note: heads are measured on {len(texts)} short sentences that come with this "
-            "command; --text PATH takes your own")  # fmt: skip
+        say(
+            f"note: heads are measured on {len(texts)} short sentences that come with this "
+            "command; --text PATH takes your own"
+        )
     if rare:
-        say(f"note: not asked, with fewer than {trees.LEAST} words in a half of the sentences: "
-            + ", ".join(rare))  # fmt: skip
+        say(
+            f"note: not asked, with fewer than {trees.LEAST} words in a half of the sentences: "
+            + ", ".join(rare)
+        )
     if passed:
         say(
             f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank, too long or "
@@ -204,8 +208,10 @@ def _one_text(seen: heads.Seen) -> str:
     left = f" {len(every) - most} heads are not drawn." if len(every) > most else ""
     rest = (
         f" A character that is several tokens stands at the first of them, {heads.REST} at the "
-        "others." if heads.REST in pieces else ""
-    )  # fmt: skip
+        "others."
+        if heads.REST in pieces
+        else ""
+    )
     return (
         f'<p dir="auto"><q>{escape(seen.text)}{"…" if seen.cut else ""}</q></p>'
         f'<div class="grids">{shown}</div><p class="note">A row is a token that looks, a column '

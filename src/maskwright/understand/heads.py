@@ -85,10 +85,13 @@ def look_at_heads(subject: Subject, texts: Sequence[str]) -> Heads:
     assert sums is not None and even is not None
     means = sums / max(1, count)  # layers, heads, measures
     return Heads(
-        len(ids), count, sum(len(each) > room for each in whole), length,
+        len(ids),
+        count,
+        sum(len(each) > room for each in whole),
+        length,
         {name: means[:, :, i] for i, name in enumerate(MEASURES)},
         {name: even[:, i] / max(1, count) for i, name in enumerate(MEASURES)},
-    )  # fmt: skip
+    )
 
 
 def _even(seen: Tensor) -> Tensor:

@@ -128,8 +128,11 @@ def probe_layers(
     names = () if data.labels is None else data.labels.names
     kind = kind_of(data.task.kind, names)
     if data.task.kind not in ("tagging", "classification"):
-        raise UsageError("this task is not probed layer by layer", found=data.task.kind,
-                         wanted="classification, tagging, similarity, embedding")  # fmt: skip
+        raise UsageError(
+            "this task is not probed layer by layer",
+            found=data.task.kind,
+            wanted="classification, tagging, similarity, embedding",
+        )
     last = TEST if TEST in data.parts else VALIDATION
     models = subject.model, subject.untrained()
     known, asked = (
@@ -148,10 +151,20 @@ def probe_layers(
         untrained.append(_probed(*there, known.labels, asked.labels))
     weights, mixed = _mix(known, asked, len(names), seed)
     return Layered(
-        kind.task, last, subject.layers, len(known.labels), len(asked.labels), accuracy, control,
-        untrained, weights, mixed, _baselines(known, asked, whole=whole),
-        "; ".join(part.cut for part in (known, asked) if part.cut), no_control,
-    )  # fmt: skip
+        kind.task,
+        last,
+        subject.layers,
+        len(known.labels),
+        len(asked.labels),
+        accuracy,
+        control,
+        untrained,
+        weights,
+        mixed,
+        _baselines(known, asked, whole=whole),
+        "; ".join(part.cut for part in (known, asked) if part.cut),
+        no_control,
+    )
 
 
 def _of_part(

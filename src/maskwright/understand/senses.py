@@ -98,8 +98,11 @@ def tell_senses(
     """
     counts = {sense: list(senses).count(sense) for sense in senses}
     if len(counts) < 2 or min(counts.values()) < 2:
-        raise DataError("two meanings with two texts each are needed", where="label",
-                        found=", ".join(f"{n} of {s!r}" for s, n in counts.items()))  # fmt: skip
+        raise DataError(
+            "two meanings with two texts each are needed",
+            where="label",
+            found=", ".join(f"{n} of {s!r}" for s, n in counts.items()),
+        )
     names = list(counts)
     truth = np.array([names.index(sense) for sense in senses])
     examples = _examples(subject, word, texts, shorten)
@@ -111,12 +114,17 @@ def tell_senses(
     best = int(np.argmax(apart))
     shares = np.array([counts[name] for name in names]) / len(senses)
     return Told(
-        word, subject.layers, list(senses), list(texts), apart,
+        word,
+        subject.layers,
+        list(senses),
+        list(texts),
+        apart,
         [_apart(layer, truth) for layer in others],
         list(estimates_of_means([str(layer) for layer in subject.layers], near).values()),
         float(shares @ ((shares * len(senses) - 1) / (len(senses) - 1))),
-        _two_widest(found[best]), best,
-    )  # fmt: skip
+        _two_widest(found[best]),
+        best,
+    )
 
 
 def read_senses(
@@ -130,15 +138,20 @@ def read_senses(
     """
     named = {"text": ["text"], "label": ["label"], **as_names(columns)}
     if odd := set(named) - {"text", "label"}:
-        raise UsageError("no such role of a column", where="--column", found=", ".join(odd),
-                         wanted="text, label")  # fmt: skip
+        raise UsageError(
+            "no such role of a column", where="--column", found=", ".join(odd), wanted="text, label"
+        )
     texts, meanings = [], []
     for row in read_rows(names_beside(find(path)[0])[0]):
         for role, (name, *_) in named.items():
             if name not in row.values:
-                raise DataError("a column is not there", where=row.where,
-                                found=", ".join(row.values), wanted=repr(name),
-                                do=f"say which it is: --column {role}=NAME")  # fmt: skip
+                raise DataError(
+                    "a column is not there",
+                    where=row.where,
+                    found=", ".join(row.values),
+                    wanted=repr(name),
+                    do=f"say which it is: --column {role}=NAME",
+                )
         texts.append(text_of(row, named["text"][0]))
         meanings.append(text_of(row, named["label"][0]))
     return texts, meanings
@@ -169,8 +182,12 @@ def _examples(subject: Subject, word: str, texts: Sequence[str], shorten: bool) 
             hit = (begins < match.end()) & (ends > match.start()) & (ends > begins)
             inside = np.flatnonzero(hit).tolist()
         if not inside:
-            raise DataError("the word is not in the text", where=f"text {number}",
-                            found=texts[number - 1][:80], wanted=word)  # fmt: skip
+            raise DataError(
+                "the word is not in the text",
+                where=f"text {number}",
+                found=texts[number - 1][:80],
+                wanted=word,
+            )
         kept = tokens.tolist()
         if shorten:
             kept, inside = _around(kept, inside, subject.frame.length - margins)

@@ -84,8 +84,13 @@ def look(model: Transformer, batch: Batch) -> Trace:
     """Hidden states and attention weights of the stack that reads: the encoder if there is one."""
     trace = Trace()
     run = model.encode if model.config.encoder is not None else model.decode
-    run(batch.tokens, positions=batch.positions, segments=batch.segments,
-        visible=masks.visible_of(batch.documents), trace=trace)  # fmt: skip
+    run(
+        batch.tokens,
+        positions=batch.positions,
+        segments=batch.segments,
+        visible=masks.visible_of(batch.documents),
+        trace=trace,
+    )
     return trace
 
 

@@ -66,8 +66,12 @@ def read_trees(path: Path) -> list[Tree]:
     ledger = Ledger(Reading(), Counts(), None)
     for source in find(path)[0]:
         if source.kind != "columns":
-            raise UsageError("not a tree bank", where=source.shown, found=source.suffix,
-                             wanted="CoNLL-U, a .conllu file")  # fmt: skip
+            raise UsageError(
+                "not a tree bank",
+                where=source.shown,
+                found=source.suffix,
+                wanted="CoNLL-U, a .conllu file",
+            )
         with RegularFile(source) as opened:
             blocks = text_blocks(opened, source, ledger)
             found += [
@@ -83,16 +87,27 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
     heads = []
     for place, (number, columns) in enumerate(words, 1):
         if columns[0] != str(place):
-            raise DataError("the words of a sentence are not numbered from 1 on",
-                            where=at(file, number), found=repr(columns[0]),
-                            wanted=place)  # fmt: skip
+            raise DataError(
+                "the words of a sentence are not numbered from 1 on",
+                where=at(file, number),
+                found=repr(columns[0]),
+                wanted=place,
+            )
         if columns[6] == columns[0]:
-            raise DataError("a word that governs itself", where=at(file, number),
-                            found=repr(columns[6]), wanted="another word, or 0 for none",
-                            do="mend its column HEAD, the seventh")  # fmt: skip
+            raise DataError(
+                "a word that governs itself",
+                where=at(file, number),
+                found=repr(columns[6]),
+                wanted="another word, or 0 for none",
+                do="mend its column HEAD, the seventh",
+            )
         if not columns[6].isdecimal() or int(columns[6]) > len(words):
-            raise DataError("a governor that is not in the sentence", where=at(file, number),
-                            found=repr(columns[6]), wanted=f"0 to {len(words)}")  # fmt: skip
+            raise DataError(
+                "a governor that is not in the sentence",
+                where=at(file, number),
+                found=repr(columns[6]),
+                wanted=f"0 to {len(words)}",
+            )
         heads.append(int(columns[6]) - 1)
     relations = tuple(columns[7].partition(":")[0] for _, columns in words)
     return Tree(tuple(columns[1] for _, columns in words), tuple(heads), relations)
@@ -119,12 +134,16 @@ def compare_with_trees(
         distance = int(fixed[choose].mean(0).argmax())
         found.append(
             Relation(
-                name, int(score.sum()), int(layer) + 1, int(head) + 1,
+                name,
+                int(score.sum()),
+                int(layer) + 1,
+                int(head) + 1,
                 ("looks at its governor", "is looked at by its governor")[int(way)],
                 float(hits[score][:, way, layer, head].mean()),
-                DISTANCES[distance], float(fixed[score][:, distance].mean()),
+                DISTANCES[distance],
+                float(fixed[score][:, distance].mean()),
             )
-        )  # fmt: skip
+        )
     return found, rare, len(trees) - used
 
 

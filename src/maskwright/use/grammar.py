@@ -123,15 +123,24 @@ def as_table(result: Result, beside: dict[str, Result], title: str) -> tables.Ta
     """The mean over paradigms, then each paradigm, beside the baselines."""
     names = list(result.accuracies)
     rows = [
-        ["mean over paradigms", percent(result.mean), _said(result.bootstrap),
-         f"{sum(map(result.ties, names)):,}", *(percent(r.mean) for r in beside.values())],
+        [
+            "mean over paradigms",
+            percent(result.mean),
+            _said(result.bootstrap),
+            f"{sum(map(result.ties, names)):,}",
+            *(percent(r.mean) for r in beside.values()),
+        ],
         *(
-            [name.replace("_", " "), percent(result.accuracies[name]),
-             _said(result.interval(name)), f"{result.ties(name):,}",
-             *(percent(r.accuracies[name]) for r in beside.values())]
+            [
+                name.replace("_", " "),
+                percent(result.accuracies[name]),
+                _said(result.interval(name)),
+                f"{result.ties(name):,}",
+                *(percent(r.accuracies[name]) for r in beside.values()),
+            ]
             for name in names
         ),
-    ]  # fmt: skip
+    ]
     pairs = sum(len(v) for v in result.outcomes.values())
     without = [WITHOUT_MODEL[name] for name in beside]
     return {
@@ -202,13 +211,16 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None
         if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):
             return None
         values = {sign: value for value, sign in SIGNS.items()}
-        return Result({
-            name: np.array([values[sign] for sign in each["outcomes"]])
-            for name, each in plain["paradigms"].items()
-        })  # fmt: skip
+        return Result(
+            {
+                name: np.array([values[sign] for sign in each["outcomes"]])
+                for name, each in plain["paradigms"].items()
+            }
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError("figures of minimal pairs cannot be read", where=path,
-                        found=error, do="remove the file") from error  # fmt: skip
+        raise DataError(
+            "figures of minimal pairs cannot be read", where=path, found=error, do="remove the file"
+        ) from error
 
 
 def _said(interval: tuple[float, float] | None) -> str:

@@ -30,8 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     if not a.text:
-        raise UsageError("no text to train on", where="--text",
-                         do=f"maskwright adapt {a.model} --text FILE")  # fmt: skip
+        raise UsageError(
+            "no text to train on", where="--text", do=f"maskwright adapt {a.model} --text FILE"
+        )
     existing_texts(a.text)
     from maskwright.pretrain.further import adapt
 

@@ -109,8 +109,7 @@ def existing_texts(paths: Sequence[str]) -> None:
     """Refuse texts that are not there, before anything heavy is loaded."""
     for path in paths:
         if not path:
-            raise UsageError("empty path", where="--text", found="''",
-                             wanted="a file or a folder")  # fmt: skip
+            raise UsageError("empty path", where="--text", found="''", wanted="a file or a folder")
         existing(Path(path), "text")
 
 
@@ -119,8 +118,12 @@ def named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
     for given in a.column:
         role, equals, name = given.partition("=")
         if not (role and equals and name):
-            raise UsageError("not a column", where="--column", found=repr(given),
-                             wanted="ROLE=NAME, as text=review")  # fmt: skip
+            raise UsageError(
+                "not a column",
+                where="--column",
+                found=repr(given),
+                wanted="ROLE=NAME, as text=review",
+            )
         columns.setdefault(role, []).append(name)
     return columns
 

@@ -37,5 +37,10 @@ def do(a: argparse.Namespace) -> None:
 
     note_crowded(a.threads)
 
-    attention(a.model, a.out or next_run("attention"), text=[Path(text) for text in a.text],
-              sentence=a.sentence, tree=a.tree)  # fmt: skip
+    attention(
+        a.model,
+        a.out or next_run("attention"),
+        text=[Path(text) for text in a.text],
+        sentence=a.sentence,
+        tree=a.tree,
+    )

@@ -131,5 +131,9 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
     }
     for option in (name for name, given in idle.items() if given):
         about = "labelled rows" if rows else "minimal pairs" if pairs else "text"
-        raise UsageError("option has no effect here", where=option,
-                         found=f"the model is evaluated on {about}", do="leave it out")  # fmt: skip
+        raise UsageError(
+            "option has no effect here",
+            where=option,
+            found=f"the model is evaluated on {about}",
+            do="leave it out",
+        )

@@ -20,10 +20,26 @@ from maskwright.verbs.arguments import (
 SUMMARY = "fine-tune a model on labelled texts"
 # Options that a recipe has by the same names.
 PLAIN = (
-    "method", "task", "seeds", "epochs", "batch", "accumulate", "rate", "length", "long",
-    "layer_decay", "head_rate", "weight_decay", "warmup", "patience", "prompt", "pooling",
-    "measure", "threads", "within_words",
-)  # fmt: skip
+    "method",
+    "task",
+    "seeds",
+    "epochs",
+    "batch",
+    "accumulate",
+    "rate",
+    "length",
+    "long",
+    "layer_decay",
+    "head_rate",
+    "weight_decay",
+    "warmup",
+    "patience",
+    "prompt",
+    "pooling",
+    "measure",
+    "threads",
+    "within_words",
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -174,11 +190,20 @@ def do(a: argparse.Namespace) -> None:
     if a.data is not None:
         existing(a.data, "data")
     elif not from_file:
-        raise UsageError("no labelled file is named", where="--data", wanted="a file or a folder",
-                         do="maskwright finetune --help")  # fmt: skip
+        raise UsageError(
+            "no labelled file is named",
+            where="--data",
+            wanted="a file or a folder",
+            do="maskwright finetune --help",
+        )
     if a.moved is not None and not from_file:
-        raise UsageError("two models are named", where="--model", found=f"{a.moved} and {a.model}",
-                         wanted="one", do="leave --model out, or name a finetune.toml")  # fmt: skip
+        raise UsageError(
+            "two models are named",
+            where="--model",
+            found=f"{a.moved} and {a.model}",
+            wanted="one",
+            do="leave --model out, or name a finetune.toml",
+        )
     columns, curve = named_columns(a), _counts(a.curve)
     from maskwright.finetune.command import finetune_recipe
     from maskwright.finetune.recipe import Recipe, changed, read
@@ -200,8 +225,12 @@ def do(a: argparse.Namespace) -> None:
             recipe = replace(recipe, model=str(existing(a.moved, "model")))
         for path, what in ((recipe.model, "model"), (recipe.data, "data")):
             if not Path(path).exists():
-                raise UsageError(f"no such {what}", where=f"{a.model}: {what}", found=path,
-                                 do=f"say where it lies now: --{what} PATH")  # fmt: skip
+                raise UsageError(
+                    f"no such {what}",
+                    where=f"{a.model}: {what}",
+                    found=path,
+                    do=f"say where it lies now: --{what} PATH",
+                )
     else:
         given |= {"read": how_read(a.read)} if a.read else {}
         recipe = Recipe(model=str(a.model), **given)
@@ -212,6 +241,10 @@ def _counts(given: str | None) -> list[int]:
     """Numbers with commas between, 0 for "all"."""
     words = [word.strip() for word in given.split(",")] if given else []
     if not all(word == "all" or (word.isdecimal() and int(word)) for word in words):
-        raise UsageError("not numbers of labels", where="--curve", found=repr(given),
-                         wanted="numbers with commas between, such as 50,200,all")  # fmt: skip
+        raise UsageError(
+            "not numbers of labels",
+            where="--curve",
+            found=repr(given),
+            wanted="numbers with commas between, such as 50,200,all",
+        )
     return [0 if word == "all" else int(word) for word in words]

@@ -65,8 +65,11 @@ def do(a: argparse.Namespace) -> None:
     if a.file != STDIN:
         existing(a.file, "file")
     elif sys.stdin.isatty():
-        raise UsageError("no rows to answer", wanted="a file, or lines from a pipe",
-                         do=f"maskwright predict {a.model} FILE")  # fmt: skip
+        raise UsageError(
+            "no rows to answer",
+            wanted="a file, or lines from a pipe",
+            do=f"maskwright predict {a.model} FILE",
+        )
     columns = named_columns(a)
     note_crowded(a.threads)
     from maskwright.finetune.piped import piped
@@ -78,9 +81,13 @@ def do(a: argparse.Namespace) -> None:
     read = how_read(a.read)
     read.require_only("reading", "header")
     told: dict[str, Any] = {
-        "also": a.also, "columns": columns, "read": read, "top": a.top, "base": a.base,
+        "also": a.also,
+        "columns": columns,
+        "read": read,
+        "top": a.top,
+        "base": a.base,
         "say": printer(sys.stderr),
-    }  # fmt: skip
+    }
     with (
         contextlib.nullcontext(a.file)
         if a.file != STDIN

@@ -53,5 +53,13 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.tasks.how_read import how_read
     from maskwright.understand.probe import probe
 
-    probe(a.model, a.out or next_run("probe"), data=a.data, word=a.word, task=a.task,
-          columns=columns, items=a.items, read=how_read(a.read))  # fmt: skip
+    probe(
+        a.model,
+        a.out or next_run("probe"),
+        data=a.data,
+        word=a.word,
+        task=a.task,
+        columns=columns,
+        items=a.items,
+        read=how_read(a.read),
+    )

@@ -124,10 +124,13 @@ class Classification(Kind):
             return made
         centre, spread = self._unit(model, train)
         if spread < FINEST * abs(centre):
-            raise DataError("numbers too close together for their size",
-                            where=train.rows[0].where, found=f"{figure(centre)} ± {spread:.3g}",
-                            wanted=f"a deviation above {FINEST:g} of their mean",
-                            do="take a common number from all, such as the least")  # fmt: skip
+            raise DataError(
+                "numbers too close together for their size",
+                where=train.rows[0].where,
+                found=f"{figure(centre)} ± {spread:.3g}",
+                wanted=f"a deviation above {FINEST:g} of their mean",
+                do="take a common number from all, such as the least",
+            )
         return Standardised(model, made.options, vocabulary, centre, spread)
 
     @torch.no_grad()
@@ -152,14 +155,24 @@ class Classification(Kind):
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         if any(isinstance(row, Pair) for row in rows) and frame.long != "head":
-            raise UsageError("of two texts the longer one loses its end", where="--long",
-                             found=frame.long, wanted="head")  # fmt: skip
+            raise UsageError(
+                "of two texts the longer one loses its end",
+                where="--long",
+                found=frame.long,
+                wanted="head",
+            )
         if frame.long not in KEEPS:
             return self._pieces(rows, frame)
         keep = cast(Keep, frame.long)
         texts = [(r.first, r.second) if isinstance(r, Pair) else (r.text,) for r in rows]
-        examples, cuts = encode(texts, self._targets(rows), frame.tokenizer, frame.length,
-                               segments=frame.segments, keep=keep)  # fmt: skip
+        examples, cuts = encode(
+            texts,
+            self._targets(rows),
+            frame.tokenizer,
+            frame.length,
+            segments=frame.segments,
+            keep=keep,
+        )
         cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
         return Encoded(rows, examples, cut)
 
@@ -229,8 +242,10 @@ class Classification(Kind):
         for row in self._shares(encoded, outputs):
             if self.problem == "multi":
                 chosen = [i for i, p in enumerate(row) if p > 0.5]
-                yield {"labels": [self.labels[i] for i in chosen],
-                       "scores": [round(float(row[i]), 6) for i in chosen]}  # fmt: skip
+                yield {
+                    "labels": [self.labels[i] for i in chosen],
+                    "scores": [round(float(row[i]), 6) for i in chosen],
+                }
             else:
                 yield self._one(row, int(row.argmax()))
 

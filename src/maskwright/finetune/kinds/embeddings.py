@@ -110,16 +110,23 @@ class Embeddings(Kind):
         known = _truth(data.parts[TRAIN])
         low, high = float(known.min()), float(known.max())
         if low == high:
-            raise DataError("all pairs are alike to the same degree", where=TRAIN, found=low,
-                            do="give pairs that are less alike, too; or learn from pairs that "
-                            "belong together with --task matching")  # fmt: skip
+            raise DataError(
+                "all pairs are alike to the same degree",
+                where=TRAIN,
+                found=low,
+                do="give pairs that are less alike, too; or learn from pairs that "
+                "belong together with --task matching",
+            )
         return self if low >= -1 and high <= 1 else self.with_settled({"scale": [low, high]})
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         if len({isinstance(row, Single) for row in rows}) > 1:
-            raise DataError("texts by themselves beside pairs of texts", where=rows[0].where,
-                            wanted="one or the other")  # fmt: skip
+            raise DataError(
+                "texts by themselves beside pairs of texts",
+                where=rows[0].where,
+                wanted="one or the other",
+            )
         texts = [(self._as_read(each),) for row in rows for each in _texts(row)]
         none = np.zeros(len(texts), np.int64)
         given, cuts = encode(texts, none, frame.tokenizer, frame.length, segments=frame.segments)
@@ -206,22 +213,29 @@ class Embeddings(Kind):
         if SKIPPED in self.settled:
             modes["include_prompt"] = False
         modules = [
-            {"idx": i, "name": str(i), "path": f"{i}_{name}" if i else "",
-             "type": f"sentence_transformers.models.{name}"}
+            {
+                "idx": i,
+                "name": str(i),
+                "path": f"{i}_{name}" if i else "",
+                "type": f"sentence_transformers.models.{name}",
+            }
             for i, name in enumerate(MODULES)
-        ]  # fmt: skip
+        ]
         found: dict[str, Any] = {
             "modules.json": modules,
             "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
             "2_Normalize/config.json": {},
             "sentence_bert_config.json": {
-                "max_seq_length": frame.length, "do_lower_case": bool(self.settled.get(LOWER)),
+                "max_seq_length": frame.length,
+                "do_lower_case": bool(self.settled.get(LOWER)),
             },
             "config_sentence_transformers.json": {
-                "__version__": {}, "prompts": dict(self.settled.get(PROMPTS, {})),
-                "default_prompt_name": self.settled.get(NAME), "similarity_fn_name": "cosine",
+                "__version__": {},
+                "prompts": dict(self.settled.get(PROMPTS, {})),
+                "default_prompt_name": self.settled.get(NAME),
+                "similarity_fn_name": "cosine",
             },
-        }  # fmt: skip
+        }
         return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
 
 

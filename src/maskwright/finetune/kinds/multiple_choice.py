@@ -68,8 +68,12 @@ class MultipleChoice(Kind):
     def example(self, values: Sequence[Any], where: str) -> Choice:
         question, choices = values
         if not isinstance(choices, list | tuple) or len(choices) < 2:
-            raise DataError("not two choices or more", where=where, found=repr(choices)[:80],
-                            wanted='["one", "another"]')  # fmt: skip
+            raise DataError(
+                "not two choices or more",
+                where=where,
+                found=repr(choices)[:80],
+                wanted='["one", "another"]',
+            )
         each = tuple(text(choice, "choice", where) for choice in choices)
         return Choice(text(question, "question", where), each, 0, where)
 

@@ -50,9 +50,12 @@ class NumbersInWords(Read):
         ids = frame.tokenizer.encode_batch(values)
         for value, each in zip(values, ids, strict=True):
             if _bare(made := frame.tokenizer.decode(each.tolist())) != value:
-                raise IncompatibleError("the tokenizer cannot write the numbers", where="tokenizer",
-                                        found=f'"{value}" becomes "{made}"',
-                                        do="learn with a head: without --prompt")  # fmt: skip
+                raise IncompatibleError(
+                    "the tokenizer cannot write the numbers",
+                    where="tokenizer",
+                    found=f'"{value}" becomes "{made}"',
+                    do="learn with a head: without --prompt",
+                )
         return super()._encoded(rows, frame)
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.float64]:

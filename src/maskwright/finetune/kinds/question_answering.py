@@ -116,9 +116,13 @@ class QuestionAnswering(Kind):
         ]
         length = frame.length
         windows = AnswerWindows(
-            frame.tokenizer, questions, length=length, stride=min(STRIDE, length // 3),
-            longest_question=min(LONGEST_QUESTION, length // 3), absent="null",
-        )  # fmt: skip
+            frame.tokenizer,
+            questions,
+            length=length,
+            stride=min(STRIDE, length // 3),
+            longest_question=min(LONGEST_QUESTION, length // 3),
+            absent="null",
+        )
         texts: list[list[int]] = []
         segments, places, ends = [], [], []
         for part in _portions(windows):
@@ -249,8 +253,12 @@ class QuestionAnswering(Kind):
                 share = 1.0 - sum(each.probability for each in found.candidates)
                 yield {"score": round(share, 6), "start": 0, "end": 0, "answer": ""}
                 continue
-            yield {"score": round(best.probability, 6), "start": best.start,
-                   "end": best.start + len(answer), "answer": answer}  # fmt: skip
+            yield {
+                "score": round(best.probability, 6),
+                "start": best.start,
+                "end": best.start + len(answer),
+                "answer": answer,
+            }
 
     @property
     def wrongness(self) -> str:
@@ -276,12 +284,20 @@ class QuestionAnswering(Kind):
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         for found in self._found(encoded, outputs):
             spans: list[dict[str, Any]] = [
-                {"score": round(each.probability, 6), "start": each.start,
-                 "end": each.start + len(each.text), "answer": each.text}
+                {
+                    "score": round(each.probability, 6),
+                    "start": each.start,
+                    "end": each.start + len(each.text),
+                    "answer": each.text,
+                }
                 for each in found.candidates
-            ]  # fmt: skip
-            none = {"score": round(1.0 - sum(c.probability for c in found.candidates), 6),
-                    "start": 0, "end": 0, "answer": ""}  # fmt: skip
+            ]
+            none = {
+                "score": round(1.0 - sum(c.probability for c in found.candidates), 6),
+                "start": 0,
+                "end": 0,
+                "answer": "",
+            }
             # "No answer" comes first where it is the answer, and else where its share puts it.
             if not found.answer(self.threshold):
                 spans.insert(0, none)

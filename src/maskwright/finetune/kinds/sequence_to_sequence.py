@@ -86,8 +86,10 @@ class SequenceToSequence(Writing):
         """With several beams, unless one is better: then what is likely as a whole is not yet what
         is right."""
         several, one = (self.with_settled({"beams": beams}) for beams in (BEAMS, 1))
-        figures = [way.measured(encoded.rows, way.answers(encoded, read(way)))[self.measure]
-                   for way in (several, one)]  # fmt: skip
+        figures = [
+            way.measured(encoded.rows, way.answers(encoded, read(way)))[self.measure]
+            for way in (several, one)
+        ]
         return one if figures[1] > figures[0] else several
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:

@@ -79,8 +79,13 @@ class Tagging(Kind):
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sentences = [row if isinstance(row, Sentence) else self._sentence(row) for row in rows]
-        windows = TagWindows(frame.tokenizer, sentences, self.labels, length=frame.length,
-                             stride=max(1, frame.length // 2))  # fmt: skip
+        windows = TagWindows(
+            frame.tokenizer,
+            sentences,
+            self.labels,
+            length=frame.length,
+            stride=max(1, frame.length // 2),
+        )
         texts: list[list[int]] = []
         segments, places, words, classes = [], [], [], []
         for begin in range(0, len(windows), PORTION):
@@ -108,9 +113,12 @@ class Tagging(Kind):
             words = tuple(value[begin:end] for begin, end in words_in(value))
             return Sentence(self._words(words, where), None, value, where)
         if not isinstance(value, list | tuple) or not all(type(word) is str for word in value):
-            raise DataError("neither a text nor a list of words", where=where,
-                            found=repr(value)[:80],
-                            wanted='"a text", or ["a", "text"]')  # fmt: skip
+            raise DataError(
+                "neither a text nor a list of words",
+                where=where,
+                found=repr(value)[:80],
+                wanted='"a text", or ["a", "text"]',
+            )
         return Sentence(self._words(tuple(value), where), None, where=where)
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Sentence:
@@ -123,8 +131,9 @@ class Tagging(Kind):
 
     def _words(self, words: tuple[str, ...], where: str) -> tuple[str, ...]:
         if not any(word.strip() for word in words):
-            raise DataError("a text without a word", where=where, found=repr(words)[:80],
-                            wanted="words")  # fmt: skip
+            raise DataError(
+                "a text without a word", where=where, found=repr(words)[:80], wanted="words"
+            )
         return words
 
     def _sentence(self, row: Tagged) -> Sentence:
@@ -188,9 +197,11 @@ class Tagging(Kind):
         rows = data.parts[asked]
         return [
             ("majority", [[self.labels[usual]] * len(row.tokens) for row in rows]),
-            ("each word's commonest",
-             [[self.labels[best.get(word, usual)] for word in row.tokens] for row in rows]),
-        ]  # fmt: skip
+            (
+                "each word's commonest",
+                [[self.labels[best.get(word, usual)] for word in row.tokens] for row in rows],
+            ),
+        ]
 
     @property
     def wrongness(self) -> str:
@@ -206,10 +217,15 @@ class Tagging(Kind):
         if self.marks_entities:
             kinds = self._scored(list(answers), true).kinds
             figures = [  # a share of nothing is none here, as in the tables of other tasks
-                metrics.ClassFigures(name, each.precision if each.told else math.nan,
-                                     each.recall if each.gold else math.nan, each.f1, each.gold)
+                metrics.ClassFigures(
+                    name,
+                    each.precision if each.told else math.nan,
+                    each.recall if each.gold else math.nan,
+                    each.f1,
+                    each.gold,
+                )
                 for name, each in kinds.items()
-            ]  # fmt: skip
+            ]
             return classes_table(figures, "Rows are the entities of that kind in the file.")
         numbers = {name: n for n, name in enumerate(self.labels)}
         truth, predicted = (
@@ -258,8 +274,12 @@ class Tagging(Kind):
 def _part(sentence: Sentence, first: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
     """The words `first` to `stop` - 1 with their place in the text and the mean of their scores."""
     begin, end = sentence.spans[first][0], sentence.spans[stop - 1][1]
-    return {"score": round(float(scores[first:stop].mean()), 6),
-            "word": sentence.text[begin:end], "start": begin, "end": end}  # fmt: skip
+    return {
+        "score": round(float(scores[first:stop].mean()), 6),
+        "word": sentence.text[begin:end],
+        "start": begin,
+        "end": end,
+    }
 
 
 def _commonest(counts: Counter[int]) -> int:

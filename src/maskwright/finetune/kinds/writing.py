@@ -84,9 +84,12 @@ class Writing(Kind):
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         end = build.vocabulary(frame.tokenizer).end
         if end is None:
-            raise IncompatibleError("the tokenizer has no token that ends a text",
-                                    where="tokenizer", wanted="an end or a separator token",
-                                    do="without one nobody learns where to stop")  # fmt: skip
+            raise IncompatibleError(
+                "the tokenizer has no token that ends a text",
+                where="tokenizer",
+                wanted="an end or a separator token",
+                do="without one nobody learns where to stop",
+            )
         spare = frame.length // SHARE if frame.continues else 0
         most = frame.length - spare
         fields = [(self.fields(row), row.where) for row in rows]
@@ -187,9 +190,12 @@ def _read(
             texts[number] = template.fill(left, where)
             size = sizes[number] = len(frame.tokenizer.encode(texts[number]))
         if size > room:
-            raise ConfigError("the prompt is longer than what the model reads", where="--prompt",
-                              found=f"{size} tokens without a source",
-                              wanted=f"fewer than {room}")  # fmt: skip
+            raise ConfigError(
+                "the prompt is longer than what the model reads",
+                where="--prompt",
+                found=f"{size} tokens without a source",
+                wanted=f"fewer than {room}",
+            )
     sources, _ = _framed(frame, texts, length, end)
     cuts = Cuts()
     for before, after in zip(whole, sizes, strict=True):
