@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.pretrain import run
-from maskwright.recipes.find import read
-from maskwright.recipes.override import override
-from maskwright.train import denormals, loop
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.override import override
+from maskwright.train import loop
+from maskwright.train.machine import denormals
 from maskwright.train.schedule import Budget
 
 WARM_UP = 2

@@ -21,20 +21,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.finetune.kind_of import kind_of
+from maskwright.evaluate.text import evaluate_folder
 from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
-from maskwright.pretrain import further, run
+from maskwright.labelled.examples import splits
+from maskwright.labelled.examples.examples import Examples
+from maskwright.labelled.prepare import prepare
+from maskwright.pretrain import continued_pretraining as further
+from maskwright.pretrain import run
 from maskwright.recipes import bert_mini
-from maskwright.recipes.override import with_text
-from maskwright.recipes.recipe import Checkpoints, Evaluation, Recipe
-from maskwright.tasks import splits
-from maskwright.tasks.examples import Examples
-from maskwright.tasks.prepare import prepare
-from maskwright.train.optimizer import AdamW
+from maskwright.recipes.parts.override import with_text
+from maskwright.recipes.parts.recipe import Checkpoints, Evaluation, Recipe
+from maskwright.tasks.parts.find import kind_of
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Budget
-from maskwright.use.evaluate_text import evaluate_folder
 
 NEWS = "ag_news_train"
 MODELS = ("before", "on news", "on the old text")

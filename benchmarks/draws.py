@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.initialise import build
 
 DEVIATION, ROUNDS = 0.02, 5

@@ -156,7 +156,7 @@ WORKS = {
 # ---------------------------------------------------------------------------- the same batches
 def objective_of(work: Work, network: Any) -> Any:
     from maskwright import catalogue, config
-    from maskwright.objectives.objective import Vocabulary
+    from maskwright.objectives.parts.objective import Vocabulary
 
     member = catalogue.load("objectives", work.objective)
     options = config.from_plain(member.Options, work.options, "options")
@@ -249,7 +249,7 @@ def trainer_worker(work: Work, a: argparse.Namespace) -> None:
     import torch
     import transformers
 
-    from maskwright.families.family import family
+    from maskwright.families.parts.family import family
     from maskwright.nn.transformer import Transformer
 
     with torch.device("meta"):  # only its corruption is wanted
@@ -271,7 +271,7 @@ def trainer_worker(work: Work, a: argparse.Namespace) -> None:
 
 def our_worker(work: Work, a: argparse.Namespace) -> None:
     from maskwright.checkpoint import pretrained
-    from maskwright.train import machine
+    from maskwright.train.machine import machine
 
     chosen = machine.choose(a.precision)
     network = pretrained.load(a.model).model.to(chosen.device)
@@ -287,7 +287,7 @@ def save(work: Work, folder: Path, dropout: float | None) -> Any:
 
     from maskwright.checkpoint import pretrained
     from maskwright.checkpoint.layout import About
-    from maskwright.families.family import family
+    from maskwright.families.parts.family import family
     from maskwright.nn.initialise import build
 
     rates = {} if dropout is None else dict.fromkeys(work.rates, dropout)

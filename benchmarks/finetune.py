@@ -26,6 +26,7 @@ import numpy as np
 
 from benchmarks import loops
 from benchmarks.turns import Side, Turn, alternate, table
+from maskwright.models import special_tokens
 
 BATCH, EPOCHS, LENGTH = 32, 3, 128
 TEXT_SIDES = ("ours", *loops.TRAINER)
@@ -78,11 +79,10 @@ def our_learner(a: argparse.Namespace) -> Any:
     import torch
 
     from maskwright.checkpoint.transfer import transfer
-    from maskwright.finetune.examples import Examples, framed
-    from maskwright.finetune.kind_of import kind_of
     from maskwright.finetune.learner import Learner
     from maskwright.finetune.method import Method
-    from maskwright.pretrain import build
+    from maskwright.inference.encoded import Examples, framed
+    from maskwright.tasks.parts.find import kind_of
 
     method = Method(a.method, head_rate=1.0)  # one rate, as theirs
     learner = Learner.of(model_folder(), kind_of("classification", ("0", "1")), method, LENGTH)
@@ -93,12 +93,12 @@ def our_learner(a: argparse.Namespace) -> Any:
     for part in ("train", "validation"):
         texts = framed(encoded(part))
         parts[part] = Examples(texts, rows(part)[1], np.zeros(len(texts.tokens), np.int64))
-    return model, parts, learner.collation, build.vocabulary(learner.frame.tokenizer)
+    return model, parts, learner.collation, special_tokens.vocabulary(learner.frame.tokenizer)
 
 
 def our_worker(a: argparse.Namespace) -> None:
     from maskwright.objectives.supervised import Options, Supervised
-    from maskwright.train import machine
+    from maskwright.train.machine import machine
 
     model, parts, collation, vocabulary = our_learner(a)
     objective = Supervised(model, Options(), vocabulary)
@@ -113,10 +113,10 @@ def our_worker(a: argparse.Namespace) -> None:
 
 
 def our_quality(a: argparse.Namespace) -> float:
-    from maskwright.finetune.scores import scores
     from maskwright.finetune.tune import Settings, tune
+    from maskwright.inference.scores import scores
     from maskwright.objectives.supervised import Options, Supervised
-    from maskwright.train.optimizer import AdamW
+    from maskwright.train.optimizers.optimizer import AdamW
     from maskwright.train.schedule import Schedule
 
     model, parts, collation, vocabulary = our_learner(a)

@@ -20,8 +20,9 @@ def ours(
     objective: Any, batches: Callable[[int, int], Any], chosen: Any, turn: Turn, a: Any
 ) -> None:
     """`a.steps` steps of our loop; `chosen` says where and in which type."""
-    from maskwright.train import loop, process_memory
-    from maskwright.train.optimizer import AdamW
+    from maskwright.train import loop
+    from maskwright.train.machine import process_memory
+    from maskwright.train.optimizers.optimizer import AdamW
     from maskwright.train.parameters import Parameters
     from maskwright.train.schedule import Budget, Schedule
     from maskwright.train.state import TrainState
@@ -62,7 +63,7 @@ def trainer(
     import transformers
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    from maskwright.train.machine import matrix_units
+    from maskwright.train.machine.machine import matrix_units
 
     transformers.logging.set_verbosity_error()
     cuda = torch.cuda.is_available()

@@ -109,11 +109,11 @@ def our_worker(a: argparse.Namespace, turn: Turn | None = None) -> Any:
 
     from benchmarks.rows import FixedRows, packed
     from maskwright.data.loader import Loader
-    from maskwright.families.family import family
+    from maskwright.families.parts.family import family
     from maskwright.nn.initialise import build
     from maskwright.objectives.masked import Masked, Options
-    from maskwright.objectives.objective import Vocabulary
-    from maskwright.train import machine
+    from maskwright.objectives.parts.objective import Vocabulary
+    from maskwright.train.machine import machine
 
     chosen = machine.choose(a.precision)
     torch.manual_seed(0)
@@ -146,7 +146,7 @@ def our_worker(a: argparse.Namespace, turn: Turn | None = None) -> Any:
 
 # ---------------------------------------------------------------------------- the comparison
 def compare(a: argparse.Namespace) -> dict[str, Any]:
-    from maskwright.train import machine
+    from maskwright.train.machine import machine
 
     names = ("model", "dropout", "lengths", "steps", "batch", "precision")
     options = {name: getattr(a, name) for name in names}

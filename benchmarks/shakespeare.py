@@ -27,7 +27,7 @@ from benchmarks.turns import WARM_UP, Side, Turn, alternate
 from maskwright.pretrain import journal, run
 from maskwright.pretrain.text import resolve
 from maskwright.recipes import shakespeare_bert, shakespeare_gpt
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.parts.recipe import Recipe
 from maskwright.train import loop
 from maskwright.train.schedule import Budget
 

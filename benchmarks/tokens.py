@@ -22,8 +22,8 @@ from maskwright.corpus import embedded
 from maskwright.corpus.read import Reader
 from maskwright.data.tokenize import build_store
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice, train
-from maskwright.train.process_memory import peak_memory
+from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.train.machine.process_memory import peak_memory
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ class Turn:
     def end(self, loss: float) -> None:
         import torch
 
-        from maskwright.train.process_memory import peak_memory
+        from maskwright.train.machine.process_memory import peak_memory
 
         if torch.cuda.is_available():
             torch.cuda.synchronize()

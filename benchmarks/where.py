@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.pretrain import BATCH, LENGTH, SHAPES, VOCABULARY, our_worker
 from benchmarks.turns import Turn
 from maskwright.nn.cost import cost
-from maskwright.train import machine
+from maskwright.train.machine import machine
 
 WARM_UP, COUNTED = 3, 8
 # The first that fits: words in an operation's name, and whether the vocabulary is in its shapes.

@@ -13,8 +13,9 @@ from maskwright import memory
 from maskwright.errors import ResourceError
 from maskwright.nn.config import layers
 from maskwright.nn.initialise import build
-from maskwright.pretrain import run, sitting
-from maskwright.train.activations import kept_bytes
+from maskwright.pretrain import run
+from maskwright.pretrain import session as sitting
+from maskwright.train.machine.activation_memory import kept_bytes
 from nn.points import POINTS
 from tinyrun import recipe, text_file
 

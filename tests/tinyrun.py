@@ -15,8 +15,8 @@ import numpy as np
 
 from maskwright.errors import MaskwrightError
 from maskwright.recipes import tiny
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.recipe import Checkpoints, Evaluation, FamilyModel, Recipe, RowChoice
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import Checkpoints, Evaluation, FamilyModel, Recipe, RowChoice
 from maskwright.train.schedule import Budget
 
 SENTENCE = "the cat dog sat ran on mat rug and then saw one big red hat under a tall old tree"

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from maskwright.data.rows import Rows
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.config import Tokens
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.parts.objective import Vocabulary
 from nn.points import POINTS
 
 VOCABULARY = Vocabulary(

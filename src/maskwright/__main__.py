@@ -2,7 +2,7 @@
 
 import sys
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

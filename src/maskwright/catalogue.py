@@ -1,10 +1,11 @@
 """A folder is a registry.
 
-`families/`, `objectives/`, `adapters/`, `finetune/kinds/` and `recipes/` are open sets: a module
-that keeps the room's contract is a member by lying there, and its file name is its name
-(`openai_gpt.py` is `openai-gpt`). Another installed package joins through an entry point of the
-group `maskwright.families` (or the like) that names its module. Nothing is imported before it is
-asked for by name, so a list costs no torch; nothing is ever found in a folder of models or data.
+`families/`, `objectives/`, `adapters/`, `tasks/` and `recipes/` are open sets: a module that keeps
+the room's contract is a member by lying there, and its file name is its name (`openai_gpt.py` is
+`openai-gpt`); what the members of a room share lies in a package beside them, such as `parts/`.
+Another installed package joins through an entry point of the group `maskwright.families` (or the
+like) that names its module. Nothing is imported before it is asked for by name, so a list costs no
+torch; nothing is ever found in a folder of models or data.
 """
 
 from __future__ import annotations
@@ -16,21 +17,6 @@ from pathlib import Path
 from types import ModuleType
 
 from maskwright.errors import UsageError, near
-
-# The modules of a room that carry its contract instead of being a member of it.
-CONTRACTS = {
-    "families": {"family", "fields", "weights", "post_norm"},
-    "objectives": {
-        *("objective", "corruption", "encoder_decoder", "exponentials", "sequences"),
-        *("vocabulary_divergence", "vocabulary_loss"),
-    },
-    "recipes": {"recipe", "corpus", "find", "override", "mini"},
-    "adapters": {
-        *("adapter", "places", "freeze", "folder"),
-        *("peft_form", "peft_lora", "peft_ia3", "peft_names"),
-    },
-    "finetune.kinds": {"writing", "in_words"},
-}
 
 
 def names(room: str) -> list[str]:
@@ -61,11 +47,10 @@ def _modules(room: str) -> dict[str, str]:
     from importlib.metadata import entry_points  # 20 ms that a page of help does without
 
     folder = Path(__file__).parent.joinpath(*room.split("."))
-    stems = (module.name for module in pkgutil.iter_modules([str(folder)]))
     members = {
-        stem.replace("_", "-"): f"maskwright.{room}.{stem}"
-        for stem in stems
-        if stem not in CONTRACTS[room]
+        module.name.replace("_", "-"): f"maskwright.{room}.{module.name}"
+        for module in pkgutil.iter_modules([str(folder)])
+        if not module.ispkg
     }
     for entry in entry_points(group=f"maskwright.{room}"):
         if members.setdefault(entry.name, entry.module) != entry.module:

@@ -1,6 +1,6 @@
 """What is due when a run is complete, in however many sittings it got there.
 
-    a run that began with a model       what was won and lost (`pretrain/further.py`)
+    a run that began with a model       what was won and lost (`pretrain/continued_pretraining.py`)
     the quickstart's                    its labelled task, beside what needs no pretraining
 
 `pretrain` and `resume` are those of `pretrain/run.py` with that behind them; they are what the
@@ -12,8 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO
 
-from maskwright.pretrain import further, run
-from maskwright.recipes.recipe import Recipe
+from maskwright.pretrain import continued_pretraining as further
+from maskwright.pretrain import run
+from maskwright.recipes.parts.recipe import Recipe
 
 QUICKSTART = "quickstart.json"  # lies in the quickstart's run
 

@@ -9,7 +9,7 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright.adapters.bottleneck import Bottleneck, Narrow
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.transformer import Transformer
 
 

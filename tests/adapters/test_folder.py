@@ -13,12 +13,12 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright import catalogue
-from maskwright.adapters import folder
-from maskwright.adapters.adapter import Adapter
+from maskwright.adapters.parts import folder
+from maskwright.adapters.parts.adapter import Adapter
 from maskwright.adapters.prefix import Prefix
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
-from maskwright.families.family import family
-from maskwright.nn.pieces import layers_over
+from maskwright.families.parts.family import family
+from maskwright.nn.chunk_pooling import layers_over
 from maskwright.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")

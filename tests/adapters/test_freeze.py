@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.adapters import freeze
 from maskwright.adapters.lora import LoRA
+from maskwright.adapters.parts import freeze
 from maskwright.errors import ConfigError
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.transformer import Transformer
 
 

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.adapter import Adapter
 from maskwright.adapters.lora import LoRA, LowRank
+from maskwright.adapters.parts.adapter import Adapter
 from maskwright.errors import ConfigError, UsageError
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.transformer import Transformer
 from maskwright.train.parameters import Parameters
 

@@ -14,16 +14,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from checkpoint.small import model_of, small
-from maskwright import commit
-from maskwright.adapters import peft_form
-from maskwright.adapters.adapter import Adapter, Settings
 from maskwright.adapters.ia3 import IA3
 from maskwright.adapters.lora import LoRA
-from maskwright.adapters.peft_names import endings
+from maskwright.adapters.parts.adapter import Adapter, Settings
+from maskwright.adapters.peft import folder as peft_form
+from maskwright.adapters.peft.names import endings
 from maskwright.checkpoint import pretrained
 from maskwright.errors import CheckpointError, IncompatibleError
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.transformer import Transformer
+from maskwright.storage import commit
 
 TOKENS = torch.arange(5, 29).reshape(2, 12)  # ids that no family makes special
 # What is targeted beside the usual, so that every published module is met: our roles, by family.

@@ -11,7 +11,7 @@ from checkpoint.small import model_of, small
 from maskwright.adapters.prefix import Front, Prefix
 from maskwright.adapters.prompt import Prompt, Soft
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.cache import KVCache
 from maskwright.nn.mask import real, same_document
 from maskwright.nn.stack import Trace

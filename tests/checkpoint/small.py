@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from maskwright.families.family import Family
+from maskwright.families.parts.family import Family
 from maskwright.nn import initialise
 from maskwright.nn.config import (
     Attention,

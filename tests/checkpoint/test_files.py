@@ -16,9 +16,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.checkpoint import files, guarded
+from maskwright.checkpoint import files
+from maskwright.checkpoint import safe_read as guarded
 from maskwright.errors import CheckpointError, MaskwrightError, StorageError
-from maskwright.strict_json import parse_object
+from maskwright.storage.strict_json import parse_object
 
 TENSORS = {
     "a.weight": torch.arange(6.0).reshape(2, 3),

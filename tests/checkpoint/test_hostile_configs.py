@@ -24,7 +24,7 @@ from maskwright.errors import (
     ResourceError,
     UsageError,
 )
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.config import Head
 from maskwright.nn.transformer import Transformer
 

@@ -19,10 +19,10 @@ from maskwright.errors import (
     IncompatibleError,
     OutputError,
 )
-from maskwright.families.family import Family, family
+from maskwright.families.parts.family import Family, family
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 
 BERT, GPT2, ELECTRA = family("bert"), family("gpt2"), family("electra")
 Tensors = dict[str, torch.Tensor]

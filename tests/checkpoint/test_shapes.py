@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from maskwright.checkpoint import shapes
+from maskwright.nn.chunk_pooling import layers_over
 from maskwright.nn.config import Head, Norm, Tokens, TransformerConfig, VocabularyHead
-from maskwright.nn.pieces import layers_over
 from maskwright.nn.transformer import Transformer
 from nn.points import POINTS, VOCABULARY, WIDTH
 

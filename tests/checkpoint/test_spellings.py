@@ -13,11 +13,11 @@ import torch
 from checkpoint.small import SMALL, model_of, small
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import CheckpointError, ConfigError
-from maskwright.families.family import Family, family
+from maskwright.families.parts.family import Family, family
+from maskwright.inference.ask import generate_text
 from maskwright.nn.config import TransformerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice, train
-from maskwright.use.ask import generate_text
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 
 Tensors = dict[str, torch.Tensor]
 MODERN, T5, BART = family("modernbert"), family("t5"), family("bart")

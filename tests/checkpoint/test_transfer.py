@@ -10,7 +10,7 @@ import torch
 from checkpoint.small import model_of, small
 from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 
 BERT = family("bert")
 

@@ -11,7 +11,7 @@ from checkpoint.small import SMALL, model_of, small
 from maskwright.checkpoint import files, pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.errors import CheckpointError
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.transformer import Transformer
 
 Tensors = dict[str, torch.Tensor]

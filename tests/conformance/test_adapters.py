@@ -15,11 +15,11 @@ from torch import Tensor
 
 from checkpoint.small import model_of, small
 from maskwright import catalogue
-from maskwright.adapters import peft_form
-from maskwright.adapters.adapter import Adapter, Settings
+from maskwright.adapters.parts.adapter import Adapter, Settings
+from maskwright.adapters.peft import folder as peft_form
 from maskwright.config import from_plain, to_plain
 from maskwright.errors import CheckpointError, IncompatibleError, UsageError
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")

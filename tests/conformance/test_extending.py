@@ -20,12 +20,13 @@ from checkpoint.small import SMALL
 from conformance import test_adapters as adapters
 from conformance import test_families as families
 from conformance import test_objectives as objectives
-from maskwright import catalogue, cli
+from maskwright import catalogue
 from maskwright.checkpoint import pretrained
+from maskwright.cli import main as cli
 from maskwright.errors import UsageError
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.pretrain import journal, run
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice
 from tinyrun import recipe, text_file
 from toys import bert
 

@@ -15,12 +15,12 @@ from checkpoint.small import model_of, small
 from maskwright import catalogue
 from maskwright.checkpoint import pretrained, shapes
 from maskwright.errors import CheckpointError, IncompatibleError
-from maskwright.families import weights
-from maskwright.families.family import Family, family, family_of
+from maskwright.families.parts import weights
+from maskwright.families.parts.family import Family, family, family_of
 from maskwright.nn.config import Sinusoidal, TransformerConfig
 from maskwright.nn.mask import pattern, reach
 from maskwright.nn.transformer import Transformer
-from maskwright.tokenizer.roles import Style
+from maskwright.tokenizer.file.roles import Style
 
 NAMES = catalogue.names("families")
 FAMILIES = {name: family(name) for name in NAMES}

@@ -16,17 +16,17 @@ from conformance import method_table
 from conformance.test_adapters import BARE, FAMILIES
 from maskwright.checkpoint.transfer import carry
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.families.family import family
-from maskwright.finetune.examples import Collation, Examples, framed
+from maskwright.families.parts.family import family
 from maskwright.finetune.method import Method, names
 from maskwright.finetune.tune import Settings, tune
+from maskwright.inference.encoded import Collation, Examples, framed
 from maskwright.nn.config import Head, Learned, TransformerConfig
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.supervised import Options, Supervised
-from maskwright.train.machine import Machine
-from maskwright.train.optimizer import AdamW
+from maskwright.train.machine.machine import Machine
+from maskwright.train.optimizers.optimizer import AdamW
 
 METHODS = names()
 # Layers that have weights in common cannot begin anew.

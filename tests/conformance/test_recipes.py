@@ -14,14 +14,14 @@ import torch
 
 from maskwright import catalogue, config
 from maskwright.checkpoint import pretrained
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.config import Learned
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import build, journal, run
 from maskwright.pretrain.lengths import check_length, untrained_positions
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.find import find
-from maskwright.recipes.recipe import (
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.recipe import (
     Checkpoints,
     Evaluation,
     FamilyModel,
@@ -29,8 +29,8 @@ from maskwright.recipes.recipe import (
     Recipe,
     RowChoice,
 )
-from maskwright.tokenizer.roles import roles_by_table
-from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.tokenizer.file.roles import roles_by_table
+from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.toml import to_toml
 from maskwright.train.schedule import Budget
 from tinyrun import text_file

@@ -14,7 +14,7 @@ from maskwright.corpus.document import Document
 from maskwright.corpus.lines import CONTROLS
 from maskwright.corpus.read import Reader, Reading
 from maskwright.errors import MaskwrightError
-from maskwright.tasks.table import load
+from maskwright.labelled.formats.table import load
 
 NAMES = [
     "a.txt",

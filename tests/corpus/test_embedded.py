@@ -11,8 +11,8 @@ import pytest
 
 from corpus.files_at_hand import write
 from maskwright.corpus import embedded, installed
-from maskwright.corpus.labelled import Labelled, exception_messages, split
 from maskwright.errors import DataError, UsageError
+from maskwright.labelled.exception_messages import Labelled, exception_messages, split
 
 SENTENCE = "This is the sentence number {} of the package, and it is there for the test. "
 

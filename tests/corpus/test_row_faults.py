@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
 from maskwright.corpus.read import Reader, Reading
 from maskwright.errors import ConfigError, DataError, UsageError
-from maskwright.strict_json import MAX_DEPTH
+from maskwright.storage.strict_json import MAX_DEPTH
 
 GOOD = '{"text": "good"}'
 

@@ -14,9 +14,9 @@ from maskwright.data import shards
 from maskwright.data.pack import PackedDocuments, SentencePairs, Stream
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store, sentence_starts
-from maskwright.tokenizer.kinds import Kind
+from maskwright.tokenizer.file.kinds import Kind
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 
 TEXTS = [
     *corpus(21, 60),

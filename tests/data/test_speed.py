@@ -22,7 +22,7 @@ from maskwright.data.sentences import sentence_starts
 from maskwright.data.shards import blocks
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 
 pytestmark = pytest.mark.proof
 
@@ -32,7 +32,7 @@ from pathlib import Path
 from maskwright.corpus import embedded
 from maskwright.corpus.read import Reader
 from maskwright.data.tokenize import build_store
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 text, store = Path(sys.argv[1]), Path(sys.argv[2])
 prose = embedded.documents(limit_bytes=2_000_000)
 tokenizer = train(prose, TokenizerChoice(kind="wordpiece", vocabulary=8000))

@@ -14,7 +14,7 @@ from tests.data.toy import Toy, corpus, store_of
 
 from maskwright.data.store import TokenStore, checked_cast, token_type
 from maskwright.errors import DataError, IncompatibleError
-from maskwright.manifest import Manifest
+from maskwright.storage.manifest import Manifest
 
 FILES = (
     "tokens.bin",

@@ -11,7 +11,6 @@ import pytest
 from tests.data.toy import Toy, corpus, documents, store_of
 from tests.faults.fs import Dying, Failing, Killed, Unhurried, Watched
 
-from maskwright.commit import Lock
 from maskwright.corpus.document import Document
 from maskwright.data import shards
 from maskwright.data.store import TokenStore
@@ -24,6 +23,7 @@ from maskwright.errors import (
     StoppedError,
     StorageError,
 )
+from maskwright.storage.commit import Lock
 
 TEXTS = corpus(5, 120)
 

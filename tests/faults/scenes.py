@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.faults.fs import Unhurried, Watched
 
-from maskwright.commit import Staging, commit, newest, remove_folder, sweep, verify
 from maskwright.errors import CheckpointError
-from maskwright.storage import FileSystem
+from maskwright.storage.commit import Staging, commit, newest, remove_folder, sweep, verify
+from maskwright.storage.files import FileSystem
 
 QUICK = Unhurried()
 

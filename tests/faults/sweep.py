@@ -14,7 +14,7 @@ from typing import Any
 from tests.faults.fs import Dying, Failing, Killed, Watched
 
 from maskwright.errors import MaskwrightError
-from maskwright.storage import FileSystem
+from maskwright.storage.files import FileSystem
 
 Scene = Callable[[Path], None]
 Act = Callable[[Path, FileSystem], Any]

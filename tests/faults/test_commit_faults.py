@@ -19,7 +19,7 @@ from tests.faults.powerloss import crash_states, materialise
 from tests.faults.sweep import fail_everywhere, fresh, kill_everywhere
 
 from maskwright.errors import OutputError, StoppedError, StorageError
-from maskwright.storage import FileSystem
+from maskwright.storage.files import FileSystem
 
 CHECKPOINTS = (scenes.one_checkpoint, scenes.save_and_retire, scenes.a_whole_checkpoint)
 REPLACEMENT = (scenes.a_best_model, scenes.replace_it, scenes.old_or_new)

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from tests.faults.races import CRASHED, race
 
-from maskwright import commit as protocol
-from maskwright.commit import Staging, commit, sweep, verify, writing
 from maskwright.errors import MaskwrightError, OutputError, StoppedError
-from maskwright.lock import Lock
-from maskwright.one_file import write_file
 from maskwright.report import tables
-from maskwright.storage import lock_beside
+from maskwright.storage import commit as protocol
+from maskwright.storage.commit import Staging, commit, sweep, verify, writing
+from maskwright.storage.files import lock_beside
+from maskwright.storage.lock import Lock
+from maskwright.storage.one_file import write_file
 
 NAMES = ("config.json", "model.bin", "part/state.json")
 

@@ -11,7 +11,7 @@ import pytest
 
 from maskwright.pretrain import run
 from maskwright.recipes import bart_mini, gpt2_mini, t5_mini
-from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 from tinyrun import recipe, text_file
 
 

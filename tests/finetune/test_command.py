@@ -18,8 +18,8 @@ import torch
 
 import maskwright
 from finetune.old_results import as_before
-from maskwright import catalogue, storage
-from maskwright.cli import main
+from maskwright import catalogue
+from maskwright.cli.main import main
 from maskwright.corpus.reading import Reading
 from maskwright.errors import (
     CheckpointError,
@@ -32,24 +32,26 @@ from maskwright.errors import (
 )
 from maskwright.finetune import learner, result
 from maskwright.finetune import recipe as recipe_of
-from maskwright.finetune import write_predictions as write_module
 from maskwright.finetune.command import DIVISION, finetune_file
-from maskwright.finetune.curve import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
+from maskwright.finetune.curve_figures import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
 from maskwright.finetune.hashes import hashes
-from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.method import Method
-from maskwright.finetune.piped import piped
-from maskwright.finetune.predict import load
-from maskwright.finetune.predict_file import predict_file
 from maskwright.finetune.tune import Settings, Tuned
-from maskwright.finetune.write_predictions import _model, write_predictions
-from maskwright.lock import Lock
-from maskwright.pretrain import checkpoints, run
+from maskwright.labelled.formats.options import HowRead
+from maskwright.labelled.prepare import prepare
+from maskwright.models import folders
+from maskwright.predict import write as write_module
+from maskwright.predict.file import predict_file
+from maskwright.predict.predictor import load
+from maskwright.predict.stdin import piped
+from maskwright.predict.write import _model, write_predictions
+from maskwright.pretrain import run
 from maskwright.recipes import gpt2_mini
-from maskwright.recipes.recipe import FamilyModel
+from maskwright.recipes.parts.recipe import FamilyModel
 from maskwright.report import document
-from maskwright.tasks.how_read import HowRead
-from maskwright.tasks.prepare import prepare
+from maskwright.storage import files as storage
+from maskwright.storage.lock import Lock
+from maskwright.tasks.parts.find import kind_of
 from tinyrun import WORDS, recipe, text_file
 
 
@@ -323,7 +325,7 @@ def test_the_figure_that_chooses(model: Path, tmp_path: Path) -> None:
 
 def test_a_folder_made_for_means_says_so(model: Path, tmp_path: Path) -> None:
     data, said = table(tmp_path / "data.csv", "classification"), io.StringIO()
-    plain = checkpoints.newest(model)
+    plain = folders.newest(model)
     shutil.copytree(plain, tmp_path / "means")
     (tmp_path / "means" / "1_Pooling").mkdir()
     modules = [
@@ -687,9 +689,9 @@ def test_the_folder_of_the_model_answers_as_the_one_around_it(model: Path, tmp_p
         )
         assert load(out / "model").predict(texts) == load(out).predict(texts)
     assert "prefix/adapter" in (tmp_path / "prefix" / "model" / "README.md").read_text()
-    assert checkpoints.model_folder(tmp_path / "lora") == tmp_path / "lora" / "model"
+    assert folders.model_folder(tmp_path / "lora") == tmp_path / "lora" / "model"
     with pytest.raises(IncompatibleError, match="beside this model"):
-        checkpoints.model_folder(tmp_path / "prefix")
+        folders.model_folder(tmp_path / "prefix")
     told = as_before(tmp_path / "lora") / "task.json"
     told.write_text('{"kind": "classification"}')
     with pytest.raises(CheckpointError, match="labels"):

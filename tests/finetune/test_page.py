@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from maskwright.finetune import page
-from maskwright.finetune.examples import Examples, framed
-from maskwright.finetune.kind import Encoded, Kind
-from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.progress import unseen, watching
-from maskwright.tasks.examples import Choice, Pair, Rewrite, Single
+from maskwright.inference.encoded import Examples, framed
+from maskwright.labelled.examples.examples import Choice, Pair, Rewrite, Single
+from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.task_type import Encoded, Kind
 from maskwright.train.state import TrainState
 
 LABELS = ("cat", "dog", "eel")

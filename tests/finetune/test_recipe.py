@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.config import from_plain
 from maskwright.corpus.reading import Reading
 from maskwright.errors import ConfigError, MaskwrightError, UsageError
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.recipe import NAME, Recipe, changed, read, render
-from maskwright.tasks.how_read import HowRead
+from maskwright.labelled.formats.options import HowRead
 from tinyrun import WORDS
 
 

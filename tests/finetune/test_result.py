@@ -17,21 +17,24 @@ from tests.faults.mutations import attack
 
 from finetune.old_results import as_before
 from finetune.test_command import table
+from maskwright.analysis.hidden_states import Subject
 from maskwright.checkpoint import fine_tuned, pretrained
-from maskwright.cli import main
+from maskwright.cli.main import main
+from maskwright.cli.show import show
 from maskwright.errors import CheckpointError, DataError, MaskwrightError
-from maskwright.finetune import command, predict
-from maskwright.finetune import write_predictions as write_predictions_module
+from maskwright.finetune import command
 from maskwright.finetune.command import finetune_file
-from maskwright.finetune.predict import load
-from maskwright.finetune.several import load_several
-from maskwright.finetune.write_predictions import write_predictions
-from maskwright.manifest import MANIFEST, read_manifest
-from maskwright.pretrain import checkpoints, further
-from maskwright.storage import FileSystem
-from maskwright.understand.states import Subject
-from maskwright.use.ask import open_model
-from maskwright.use.show import show
+from maskwright.inference.ask import open_model
+from maskwright.models import folders
+from maskwright.predict import predictor as predict
+from maskwright.predict import write as write_predictions_module
+from maskwright.predict.predictor import load
+from maskwright.predict.shared_encoder import load_several
+from maskwright.predict.write import write_predictions
+from maskwright.pretrain import checkpoints
+from maskwright.pretrain import continued_pretraining as further
+from maskwright.storage.files import FileSystem
+from maskwright.storage.manifest import MANIFEST, read_manifest
 
 TEXTS = ["a cat", "the big dog", "a dog and a cat"]
 METHODS = ("full", "prefix", "lora")
@@ -77,7 +80,7 @@ OPENERS: dict[str, Callable[[Path], object]] = {
     "predict": load,
     "predict model/": lambda out: load(out / "model"),
     "--also": lambda out: load_several([out, out]),
-    "finetune, evaluate": checkpoints.model_folder,
+    "finetune, evaluate": folders.model_folder,
     "finetune model/": lambda out: pretrained.load(out / "model"),
     "probe, attention": Subject.of,
     "generate, fill-mask": open_model,

@@ -17,20 +17,21 @@ import transformers
 from maskwright import catalogue
 from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.finetune.command import finetune_file
-from maskwright.finetune.evaluate import evaluate_file
-from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.frame import Frame
-from maskwright.finetune.kind import Encoded
-from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.method import Method
-from maskwright.finetune.predict import load
-from maskwright.finetune.predict_file import predict_file
-from maskwright.pretrain import build, checkpoints, run
-from maskwright.tasks import examples as labelled
-from maskwright.tasks.columns import Columns
-from maskwright.tasks.examples import Rewrite
-from maskwright.tasks.infer import Task
+from maskwright.inference.encoded import Collation, Examples, framed
+from maskwright.labelled.columns.columns import Columns
+from maskwright.labelled.columns.infer import Task
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.examples.examples import Rewrite
+from maskwright.models import folders, special_tokens
+from maskwright.predict.file import predict_file
+from maskwright.predict.predictor import load
+from maskwright.pretrain import run
+from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.task_type import Encoded
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tinyrun import WORDS, recipe, text_file
 
@@ -239,8 +240,8 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     tokenizer = Tokenizer.load(models["t5"] / "tokenizer")
     frame = Frame(tokenizer, 64, False)
     kind = kind_of("sequence-to-sequence", (), {"longest": 3})
-    loaded = pretrained.load(checkpoints.model_folder(models["t5"]))
-    objective = kind.objective(loaded.model, build.vocabulary(tokenizer))
+    loaded = pretrained.load(folders.model_folder(models["t5"]))
+    objective = kind.objective(loaded.model, special_tokens.vocabulary(tokenizer))
     told = [
         kind.outputs(
             objective,

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from maskwright.errors import ConfigError, DataError
-from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.scores import scores
 from maskwright.finetune.tune import Settings, Tuned, tune
+from maskwright.inference.encoded import Collation, Examples, framed
+from maskwright.inference.scores import scores
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
 from maskwright.objectives.supervised import Options, Supervised
-from maskwright.train.machine import Machine
-from maskwright.train.optimizer import AdamW
+from maskwright.train.machine.machine import Machine
+from maskwright.train.optimizers.optimizer import AdamW
 from toys import CLS, SEP, VOCABULARY, bert
 
 COLLATION = Collation(pad=0, last=False)

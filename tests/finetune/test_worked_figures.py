@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from maskwright.data.batch import Batch
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn import initialise
 from maskwright.nn.config import Head, TransformerConfig
-from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.supervised import Options, Supervised
 from maskwright.train import loop
-from maskwright.train.optimizer import AdamW
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState

@@ -27,10 +27,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from maskwright.checkpoint import pretrained
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.mask import real
 from maskwright.nn.transformer import Transformer
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 
 HERE = Path(__file__).parent
 PINS = ("torch==2.13.0", "transformers==4.57.6")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from maskwright import cli
-from maskwright.command_line import Parser
+from maskwright.cli import main as cli
+from maskwright.cli.command_line import Parser
 from maskwright.errors import DataError
 
 FROZEN = {
@@ -119,11 +119,11 @@ def test_verbs_and_options_are_those_of_the_list() -> None:
 
 
 def test_help_names_every_verb_and_imports_nothing_heavy() -> None:
-    code = "import sys; from maskwright import cli; cli.main(['--help'])"
+    code = "import sys; from maskwright.cli import main as cli; cli.main(['--help'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert all(re.search(rf"^ +{name}\b", done.stdout, re.M) for name in FROZEN)
     probe = (
-        "import sys; from maskwright import cli\n"
+        "import sys; from maskwright.cli import main as cli\n"
         "try: cli.main(['pretrain', '--help'])\nexcept SystemExit: pass\n"
         "heavy = {'torch', 'numpy', 'tokenizers', 'rich', 'sklearn'}\n"
         "print('loaded', sorted(heavy & set(sys.modules)))"
@@ -461,7 +461,7 @@ def test_an_empty_folder_of_a_refused_command_goes(
         return do
 
     def left(*names: str) -> bool:
-        monkeypatch.setattr("maskwright.finetune.evaluate.evaluate_file", refused(*names))
+        monkeypatch.setattr("maskwright.evaluate.labelled_rows.evaluate_file", refused(*names))
         (tmp_path / "task.json").touch()
         command = ["evaluate", str(tmp_path), "--data", str(tmp_path), "--out", str(out)]
         assert cli.main(command) == 65

@@ -17,7 +17,7 @@ import maskwright
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(maskwright.__file__).parent
-TORCHLESS_ROOMS = ("corpus", "tokenizer", "data", "families", "tasks", "report")
+TORCHLESS_ROOMS = ("corpus", "tokenizer", "data", "families", "labelled", "metrics", "report", "storage")
 # All but the door to everything.
 ROOF = ("api", "closing")  # above all rooms
 TORCHLESS_FILES = tuple(f.stem for f in sorted(SOURCE.glob("[a-z]*.py")) if f.stem not in ROOF)
@@ -92,12 +92,12 @@ def test_the_text_wing_loads_no_torch() -> None:
 
 def test_the_command_line_loads_nothing_heavy() -> None:
     heavy = ("torch", "numpy", "tokenizers", "rich", "sklearn", "pyarrow", "maskwright.nn")
-    assert loaded_by(["maskwright", "maskwright.cli"], heavy) == []
+    assert loaded_by(["maskwright", "maskwright.cli.main"], heavy) == []
 
 
 BUILT = """
 import torch
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 from maskwright.nn.initialise import build
 build(family("bert").point({"architectures": ["BertForMaskedLM"], "vocab_size": 50,
     "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
@@ -116,12 +116,9 @@ def test_a_model_is_built_without_compiler_and_algebra() -> None:
 
 def test_who_predicts_waits_for_no_statistics() -> None:
     heavy = ("sklearn", "scipy.stats", "pandas", "transformers")
-    assert (
-        loaded_by(["maskwright.finetune.write_predictions", "maskwright.finetune.piped"], heavy)
-        == []
-    )
+    assert loaded_by(["maskwright.predict.write", "maskwright.predict.stdin"], heavy) == []
     # The control: what asks for a figure.
-    asked = "import maskwright.tasks.metrics as m, numpy as n; m.accuracy(n.ones(2), n.ones(2))"
+    asked = "import maskwright.metrics.metrics as m, numpy as n; m.accuracy(n.ones(2), n.ones(2))"
     assert "sklearn" in loaded_after(asked, heavy)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.tasks.build import build
-from maskwright.tasks.columns import OPTIONAL, ROLES
-from maskwright.tasks.infer import KINDS, infer
-from maskwright.tasks.table import load
+from maskwright.labelled.columns.columns import OPTIONAL, ROLES
+from maskwright.labelled.columns.infer import KINDS, infer
+from maskwright.labelled.examples.build import build
+from maskwright.labelled.formats.table import load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "labelled-data.md").read_text(encoding="utf-8")
 EXAMPLES = {

@@ -23,9 +23,11 @@ ROOMS = (
     "objectives",
     "train",
     "data",
-    "generate",
-    "evaluate",
+    "inference",
+    "models",
     "checkpoint",
+    "metrics",
+    "labelled",
     "report",
     "adapters",
 )

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from maskwright import api
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
-from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.schedule import Budget
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")

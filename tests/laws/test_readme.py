@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import maskwright
-from maskwright import api, catalogue, cli
+from maskwright import api, catalogue
+from maskwright.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

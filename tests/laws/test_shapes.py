@@ -6,8 +6,8 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
+from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.nn.mask import prefix, same_document
-from maskwright.objectives.vocabulary_loss import vocabulary_loss
 
 
 def test_shapes_are_enforced_in_the_stack() -> None:

@@ -13,12 +13,12 @@ from tests.faults.fs import Unhurried, Watched
 from tests.faults.powerloss import crash_states, materialise
 from tests.faults.sweep import fail_everywhere, fresh, kill_everywhere
 
-from maskwright import commit as protocol
-from maskwright import storage
-from maskwright.commit import Staging
 from maskwright.errors import MaskwrightError
-from maskwright.manifest import MANIFEST, Manifest
-from maskwright.storage import FileSystem
+from maskwright.storage import commit as protocol
+from maskwright.storage import files as storage
+from maskwright.storage.commit import Staging
+from maskwright.storage.files import FileSystem
+from maskwright.storage.manifest import MANIFEST, Manifest
 
 
 def _trace(base: Path) -> tuple[Path, Path, list[tuple[Any, ...]]]:

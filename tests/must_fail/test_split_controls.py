@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.tasks import test_splits
+from tests.labelled import test_splits
 
-from maskwright.tasks import splits
+from maskwright.labelled.examples import splits
 
 
 def by_shuffling(texts: Sequence[str], classes: Any, division: Any, groups: Any = None) -> Any:

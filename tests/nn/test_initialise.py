@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from maskwright.families.family import family
-from maskwright.nn.fresh import materialise
+from maskwright.families.parts.family import family
 from maskwright.nn.initialise import build, initialise
+from maskwright.nn.meta_init import materialise
 from maskwright.nn.transformer import Transformer
 from nn.points import PAIRS, POINTS
 

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 
 from maskwright.nn.config import Norm as NormConfig
 from maskwright.nn.config import Relative, Rotary
-from maskwright.nn.dropout import (
+from maskwright.nn.feed_forward import ACTIVATIONS
+from maskwright.nn.kernels.dropout import (
     COLUMNS,
     LEVELS,
     _thresholds,
@@ -20,10 +21,9 @@ from maskwright.nn.dropout import (
     keep_levels,
     keep_mask,
 )
-from maskwright.nn.feed_forward import ACTIVATIONS
+from maskwright.nn.kernels.softmax import softmax
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table, rotate, sinusoids
-from maskwright.nn.softmax import softmax
 
 CPU = torch.device("cpu")
 

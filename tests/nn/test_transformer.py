@@ -29,7 +29,7 @@ from maskwright.nn.config import (
     layers,
 )
 from maskwright.nn.cost import cost
-from maskwright.nn.linear import spare_rows
+from maskwright.nn.kernels.linear import spare_rows
 from maskwright.nn.mask import real, same_document
 from maskwright.nn.stack import Trace
 from maskwright.nn.transformer import Transformer

@@ -13,7 +13,7 @@ from maskwright.data.rows import Rows
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import Objective
+from maskwright.objectives.parts.objective import Objective
 from toys import CLS, PAD, SEP, VOCABULARY, bert
 
 

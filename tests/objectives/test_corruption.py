@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maskwright import randomness
-from maskwright.objectives import corruption
+from maskwright.objectives.parts import corruption
 
 ROWS, LENGTH = 200, 64
 

@@ -14,8 +14,8 @@ from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.objectives import denoising
 from maskwright.objectives.denoising import Denoising, Options
-from maskwright.objectives.objective import Vocabulary
-from maskwright.objectives.sequences import Sequences, Texts, texts_of
+from maskwright.objectives.parts.objective import Vocabulary
+from maskwright.objectives.parts.sequences import Sequences, Texts, texts_of
 from objectives.texts import BEGIN, END, MASK, SPECIAL, blocks, epochs, read, rows_of
 from toys import bert, encoder_decoder
 
@@ -309,7 +309,7 @@ def test_draws_that_forget_the_document_are_seen(monkeypatch: pytest.MonkeyPatch
     def through(texts: object, lengths: np.ndarray, purpose: str, *counters: int) -> np.ndarray:
         return np.random.default_rng(counters).random(int(lengths.sum()))
 
-    monkeypatch.setattr("maskwright.objectives.sequences.Texts.draws", through)
+    monkeypatch.setattr("maskwright.objectives.parts.sequences.Texts.draws", through)
     with pytest.raises(AssertionError):
         test_epoch_and_seed_change_the_damage_and_nothing_else_does()
 

@@ -13,6 +13,8 @@ from torch.nn import functional
 
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn.config import Learned, Stack, TransformerConfig
+from maskwright.nn.kernels.vocabulary_divergence import vocabulary_divergence
+from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.distillation import (
     Distillation,
@@ -20,9 +22,7 @@ from maskwright.objectives.distillation import (
     alternate_layers,
     start_from,
 )
-from maskwright.objectives.objective import Loss, Part, encode
-from maskwright.objectives.vocabulary_divergence import vocabulary_divergence
-from maskwright.objectives.vocabulary_loss import vocabulary_loss
+from maskwright.objectives.parts.objective import Loss, Part, encode
 from objectives.by_hand import epochs, framed, make, of
 from toys import bert, gpt2
 

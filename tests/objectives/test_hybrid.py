@@ -12,13 +12,13 @@ from torch.nn import functional
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.evaluate.likelihood import evaluate, questions
-from maskwright.generate.decode import generate
+from maskwright.inference.decode import generate
+from maskwright.inference.held_out_loss import evaluate, questions
 from maskwright.nn import mask
 from maskwright.nn.mask import causal
 from maskwright.objectives.hybrid import Hybrid, Options
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.objective import encode
+from maskwright.objectives.parts.objective import encode
 from objectives.by_hand import epochs, framed, make, of, rows_of
 from toys import CLS, PAD, SEP, VOCABULARY, bert, gpt2
 

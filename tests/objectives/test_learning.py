@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maskwright.data.rows import Rows
-from maskwright.objectives.objective import Objective
+from maskwright.objectives.parts.objective import Objective
 from objectives.by_hand import discriminator, framed, make, of
 from toys import bert
 

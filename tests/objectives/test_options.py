@@ -12,10 +12,11 @@ import pytest
 from maskwright import catalogue
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.objectives import sentence_order, sentence_pair
-from maskwright.pretrain import build, taught
-from maskwright.recipes.find import find
-from maskwright.recipes.override import override
-from maskwright.recipes.recipe import Recipe
+from maskwright.pretrain import build
+from maskwright.pretrain import objective_of as taught
+from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.recipe import Recipe
 from toys import VOCABULARY, FixedRows, bert
 
 MASKING: dict[str, dict[str, Any]] = {

@@ -15,9 +15,10 @@ from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn.config import Tokens
 from maskwright.nn.initialise import build as build_model
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives import encoder_decoder, span_corruption
-from maskwright.objectives.objective import Vocabulary
-from maskwright.objectives.sequences import Sequences, compositions
+from maskwright.objectives import span_corruption
+from maskwright.objectives.parts import encoder_decoder
+from maskwright.objectives.parts.objective import Vocabulary
+from maskwright.objectives.parts.sequences import Sequences, compositions
 from maskwright.objectives.span_corruption import Options, SpanCorruption
 from nn.points import POINTS
 from objectives.texts import END, PAD, blocks, epochs, read, rows_of

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.errors import IncompatibleError
-from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.scores import scores
+from maskwright.inference.encoded import Collation, Examples, framed
+from maskwright.inference.scores import scores
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from maskwright.checkpoint import pretrained
-from maskwright.families.family import family
-from maskwright.finetune.predict import load
-from maskwright.use.ask import fill_mask
+from maskwright.families.parts.family import family
+from maskwright.inference.ask import fill_mask
+from maskwright.predict.predictor import load
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 as_used, used = (pytest.importorskip(name) for name in ("interop.as_used", "parity.used"))

@@ -9,10 +9,10 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright.checkpoint import pretrained
-from maskwright.families.family import family
-from maskwright.generate.decode import Sampling, distribution, generate
-from maskwright.generate.fill import fill
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.families.parts.family import family
+from maskwright.inference.decode import Sampling, distribution, generate
+from maskwright.inference.fill_mask import fill
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 pytestmark = pytest.mark.interop

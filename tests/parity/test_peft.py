@@ -9,9 +9,9 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright import catalogue
-from maskwright.adapters import folder
+from maskwright.adapters.parts import folder
 from maskwright.checkpoint import pretrained
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
 
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")

@@ -10,9 +10,9 @@ import torch
 
 from checkpoint.small import SMALL
 from maskwright.checkpoint import pretrained
-from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.scores import scores
-from maskwright.objectives.objective import Vocabulary
+from maskwright.inference.encoded import Collation, Examples, framed
+from maskwright.inference.scores import scores
+from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.supervised import Options, Supervised
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from checkpoint.small import SMALL, model_of, small
 from maskwright.checkpoint import pretrained
-from maskwright.families import weights
-from maskwright.families.family import Family, family
+from maskwright.families.parts import weights
+from maskwright.families.parts.family import Family, family
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.mask import AttentionMask, real, visible_of
 from maskwright.nn.transformer import Transformer

@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maskwright.cli.show import show
 from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.labelled.columns.columns import as_names
+from maskwright.labelled.formats.options import how_read
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
 from maskwright.pretrain import build, journal, lengths, run
 from maskwright.pretrain.lengths import check_length, untrained_positions
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.pretrain.rows import training_rows
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.find import find
-from maskwright.recipes.override import override
-from maskwright.recipes.recipe import (
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.recipe import (
     FamilyModel,
     ObjectiveChoice,
     Point,
@@ -29,11 +32,8 @@ from maskwright.recipes.recipe import (
     RowChoice,
     TokenizerFolder,
 )
-from maskwright.tasks.columns import as_names
-from maskwright.tasks.how_read import how_read
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.phases import Phase
-from maskwright.use.show import show
 from nn.points import POINTS
 from tinyrun import WORDS, recipe, text_file
 from toys import bert, gpt2

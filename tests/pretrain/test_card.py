@@ -14,12 +14,12 @@ import pytest
 
 from maskwright.checkpoint import layout, pretrained
 from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.evaluate.text import evaluate_folder
+from maskwright.inference import ask
 from maskwright.pretrain import run
-from maskwright.recipes.find import find
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report import opened
-from maskwright.use import ask
-from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import recipe, text_file
 
 pytest.importorskip("transformers", reason="the extra `hf` is not installed")

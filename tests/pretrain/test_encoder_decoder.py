@@ -14,14 +14,16 @@ import pytest
 
 from maskwright.data.store import TokenStore
 from maskwright.errors import IncompatibleError
-from maskwright.generate.decode import Sampling, generate
+from maskwright.evaluate.text import evaluate_folder
+from maskwright.inference import ask
+from maskwright.inference.decode import Sampling, generate
+from maskwright.models import special_tokens
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
-from maskwright.pretrain import build, journal, run, taught
+from maskwright.pretrain import build, journal, run
+from maskwright.pretrain import objective_of as taught
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.pretrain.rows import training_rows
-from maskwright.recipes.recipe import Evaluation, ObjectiveChoice, Point, Recipe, RowChoice
-from maskwright.use import ask
-from maskwright.use.evaluate_text import evaluate_folder
+from maskwright.recipes.parts.recipe import Evaluation, ObjectiveChoice, Point, Recipe, RowChoice
 from nn.points import POINTS
 from tinyrun import essence, forked, recipe, text_file, wait
 
@@ -133,7 +135,7 @@ def test_sentinels_are_known_in_their_order(prepared: tuple[Recipe, Prepared]) -
     tokenizer = prepared[1].tokenizer
     assert tokenizer.tokens(tokenizer.sentinels) == list(reversed(SENTINELS))
     assert tokenizer.sentinels[0] == max(tokenizer.sentinels)  # <extra_id_0> is the highest
-    assert build.vocabulary(tokenizer).sentinels == tokenizer.sentinels
+    assert special_tokens.vocabulary(tokenizer).sentinels == tokenizer.sentinels
     assert tokenizer.encode("<extra_id_0>") != [tokenizer.sentinels[0]]  # in text it is text
 
 

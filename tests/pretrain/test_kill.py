@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.pretrain import run
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.parts.recipe import Recipe
 from tinyrun import essence, forked, recipe, text_file, wait
 
 KILLS = 20
@@ -77,7 +77,7 @@ def test_the_comparison_sees_a_run_that_forgot_something(
     os.kill(pid, signal.SIGKILL)
     assert wait(pid) == -signal.SIGKILL
     monkeypatch.setattr(
-        "maskwright.train.optimizer.AdamWState.load",
+        "maskwright.train.optimizers.optimizer.AdamWState.load",
         lambda self, state, steps: setattr(self, "steps", steps),
     )
     with (tmp_path / "log").open("a") as stream:

@@ -13,21 +13,22 @@ import pytest
 import torch
 from tests.faults.mutations import Outcomes, attack
 
-from maskwright.adapters import folder as adapters
 from maskwright.adapters.ia3 import IA3
 from maskwright.adapters.lora import LoRA
+from maskwright.adapters.parts import folder as adapters
 from maskwright.checkpoint import pretrained
-from maskwright.compare.compare import compare
+from maskwright.cli.show import show
 from maskwright.data.store import TokenStore
+from maskwright.evaluate.compare.compare import compare
+from maskwright.models import folders
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import checkpoints, run
 from maskwright.pretrain.prepare import prepare, training_stores
-from maskwright.recipes.find import read
+from maskwright.recipes.parts.find import read
 from maskwright.report import tables
 from maskwright.report.page import write_report
 from maskwright.report.say import quiet
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.use.show import show
 from tinyrun import recipe, text_file
 
 TEXT = "the cat sat on the mat"
@@ -49,9 +50,9 @@ def _scores(model: Transformer) -> Any:
 
 
 def _weights(folder: Path) -> Any:
-    loaded = pretrained.load(checkpoints.model_folder(folder))
+    loaded = pretrained.load(folders.model_folder(folder))
     assert loaded.tokenizer is not None
-    state, steps = checkpoints.read_state(checkpoints.newest(folder))
+    state, steps = checkpoints.read_state(folders.newest(folder))
     return _scores(loaded.model), loaded.tokenizer.encode(TEXT), state, steps
 
 
@@ -121,7 +122,7 @@ def test_many_mutations_of_a_run(trained: Path, where: str, tmp_path: Path) -> N
 
 def _adapter(trained: Path, settings: Any, folder: Path, *, listed: bool) -> Callable[[], Any]:
     """An adapter's folder, with a manifest or as others leave it, and what is read of it."""
-    model = pretrained.load(checkpoints.model_folder(trained)).model
+    model = pretrained.load(folders.model_folder(trained)).model
     made = settings.attach(model, torch.Generator().manual_seed(0))
     with torch.no_grad():
         for parameter in made.trainable().values():

@@ -14,11 +14,12 @@ import torch
 
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import IncompatibleError
+from maskwright.models import folders
 from maskwright.nn.config import Head
 from maskwright.objectives.replaced_token import ReplacedToken
 from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.prepare import prepare
-from maskwright.recipes.recipe import FamilyModel, Folder, ObjectiveChoice, Point, Recipe
+from maskwright.recipes.parts.recipe import FamilyModel, Folder, ObjectiveChoice, Point, Recipe
 from maskwright.train.schedule import Budget
 from tinyrun import essence, recipe, text_file
 from toys import bert
@@ -79,8 +80,8 @@ def test_a_resumed_run_is_the_run(name: str, text: Path, teacher: Path, tmp_path
     records = [r for r in journal.read(out) if r["kind"] == "train"]
     assert len(records) == 8 and len(records[0]["parts"]) > 1
     shutil.rmtree(last)  # as if it had been stopped after step 4
-    assert checkpoints.newest(out).name == "step-00000004"
-    assert digest(checkpoints.newest(out) / OTHERS) != others or others is None
+    assert folders.newest(out).name == "step-00000004"
+    assert digest(folders.newest(out) / OTHERS) != others or others is None
     run.resume(out, stream=io.StringIO())
     assert essence(out) == whole and digest(last / OTHERS) == others
 
@@ -94,7 +95,7 @@ def test_a_lost_generator_is_noticed(text: Path, tmp_path: Path) -> None:
     settings, out = chosen(text, "replaced-token"), tmp_path / "run"
     last = run.pretrain(settings, out, stream=io.StringIO())
     (last / OTHERS).unlink()
-    assert checkpoints.newest(out).name == "step-00000004"
+    assert folders.newest(out).name == "step-00000004"
 
 
 def test_the_generator_is_a_model_of_its_own(text: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.corpus.document import Document
 from maskwright.corpus.read import Reader
 from maskwright.data.tokenize import build_store
@@ -27,22 +27,23 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.lock import Lock
-from maskwright.manifest import hash_file
-from maskwright.pretrain import build, checkpoints, journal, run
+from maskwright.evaluate.text import evaluate_folder
+from maskwright.models import folders
+from maskwright.pretrain import build, journal, run
 from maskwright.pretrain import prepare as prepare_module
 from maskwright.pretrain.prepare import keeps_text, prepare
 from maskwright.pretrain.text import Text, _hash, resolve
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.find import find, read
-from maskwright.recipes.override import override, with_text
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.find import find, read
+from maskwright.recipes.parts.override import override, with_text
+from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report.say import quiet
+from maskwright.storage.lock import Lock
+from maskwright.storage.manifest import hash_file
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.tokenizer.train import train as train_tokenizer
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.tokenizer.training.train import train as train_tokenizer
 from maskwright.toml import to_toml
-from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import SENTENCE, essence, recipe, text_file
 
 
@@ -432,7 +433,7 @@ def test_a_folder_in_which_nothing_is_trained_is_begun_again(tmp_path: Path) -> 
         run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
     run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
     assert (out / "data" / "train" / "tokens.bin").stat().st_mtime_ns == made
-    assert run.read(out / "recipe.toml").rows.length == 16 and checkpoints.newest(out)
+    assert run.read(out / "recipe.toml").rows.length == 16 and folders.newest(out)
     with pytest.raises(OutputError, match="holds something already"):
         run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
 

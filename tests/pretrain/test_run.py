@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright import commit
+from maskwright.cli.show import show
 from maskwright.data.store import TokenStore
 from maskwright.errors import (
     CheckpointError,
@@ -28,14 +28,15 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
+from maskwright.evaluate.text import evaluate_folder
+from maskwright.inference import ask
+from maskwright.models import folders
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.rows import held_out_rows, rows
-from maskwright.recipes.override import override
-from maskwright.recipes.recipe import FamilyModel, Recipe
-from maskwright.train import machine
-from maskwright.use import ask
-from maskwright.use.evaluate_text import evaluate_folder
-from maskwright.use.show import show
+from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.recipe import FamilyModel, Recipe
+from maskwright.storage import commit
+from maskwright.train.machine import machine
 from tinyrun import essence, forked, recipe, text_file, wait
 
 
@@ -92,14 +93,14 @@ def test_a_run_saves_the_family_of_its_recipe(
         tokenizer=replace(chosen.tokenizer, style=style),  # type: ignore[arg-type]
     )
     run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
-    saved = json.loads((checkpoints.newest(tmp_path / "run") / "config.json").read_text())
+    saved = json.loads((folders.newest(tmp_path / "run") / "config.json").read_text())
     assert (saved["model_type"], saved["architectures"]) == (family, [architecture])
     assert saved["pad_token_id"] == (1 if style == "roberta" else 0)
 
 
 def test_the_checkpoint_loads_in_the_reference_library(made: tuple[Recipe, Path]) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    folder = checkpoints.newest(made[1])
+    folder = folders.newest(made[1])
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     loaded, own = ask.open_model(folder)
@@ -382,7 +383,7 @@ def test_F04_the_journal_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
 def test_F40_weights_that_are_no_numbers_are_not_saved(made: tuple[Recipe, Path]) -> None:
     from maskwright.checkpoint import pretrained
 
-    loaded = pretrained.load(checkpoints.newest(made[1]))
+    loaded = pretrained.load(folders.newest(made[1]))
     state = {n: p.detach().clone() for n, p in loaded.model.named_parameters()}
     state["tokens.weight"][0, 0] = float("nan")
     with pytest.raises(CheckpointError, match=r"tokens\.weight"):
@@ -408,7 +409,7 @@ def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
         "step-00000012",
         "step-best",
     ]
-    assert checkpoints.newest(tmp_path / "other").name == "step-00000012"
+    assert folders.newest(tmp_path / "other").name == "step-00000012"
 
 
 def test_a_damaged_checkpoint_that_was_passed_over_is_in_nobodys_way(tmp_path: Path) -> None:
@@ -467,7 +468,7 @@ def test_a_run_may_be_made_in_a_thread(tmp_path: Path) -> None:
     )
     thread.start()
     thread.join()
-    assert checkpoints.newest(tmp_path / "run").name == "step-00000002"
+    assert folders.newest(tmp_path / "run").name == "step-00000002"
 
 
 def test_F07_lines_wait_where_the_disk_is_full(

@@ -21,18 +21,19 @@ from maskwright.checkpoint import files, pretrained
 from maskwright.data.loader import Loader
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
-from maskwright.evaluate import likelihood
+from maskwright.inference import held_out_loss as likelihood
+from maskwright.models import folders
 from maskwright.objectives import masked
 from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import prepare
 from maskwright.pretrain.rows import held_out_rows
-from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 from maskwright.train import loop
-from maskwright.train.adafactor import Adafactor
-from maskwright.train.lamb import Lamb
-from maskwright.train.muon import Muon
-from maskwright.train.optimizer import AdamW
+from maskwright.train.optimizers.adafactor import Adafactor
+from maskwright.train.optimizers.lamb import Lamb
+from maskwright.train.optimizers.muon import Muon
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.phases import Phase, Ramp
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
@@ -117,7 +118,7 @@ def test_the_journal_counts_what_was_read(text: Path, tmp_path: Path) -> None:
     # 2 microbatches of round(8 * (0.25 + 0.75 * step / 8)) rows of 8, of 4 rows of 12, of 16.
     assert per_step[:4] == [2 * n * 8 for n in (2, 3, 4, 4)]
     assert per_step[8:] == [8 * 12] * 4 + [8 * 16] * 4
-    state, _ = checkpoints.read_state(checkpoints.newest(out))
+    state, _ = checkpoints.read_state(folders.newest(out))
     assert state.tokens == tokens[-1] and state.step == 16
 
 
@@ -171,7 +172,7 @@ def test_a_resumed_run_is_the_run(name: str, text: Path, tmp_path: Path) -> None
     losses = [r["loss"] for r in journal.read(out) if r["kind"] == "train"]
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     shutil.rmtree(last)  # as if it had been stopped after step 12
-    assert checkpoints.newest(out).name == "step-00000012"
+    assert folders.newest(out).name == "step-00000012"
     run.resume(out, stream=io.StringIO())
     assert essence(out) == whole and digest(last / checkpoints.MASTERS) == masters
 
@@ -197,7 +198,7 @@ def test_the_comparison_sees_what_was_forgotten(
         monkeypatch.setattr(checkpoints, "read_state", forget)
     else:
         monkeypatch.setattr(
-            "maskwright.train.lamb.LambState.load",
+            "maskwright.train.optimizers.lamb.LambState.load",
             lambda self, state, steps: setattr(self, "steps", steps),
         )
     run.resume(out, stream=io.StringIO())
@@ -231,7 +232,7 @@ def test_F01_killed_runs_with_everything_on_change_not_a_byte(
     else:
         run.pretrain(made, out, stream=io.StringIO())
     assert essence(out) == essence(reference)
-    masters = [digest(checkpoints.newest(f) / checkpoints.MASTERS) for f in (out, reference)]
+    masters = [digest(folders.newest(f) / checkpoints.MASTERS) for f in (out, reference)]
     assert masters[0] == masters[1]
 
 

@@ -14,10 +14,17 @@ import torch
 
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import ConfigError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.pretrain import build, checkpoints, run, start
-from maskwright.recipes.find import read
-from maskwright.recipes.override import override
-from maskwright.recipes.recipe import FamilyModel, Folder, ObjectiveChoice, Recipe, TokenizerFolder
+from maskwright.models import folders
+from maskwright.pretrain import build, run, start
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.recipe import (
+    FamilyModel,
+    Folder,
+    ObjectiveChoice,
+    Recipe,
+    TokenizerFolder,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.schedule import Budget
 from tinyrun import essence, recipe, text_file
@@ -53,7 +60,7 @@ def test_a_run_goes_on_from_the_weights_and_the_tokenizer_of_another(
 ) -> None:
     said = io.StringIO()
     last = run.pretrain(further(recipe(text), source), tmp_path / "run", stream=said)
-    before = checkpoints.newest(source)
+    before = folders.newest(source)
     assert last.name == "step-00000000"
     for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json"):
         assert (last / name).read_bytes() == (before / name).read_bytes(), name
@@ -77,7 +84,7 @@ def test_it_resumes_exactly_and_without_the_folder(
     assert not torch.equal(
         *(
             weights(f)["bert.encoder.layer.0.attention.self.query.weight"]
-            for f in (last, checkpoints.newest(kept))
+            for f in (last, folders.newest(kept))
         )
     )
     shutil.rmtree(last)
@@ -91,7 +98,7 @@ def test_it_resumes_exactly_and_without_the_folder(
 def written_by_transformers(folder: Path, source: Path, kind: str, **keys: Any) -> Path:
     """A random model of the reference library, with the tokenizer of `source`, as it saves them."""
     transformers = pytest.importorskip("transformers")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoints.newest(source))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folders.newest(source))
     torch.manual_seed(3)
     shape = {
         "vocab_size": len(tokenizer),
@@ -147,7 +154,7 @@ def test_drawn_heads_are_a_function_of_the_seed(text: Path, source: Path, tmp_pa
 def test_a_folder_that_does_not_fit_is_refused_before_any_work(
     text: Path, source: Path, tmp_path: Path
 ) -> None:
-    base, folder = recipe(text), checkpoints.newest(source)
+    base, folder = recipe(text), folders.newest(source)
     bare = tmp_path / "bare"
     shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("tokenizer*", "special*", "MANI*"))
     cases: list[tuple[Recipe, type[MaskwrightError], str]] = [
@@ -197,7 +204,7 @@ def test_what_the_objective_lacks_can_be_drawn(text: Path, source: Path, tmp_pat
 
 
 def test_a_model_of_no_family_goes_on_as_it_is(text: Path, source: Path, tmp_path: Path) -> None:
-    loaded = pretrained.load(checkpoints.newest(source))
+    loaded = pretrained.load(folders.newest(source))
     assert loaded.config.encoder is not None
     other = replace(loaded.config, encoder=replace(loaded.config.encoder, final_norm=True))
     from maskwright.nn.initialise import build as fresh

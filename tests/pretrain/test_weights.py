@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright.cli import main
-from maskwright.compare.compare import compare
+from maskwright.cli.main import main
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.evaluate.likelihood import token_counts
+from maskwright.evaluate.compare.compare import compare
+from maskwright.evaluate.text import evaluate_folder
+from maskwright.inference.held_out_loss import token_counts
 from maskwright.pretrain import build, run
 from maskwright.pretrain.prepare import prepare, training_stores
 from maskwright.pretrain.rows import training_rows
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.find import read
-from maskwright.recipes.override import override, with_text
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.override import override, with_text
+from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report.say import quiet
-from maskwright.use.evaluate_text import evaluate_folder
 from tinyrun import recipe
 
 WORDS = {"law": "court judge oath plea writ claim", "sea": "ship wave salt gull tide reef"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maskwright import closing
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.pretrain import run
 from maskwright.quickstart import first_run
 from maskwright.quickstart.first_run import FEWEST_STEPS, _fit_steps

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from maskwright.report.comparison import (
+from maskwright.evaluate.compare.report import (
     Comparison,
     Contender,
     Measure,

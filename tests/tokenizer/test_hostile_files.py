@@ -16,7 +16,8 @@ import pytest
 import tokenizers
 
 from maskwright.errors import TokenizerError
-from maskwright.tokenizer import backend, check
+from maskwright.tokenizer import backend
+from maskwright.tokenizer.file import check
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tokenizer.toy_tokenizers import sound_files
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from maskwright.errors import DataError
-from maskwright.tokenizer import train as training
-from maskwright.tokenizer import unigram
-from maskwright.tokenizer.bpe import train_bpe
-from maskwright.tokenizer.pipeline import LONGEST_WORD
-from maskwright.tokenizer.sample import WordCounts
+from maskwright.tokenizer.file.pipeline import LONGEST_WORD
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training import train as training
+from maskwright.tokenizer.training import unigram
+from maskwright.tokenizer.training.bpe import train_bpe
+from maskwright.tokenizer.training.sample import WordCounts
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 from maskwright.tokenizer.words import chunks, words_of
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import prose

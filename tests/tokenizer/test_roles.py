@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import KINDS, trained
 
 every_kind = pytest.mark.parametrize("kind", KINDS)

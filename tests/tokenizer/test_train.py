@@ -15,8 +15,8 @@ import tokenizers
 
 from maskwright.config import from_plain, to_plain
 from maskwright.errors import ConfigError, DataError
-from maskwright.tokenizer.sample import Sample, WordCounts, pieces
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.sample import Sample, WordCounts, pieces
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 from maskwright.tokenizer.words import chunks, words_of
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained

@@ -14,11 +14,11 @@ import pytest
 
 from maskwright.errors import TokenizerError, UsageError
 from maskwright.randomness import key, uniforms
-from maskwright.tokenizer import lattice as lattices
-from maskwright.tokenizer.lattice import LIFT, LONGEST_WORD, Lattice
 from maskwright.tokenizer.splits import encode_sampled, sampled_split
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.unigram import digamma, fit, train_unigram
+from maskwright.tokenizer.training import lattice as lattices
+from maskwright.tokenizer.training.lattice import LIFT, LONGEST_WORD, Lattice
+from maskwright.tokenizer.training.unigram import digamma, fit, train_unigram
 from tokenizer.toy_tokenizers import prose, trained
 
 WORDS = {"▁hugs": 5, "▁hug": 10, "▁pug": 5, "▁pun": 12, "▁bun": 4, "▁unhug": 3, "▁uuu": 2}

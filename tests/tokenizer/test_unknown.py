@@ -10,7 +10,7 @@ import pytest
 from maskwright.errors import DataError, IncompatibleError
 from maskwright.tokenizer.report import report
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import prose, trained
 
 THAI = "แมวกินปลาที่ทะเล"

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 
 KINDS = ("character", "bpe", "byte-bpe", "wordpiece", "unigram")
 

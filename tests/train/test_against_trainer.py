@@ -15,7 +15,7 @@ from maskwright.data.batch import Batch
 from maskwright.objectives import masked
 from maskwright.train import loop
 from maskwright.train.distribute import Processes
-from maskwright.train.optimizer import AdamW, AdamWState
+from maskwright.train.optimizers.optimizer import AdamW, AdamWState
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState

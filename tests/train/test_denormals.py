@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.train import denormals, loop
+from maskwright.train import loop
+from maskwright.train.machine import denormals
 
 TINY = 1e-40
 

@@ -12,10 +12,10 @@ import torch
 
 from maskwright.errors import DataError
 from maskwright.objectives import causal, hybrid, masked, sentence_pair
-from maskwright.objectives.objective import Objective
+from maskwright.objectives.parts.objective import Objective
 from maskwright.train import loop
 from maskwright.train.distribute import Processes
-from maskwright.train.optimizer import AdamW, AdamWState
+from maskwright.train.optimizers.optimizer import AdamW, AdamWState
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState

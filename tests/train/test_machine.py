@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maskwright.errors import ConfigError, ResourceError
-from maskwright.train import machine
+from maskwright.train.machine import machine
 
 
 @pytest.mark.parametrize("device", ["foo", "meta", "cdua:0"])

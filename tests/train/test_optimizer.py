@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from maskwright.errors import CheckpointError
-from maskwright.train.optimizer import AdamW, AdamWState
+from maskwright.train.optimizers.optimizer import AdamW, AdamWState
 from maskwright.train.parameters import Parameters
 
 

@@ -9,8 +9,8 @@ import pytest
 from maskwright import config
 from maskwright.errors import ConfigError
 from maskwright.recipes import tiny
-from maskwright.recipes.override import override
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.recipe import Recipe
 from maskwright.toml import to_toml
 from maskwright.train.phases import Phase, Ramp
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from maskwright.recipes.recipe import Checkpoints
+from maskwright.recipes.parts.recipe import Checkpoints
 from maskwright.toml import to_toml
 from tinyrun import recipe, text_file
 
@@ -26,7 +26,15 @@ def train(folder: Path, toml: Path, processes: int) -> Path:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     out = folder / f"run-{processes}"
-    command = [sys.executable, "-m", "maskwright.cli", "pretrain", str(toml), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "maskwright.cli.main",
+        "pretrain",
+        str(toml),
+        "--out",
+        str(out),
+    ]
     launch = [
         sys.executable,
         "-m",

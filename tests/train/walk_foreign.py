@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import foreign
-from finetune.test_kinds import table
 from maskwright.finetune.command import finetune_file
-from maskwright.finetune.predict import load
+from maskwright.predict.predictor import load
 from maskwright.pretrain import run
+from tasks.test_tasks import table
 from tinyrun import recipe, text_file
 from toys import bert
 

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 
 import torch
 
-from maskwright.adapters.adapter import Branch, Settings
-from maskwright.adapters.freeze import biases
+from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.freeze import biases
 from maskwright.errors import IncompatibleError
 from maskwright.nn.transformer import Transformer
 

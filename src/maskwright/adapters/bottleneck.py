@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.adapter import Branch, Settings
-from maskwright.adapters.places import in_layer
+from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.places import in_layer
 from maskwright.nn.attention import Attention
 from maskwright.nn.config import Activation
 from maskwright.nn.feed_forward import ACTIVATIONS, FeedForward
-from maskwright.nn.linear import linear
+from maskwright.nn.kernels.linear import linear
 from maskwright.nn.transformer import Transformer
 
 DEVIATION = 0.01  # of `down` at first, cut at two deviations (Houlsby et al., section 3)

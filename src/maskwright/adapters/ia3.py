@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.adapter import Branch, Settings
-from maskwright.adapters.places import projections
+from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.places import projections
 from maskwright.nn.transformer import Transformer
 
 

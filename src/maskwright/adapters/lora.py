@@ -18,10 +18,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.adapter import Branch, Settings
-from maskwright.adapters.places import projections
-from maskwright.nn.dropout import dropout
-from maskwright.nn.linear import linear
+from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.places import projections
+from maskwright.nn.kernels.dropout import dropout
+from maskwright.nn.kernels.linear import linear
 from maskwright.nn.transformer import Transformer
 
 

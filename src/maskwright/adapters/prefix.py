@@ -23,8 +23,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from maskwright.adapters.adapter import Branch, Settings
-from maskwright.adapters.places import in_layer
+from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.places import in_layer
 from maskwright.nn.attention import Attention, Sight
 from maskwright.nn.transformer import Transformer
 

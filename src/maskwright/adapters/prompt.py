@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.adapter import Branch, Settings
+from maskwright.adapters.parts.adapter import Branch, Settings
 from maskwright.errors import IncompatibleError
 from maskwright.nn.mask import AttentionMask
 from maskwright.nn.stack import Stack

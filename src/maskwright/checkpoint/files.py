@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.checkpoint.guarded import plain, read_json, reading, regular_file, write_json
+from maskwright.checkpoint.safe_read import plain, read_json, reading, regular_file, write_json
 from maskwright.errors import CheckpointError, StorageError
-from maskwright.strict_json import parse_object
+from maskwright.storage.strict_json import parse_object
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -21,12 +21,16 @@ from typing import Any
 
 from maskwright.config import from_plain, require, to_plain
 from maskwright.errors import CheckpointError, ConfigError, MaskwrightError
-from maskwright.manifest import (
-    FORMAT as MANIFEST_FORMAT,
+from maskwright.storage.manifest import FORMAT as MANIFEST_FORMAT
+from maskwright.storage.manifest import (
+    MANIFEST,
+    Manifest,
+    hash_file,
+    read_manifest,
+    require_as_saved,
 )
-from maskwright.manifest import MANIFEST, Manifest, hash_file, read_manifest, require_as_saved
-from maskwright.one_file import write_file
-from maskwright.strict_json import parse_object
+from maskwright.storage.one_file import write_file
+from maskwright.storage.strict_json import parse_object
 from maskwright.terminal import shell_word
 
 TASK, MODEL, ADAPTER, UNFINISHED = "task.json", "model", "adapter", "unfinished"

@@ -16,11 +16,11 @@ from torch import Tensor
 from maskwright import catalogue
 from maskwright.checkpoint import shapes
 from maskwright.checkpoint.files import LARGEST_SHARD, Content
-from maskwright.checkpoint.guarded import write_json
+from maskwright.checkpoint.safe_read import write_json
 from maskwright.config import from_plain, to_plain
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, near
-from maskwright.families.family import Family, family, family_of
-from maskwright.families.weights import Carrier, Rename, Rule, carriers
+from maskwright.families.parts.family import Family, family, family_of
+from maskwright.families.parts.weights import Carrier, Rename, Rule, carriers
 from maskwright.nn.config import TransformerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 

@@ -18,8 +18,8 @@ from maskwright.checkpoint.files import NAMES, Tensors
 from maskwright.checkpoint.layout import Layout
 from maskwright.checkpoint.wrapped import unwrapped
 from maskwright.errors import CheckpointError
-from maskwright.families import weights
-from maskwright.nn.fresh import materialise
+from maskwright.families.parts import weights
+from maskwright.nn.meta_init import materialise
 from maskwright.nn.transformer import Transformer
 
 # Parts of names that adapters leave in a file which is not merged.

@@ -20,23 +20,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright import commit
 from maskwright.checkpoint import files, layout, matching, shapes
 from maskwright.checkpoint.fine_tuned import require_finished
-from maskwright.checkpoint.guarded import model_folder, read_json, regular_file
 from maskwright.checkpoint.layout import About, Layout
+from maskwright.checkpoint.safe_read import model_folder, read_json, regular_file
 from maskwright.errors import (
     CheckpointError,
     IncompatibleError,
     MaskwrightError,
     ResourceError,
 )
-from maskwright.families import weights
-from maskwright.manifest import require_as_saved
+from maskwright.families.parts import weights
 from maskwright.memory import free_bytes
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
-from maskwright.storage import listed
+from maskwright.storage import commit
+from maskwright.storage.files import listed
+from maskwright.storage.manifest import require_as_saved
 from maskwright.tokenizer.folder import NAMES, tokenizer_files
 from maskwright.tokenizer.tokenizer import Tokenizer
 

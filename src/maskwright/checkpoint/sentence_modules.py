@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.checkpoint.guarded import LARGEST_JSON, plain, reading, regular_file
+from maskwright.checkpoint.safe_read import LARGEST_JSON, plain, reading, regular_file
 from maskwright.errors import CheckpointError
-from maskwright.strict_json import parse
+from maskwright.storage.strict_json import parse
 
 MODULES = "modules.json"
 

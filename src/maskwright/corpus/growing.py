@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from maskwright.storage import in_our_words
+from maskwright.storage.files import in_our_words
 
 STEP = 1 << 20
 

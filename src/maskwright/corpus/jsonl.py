@@ -15,7 +15,7 @@ from maskwright.corpus.files import Source
 from maskwright.corpus.ledger import OR_SKIP, Ledger, at
 from maskwright.corpus.lines import NOT_STRIPPED, STRIPPED, Block, strip_controls
 from maskwright.errors import DataError, near
-from maskwright.strict_json import parse
+from maskwright.storage.strict_json import parse
 
 LONE = re.compile("[\ud800-\udfff]")
 # Signs that JSON has no place for but in escapes; DEL it takes as it stands.

@@ -16,7 +16,7 @@ from typing import TextIO
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.errors import DataError, OutputError, StorageError, shorten
-from maskwright.one_file import new_text
+from maskwright.storage.one_file import new_text
 
 # The share of bad rows means little before this many rows; the end of the reading checks it always.
 ROWS_BEFORE_JUDGING = 1000

@@ -25,7 +25,7 @@ from maskwright.corpus.lines import Block, blocks
 from maskwright.corpus.reading import Form, Reading
 from maskwright.corpus.sniff import HEAD, check_head
 from maskwright.errors import DataError, UsageError
-from maskwright.manifest import hash_file
+from maskwright.storage.manifest import hash_file
 
 __all__ = ["Counts", "Form", "Reader", "Reading", "read"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import DataError
-from maskwright.strict_json import parse
+from maskwright.storage.strict_json import parse
 
 STATE, INFO, INFOS, PARTS = (
     "state.json",

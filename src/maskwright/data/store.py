@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.commit import Manifest, read_manifest, verify
 from maskwright.errors import DataError, IncompatibleError
+from maskwright.storage.commit import Manifest, read_manifest, verify
 from maskwright.tokenizer.words import begins_word
 
 MANIFEST = "manifest.json"

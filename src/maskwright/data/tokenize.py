@@ -22,16 +22,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.commit import (
-    DISK,
-    FileSystem,
-    Lock,
-    Staging,
-    commit,
-    read_manifest,
-    remove_folder,
-    verify,
-)
 from maskwright.corpus.document import Document
 from maskwright.data.sentences import sentence_starts
 from maskwright.data.shards import (
@@ -46,6 +36,16 @@ from maskwright.data.shards import (
 )
 from maskwright.data.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
 from maskwright.errors import DataError, IncompatibleError, OutputError
+from maskwright.storage.commit import (
+    DISK,
+    FileSystem,
+    Lock,
+    Staging,
+    commit,
+    read_manifest,
+    remove_folder,
+    verify,
+)
 
 __all__ = ["build_store", "sentence_starts"]
 

@@ -1,224 +1,230 @@
-"""Minimal pairs: of two sentences that differ in one point of grammar, which one is likelier?
+"""`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, beside what needs no model.
 
-A folder holds one file of JSON Lines for each paradigm, with the fields `sentence_good` and
-`sentence_bad` (BLiMP, Warstadt et al. 2020, doi 10.1162/tacl_a_00321; 67 paradigms of 1,000 pairs,
-or any part of them). A pair counts 1 when the good sentence has the higher score, 0 when the bad
-one has, and one half when the scores tie, so that a model that says nothing gets one half. Scores
-tie when they differ by less than float32 can tell.
+The figures go to `minimal-pairs-WAY-PART-PAIRS.json` in the output folder (PAIRS begins the hash of
+the pairs), every pair's outcome with them, so that two models can be compared pair by pair later.
+Where that folder is a run's, the table stands on its page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maskwright.config import fingerprint
-from maskwright.corpus.read import Reader, Reading
-from maskwright.errors import DataError, UsageError, near
-from maskwright.evaluate import intervals
-from maskwright.evaluate.intervals import Interval
-from maskwright.randomness import key, permute
-from maskwright.tasks.estimate import wilson
+from maskwright.checkpoint.layout import Taught
+from maskwright.config import canonical_json, fingerprint
+from maskwright.errors import DataError
+from maskwright.inference import minimal_pairs
+from maskwright.inference import pseudo_likelihood as text_likelihood
+from maskwright.inference.ask import open_model
+from maskwright.inference.held_out_loss import token_counts
+from maskwright.inference.minimal_pairs import Paradigm, Result
+from maskwright.models.folders import model_folder
+from maskwright.models.run_folder import is_run
+from maskwright.nn.transformer import Transformer
+from maskwright.pretrain import objective_of as taught
+from maskwright.pretrain import start
+from maskwright.pretrain.prepare import training_stores
+from maskwright.pretrain.run import RECIPE
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.recipe import Recipe
+from maskwright.report import document, tables
+from maskwright.report.page import write_report
+from maskwright.report.wording import percent
+from maskwright.storage import commit
+from maskwright.storage.strict_json import parse_object
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-FIELDS = ("sentence_good", "sentence_bad")
-# Sums of some ten float32 terms are right to about this share of their size.
-TIE = 1e-6
-PARTS = ("all", "choosing", "reporting")
-CHOOSING = 0.1
-SPLIT_SEED = 0
-Score = Callable[[Sequence[str]], NDArray[np.float64]]
+LARGEST = 256 << 20  # bytes of a file of figures
+SIGNS = {1.0: "1", 0.0: "0", 0.5: "="}
+WHICH = {"all": "", "choosing": ", the tenth to choose by", "reporting": ", nine tenths"}
+WITHOUT_MODEL = {
+    "constant": "the same score for every sentence",
+    "length": "the sentence of fewer tokens",
+    "unigram": "the tokens' frequencies in the training text",
+}
 
 
-@dataclass(frozen=True)
-class Paradigm:
-    """The pairs of one point of grammar; good[i] and bad[i] belong together."""
-
-    name: str
-    good: tuple[str, ...]
-    bad: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of each pair, by paradigm: 1, 0 or one half."""
-
-    outcomes: dict[str, NDArray[np.float64]]
-
-    @property
-    def accuracies(self) -> dict[str, float]:
-        return {name: float(values.mean()) for name, values in self.outcomes.items()}
-
-    @property
-    def mean(self) -> float:
-        """The mean over paradigms, each counted once."""
-        return intervals.mean(self._strata)
-
-    @cached_property
-    def bootstrap(self) -> Interval | None:
-        """95 % interval of the mean, items resampled within paradigms; None where one has a single
-        pair, or all pairs of each came out alike."""
-        return intervals.bootstrap(self._strata)
-
-    @property
-    def normal(self) -> Interval | None:
-        """95 % interval of the mean by the normal distribution, within 0 and 1; None as for
-        `bootstrap`."""
-        found = intervals.normal(self._strata)
-        return found and (max(0.0, found[0]), min(1.0, found[1]))
-
-    def interval(self, name: str) -> Interval:
-        """95 % interval of one paradigm's accuracy, by Wilson's score."""
-        return wilson(float(self.outcomes[name].mean()), len(self.outcomes[name]))
-
-    def ties(self, name: str) -> int:
-        return int((self.outcomes[name] == 0.5).sum())
-
-    @property
-    def _strata(self) -> list[NDArray[np.float64]]:
-        return list(self.outcomes.values())
-
-
-def read(path: Path | str) -> list[Paradigm]:
-    """The paradigms in a folder of `.jsonl` files (also `.gz`, `.zst`), or in one such file.
+def as_trained(model: Transformer, recipe: Recipe | None, said: Taught | None = None) -> str:
+    """The method of `text_likelihood` that asks `model` what its `recipe` taught it; without one,
+    what its folder has `said`, or what models of its shape are usually taught.
 
     Raises:
-        UsageError: no such path, a folder without such a file, or a file of another kind.
-        DataError: a row without two sentences; the message names file, line and field.
+        IncompatibleError: it predicts no tokens.
     """
-    path = Path(path)
-    files = [path]
-    if path.is_dir():
-        files = [p for p in sorted(path.iterdir()) if ".jsonl" in p.suffixes]
-    if not files:
-        raise UsageError(
-            "the folder has no minimal pairs",
-            where=path,
-            wanted="a .jsonl file for each paradigm",
+    way = said or Taught()
+    if recipe is not None:
+        way = taught.taught_of(recipe, len(model.config.stacks))
+    if not way.decoder:
+        return "masked"  # the encoder alone was trained
+    if way.shift:
+        return "masked-next"
+    if way.whole:
+        return "causal"
+    return text_likelihood.native(model)
+
+
+def evaluate_pairs(
+    model: Path | str,
+    data: Path | str,
+    out: Path | str,
+    *,
+    how: str | None = None,
+    part: str = "all",
+    say: Callable[[str], None] = print,
+) -> Result:
+    """Score the minimal pairs in `data` with the model or run in the folder `model`.
+
+    Args:
+        out: the folder for the figures; it is made if need be.
+        how: one of `frames.METHODS`; None: as the model was trained.
+        part: "all", "choosing" or "reporting" (`minimal_pairs.part`).
+
+    Raises:
+        UsageError, DataError: the pairs, the part or the way is not there.
+        IncompatibleError: the model cannot be asked this way.
+    """
+    model, data, out = Path(model), Path(data), Path(out)
+    paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
+    commit.probe_writable(out)
+    loaded, tokenizer = open_model(model)
+    recipe = read(model / RECIPE) if is_run(model) else None
+    if how is None:
+        how = as_trained(loaded.model, recipe, loaded.about.taught)
+    result = score(loaded.model, tokenizer, paradigms, how)
+    stores = training_stores(model) if recipe is not None else []
+    counts = token_counts(stores, recipe.corpus.weights) if recipe is not None and stores else None
+    beside = {
+        name: minimal_pairs.judge(paradigms, baseline)
+        for name, baseline in minimal_pairs.baselines(tokenizer, counts).items()
+    }
+    named = f"Minimal pairs, {data.resolve().name}{WHICH[part]}, scored {how}"
+    table = as_table(result, beside, named)
+    say(tables.for_terminal(table))
+    means = {name: each.mean for name, each in beside.items()}
+    path = save(out, result, paradigms, how, part, means, start.sha256(model_folder(model)))
+    say(f"figures: {path}")
+    if is_run(out):
+        tables.add(out, [table])
+        say(f"report: {write_report(out)}")
+    return result
+
+
+def score(
+    model: Transformer, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], how: str
+) -> Result:
+    """What the model prefers, its sentences scored by `how`."""
+    return minimal_pairs.judge(
+        paradigms, partial(text_likelihood.scores, model, tokenizer, how=how)
+    )
+
+
+def as_table(result: Result, beside: dict[str, Result], title: str) -> tables.Table:
+    """The mean over paradigms, then each paradigm, beside the baselines."""
+    names = list(result.accuracies)
+    rows = [
+        [
+            "mean over paradigms",
+            percent(result.mean),
+            _said(result.bootstrap),
+            f"{sum(map(result.ties, names)):,}",
+            *(percent(r.mean) for r in beside.values()),
+        ],
+        *(
+            [
+                name.replace("_", " "),
+                percent(result.accuracies[name]),
+                _said(result.interval(name)),
+                f"{result.ties(name):,}",
+                *(percent(r.accuracies[name]) for r in beside.values()),
+            ]
+            for name in names
+        ),
+    ]
+    pairs = sum(len(v) for v in result.outcomes.values())
+    without = [WITHOUT_MODEL[name] for name in beside]
+    return {
+        "title": title,
+        "own_first": True,
+        "head": ["", "right", "95 %", "ties", *beside],
+        "rows": rows,
+        "note": f"{pairs:,} pairs in {len(names)} paradigm{'s' * (len(names) != 1)}; a tie counts "
+        f"one half. Beside it, what needs no model: {', '.join(without)}.",
+    }
+
+
+def save(
+    out: Path,
+    result: Result,
+    paradigms: Sequence[Paradigm],
+    how: str,
+    part: str,
+    beside: dict[str, float],
+    model: str,
+) -> Path:
+    """Write the figures and every pair's outcome ("1", "0", "=" for a tie) as JSON; `model` is the
+    hash of the folder that was asked."""
+    plain = {
+        "kind": "minimal pairs",
+        "pairs": minimal_pairs.identity(paradigms),
+        "model": model,
+        "how": how,
+        "part": part,
+        "mean": result.mean,
+        "bootstrap": result.bootstrap,
+        "normal": result.normal,
+        "baselines": beside,
+        "paradigms": {
+            name: {
+                "accuracy": accuracy,
+                "interval": result.interval(name),
+                "outcomes": "".join(SIGNS[v] for v in result.outcomes[name].tolist()),
+            }
+            for name, accuracy in result.accuracies.items()
+        },
+    }
+    path = figures_path(out, how, part, paradigms)
+    plain = json.loads(canonical_json(plain))  # lists for tuples, as it will be read
+    text = json.dumps({**plain, "sha256": fingerprint(plain)}, indent=2) + "\n"
+    return document.write(path, text)
+
+
+def figures_path(out: Path, how: str, part: str, paradigms: Sequence[Paradigm]) -> Path:
+    """Where the figures of one way and one part of these pairs lie."""
+    return out / f"minimal-pairs-{how}-{part}-{minimal_pairs.identity(paradigms)[:8]}.json"
+
+
+def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None:
+    """The result in a file of `save`, if it is of these very pairs and of the model folder of that
+    hash; None where there is none.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    if not path.is_file():
+        return None
+    try:
+        plain = parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
+        own = plain.pop("sha256", None)  # which earlier releases did not write
+        if own is not None and own != fingerprint(plain):
+            raise ValueError("its own hash does not fit")
+        if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):
+            return None
+        values = {sign: value for value, sign in SIGNS.items()}
+        return Result(
+            {
+                name: np.array([values[sign] for sign in each["outcomes"]])
+                for name, each in plain["paradigms"].items()
+            }
         )
-    if other := [file for file in files if file.is_file() and ".jsonl" not in file.suffixes]:
-        raise UsageError(
-            "not minimal pairs",
-            where=other[0],
-            found="a file of another kind",
-            wanted=f"a .jsonl file with {' and '.join(FIELDS)}",
-        )
-    found = [_paradigm(file) for file in files]
-    names = [each.name for each in found]
-    if twice := [name for name in names if names.count(name) > 1]:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            "two files of one paradigm",
-            where=path,
-            found=twice[0],
-            wanted="a file for each",
-            do="take one of them away",
-        )
-    return found
+            "figures of minimal pairs cannot be read", where=path, found=error, do="remove the file"
+        ) from error
 
 
-def _paradigm(file: Path) -> Paradigm:
-    good, bad = ({d.id: d.text for d in Reader(file, Reading(column=c))} for c in FIELDS)
-    alone = good.keys() ^ bad.keys()
-    if alone:
-        raise DataError(
-            "a pair with one empty sentence", where=min(alone), wanted=" and ".join(FIELDS)
-        )
-    return Paradigm(file.name.split(".jsonl")[0], tuple(good.values()), tuple(bad.values()))
-
-
-def part(paradigms: Sequence[Paradigm], which: str, share: float = CHOOSING) -> list[Paradigm]:
-    """The pairs to choose by ("choosing": exactly floor(share × pairs) of each paradigm, drawn by
-    key), those to report on ("reporting": the others), or "all".
-
-    Raises:
-        UsageError: no such part.  DataError: a paradigm with no pair in it.
-    """
-    if which not in PARTS:
-        raise UsageError("no such part of the pairs", found=repr(which), wanted=near(which, PARTS))
-    if which == "all":
-        return list(paradigms)
-    chosen = []
-    for p in paradigms:
-        count = len(p.good)
-        order = permute(key("split", SPLIT_SEED), count, np.arange(count))
-        drawn = (order < int(share * count)) == (which == "choosing")
-        kept = np.flatnonzero(drawn).tolist()
-        if not kept:
-            raise DataError(
-                "a paradigm has no pair in this part",
-                where=p.name,
-                found=f"{count} pairs",
-                do="use all of them",
-            )
-        good, bad = (tuple(side[i] for i in kept) for side in (p.good, p.bad))
-        chosen.append(Paradigm(p.name, good, bad))
-    return chosen
-
-
-def judge(paradigms: Sequence[Paradigm], score: Score) -> Result:
-    """Which sentence of each pair `score` prefers; all sentences are scored in one call.
-
-    Raises:
-        DataError: a score is not a finite number.
-    """
-    sentences = [s for p in paradigms for s in (*p.good, *p.bad)]
-    told = score(sentences)
-    if not np.isfinite(told).all():
-        first = int(np.flatnonzero(~np.isfinite(told))[0])
-        raise DataError(
-            "the score of a sentence is not a finite number",
-            where=sentences[first][:60],
-            found=told[first],
-        )
-    found, start = {}, 0
-    for p in paradigms:
-        good, bad = told[start:][: 2 * len(p.good)].reshape(2, -1)
-        found[p.name] = outcomes(good, bad)
-        start += 2 * len(p.good)
-    return Result(found)
-
-
-def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 where `good` is larger, 0 where `bad` is, one half where they tie."""
-    tie = np.abs(good - bad) <= TIE * np.maximum(np.abs(good), np.abs(bad))
-    return np.where(tie, 0.5, good > bad).astype(np.float64)
-
-
-def difference(ours: Result, theirs: Result) -> tuple[float, Interval | None]:
-    """Our mean minus theirs, and its 95 % bootstrap interval, paired over items; None for that
-    where items do not say it, as for `Result.bootstrap`.
-
-    Raises:
-        DataError: the results are of other pairs.
-    """
-    shapes = [{name: len(v) for name, v in r.outcomes.items()} for r in (ours, theirs)]
-    if shapes[0] != shapes[1]:
-        raise DataError("the results are not of the same pairs", found=shapes[0], wanted=shapes[1])
-    gaps = [ours.outcomes[name] - theirs.outcomes[name] for name in ours.outcomes]
-    return intervals.mean(gaps), intervals.bootstrap(gaps)
-
-
-def baselines(tokenizer: Tokenizer, counts: NDArray[np.integer] | None) -> Mapping[str, Score]:
-    """What needs no model: the same score for all, fewer tokens, and the tokens' frequencies (plus
-    one) where their `counts` (V,) in the training text are known."""
-
-    def shorter(sentences: Sequence[str]) -> NDArray[np.float64]:
-        return -np.array([len(ids) for ids in tokenizer.encode_batch(sentences)], dtype=np.float64)
-
-    found: dict[str, Score] = {"constant": lambda texts: np.zeros(len(texts)), "length": shorter}
-    if counts is not None:
-        logs = np.log((counts + 1) / (counts.sum() + len(counts)))
-        found["unigram"] = lambda texts: np.array(
-            [float(logs[ids].sum()) for ids in tokenizer.encode_batch(texts)]
-        )
-    return found
-
-
-def identity(paradigms: Sequence[Paradigm]) -> str:
-    """SHA-256 of the pairs: equal exactly when the questions are."""
-    return fingerprint([[p.name, list(p.good), list(p.bad)] for p in paradigms])
+def _said(interval: tuple[float, float] | None) -> str:
+    return "–" if interval is None else f"{interval[0] * 100:.1f} to {interval[1] * 100:.1f}"

@@ -1,0 +1,1 @@
+"""Model families: a file each, which is data; `parts/` has what they share."""

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families import post_norm
-from maskwright.families.family import Coordinate, Kit, head_field, head_rules, heads
-from maskwright.families.fields import Fields
-from maskwright.families.weights import Rule
+from maskwright.families.parts import post_norm
+from maskwright.families.parts.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.parts.fields import Fields
+from maskwright.families.parts.weights import Rule
 from maskwright.nn.config import Tokens, TransformerConfig
 
 MODEL_TYPE = "albert"

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads
-from maskwright.families.fields import ACTIVATIONS, Fields, head_width
-from maskwright.families.weights import Rename, Rule, Tie, Zeros, linear, norm
+from maskwright.families.parts.family import Coordinate, Kit, bare, head_field, head_rules, heads
+from maskwright.families.parts.fields import ACTIVATIONS, Fields, head_width
+from maskwright.families.parts.weights import Rename, Rule, Tie, Zeros, linear, norm
 from maskwright.nn.config import (
     Attention,
     Block,

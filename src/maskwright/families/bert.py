@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from maskwright.families import post_norm
-from maskwright.families.family import Coordinate, Kit, head_field, head_rules, heads
-from maskwright.families.fields import Fields
-from maskwright.families.weights import Rule
+from maskwright.families.parts import post_norm
+from maskwright.families.parts.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.parts.fields import Fields
+from maskwright.families.parts.weights import Rule
 from maskwright.nn.config import Tokens, TransformerConfig
 
 MODEL_TYPE = "bert"

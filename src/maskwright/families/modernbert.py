@@ -16,9 +16,17 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.families.family import Coordinate, Kit, bare, head_field, head_rules, heads, tied
-from maskwright.families.fields import ACTIVATIONS, Fields, head_width
-from maskwright.families.weights import Fuse, Rename, Rule, Tie, linear, norm
+from maskwright.families.parts.family import (
+    Coordinate,
+    Kit,
+    bare,
+    head_field,
+    head_rules,
+    heads,
+    tied,
+)
+from maskwright.families.parts.fields import ACTIVATIONS, Fields, head_width
+from maskwright.families.parts.weights import Fuse, Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     LARGEST,
     Attention,

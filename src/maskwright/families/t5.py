@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from maskwright.families.family import Coordinate, Kit, head_field, head_rules, heads
-from maskwright.families.fields import ACTIVATIONS, Fields
-from maskwright.families.weights import Rename, Rule, Tie, linear, norm
+from maskwright.families.parts.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.parts.fields import ACTIVATIONS, Fields
+from maskwright.families.parts.weights import Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
     Attention,
     Block,

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from maskwright.finetune.kind import Kind
 from maskwright.report.tables import Table
+from maskwright.tasks.parts.task_type import Kind
 from maskwright.terminal import harmless, harmless_lines
 
 SHOWN_LABELS = 40

@@ -13,30 +13,30 @@ from maskwright.checkpoint import pretrained
 from maskwright.config import fingerprint
 from maskwright.counted import counted
 from maskwright.errors import MaskwrightError, UsageError, near
-from maskwright.finetune import sentence_folder
-from maskwright.finetune.contrast import POOLINGS
-from maskwright.finetune.frame import POOLINGS as OF_HEADS
-from maskwright.finetune.frame import room
+from maskwright.finetune.finished_seeds import REJECTS
 from maskwright.finetune.hashes import hash_rows, hashes, require_as_read
-from maskwright.finetune.kept import REJECTS
-from maskwright.finetune.kind import Kind
-from maskwright.finetune.kind_of import kind_of
-from maskwright.finetune.kinds import embeddings
-from maskwright.finetune.measure_curve import measure_curve
+from maskwright.finetune.label_curve import measure_curve
 from maskwright.finetune.method import Method
 from maskwright.finetune.recipe import NAME, Recipe, render
 from maskwright.finetune.run import finetune, require_unfinished
 from maskwright.finetune.tune import Settings
-from maskwright.pretrain import checkpoints
+from maskwright.labelled.examples import splits, survey
+from maskwright.labelled.examples.examples import Examples
+from maskwright.labelled.prepare import prepare
+from maskwright.labelled.windows.text_to_text import TEMPLATES, Template
+from maskwright.models import folders
+from maskwright.objectives.parts.contrastive import POOLINGS
 from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
-from maskwright.tasks import splits, survey
-from maskwright.tasks.examples import Examples
-from maskwright.tasks.framing import TEMPLATES, Template
-from maskwright.tasks.prepare import prepare
+from maskwright.tasks import embeddings
+from maskwright.tasks.parts import sentence_folder
+from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.reading import POOLINGS as OF_HEADS
+from maskwright.tasks.parts.reading import room
+from maskwright.tasks.parts.task_type import Kind
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train import machine
-from maskwright.train.optimizer import AdamW
+from maskwright.train.machine import machine
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Schedule
 
 # What is held back where the user gives one file.
@@ -79,7 +79,7 @@ def finetune_recipe(
     if not recipe.curve:
         require_unfinished(out)
     # What is wrong with the model is said before anything is read.
-    config = pretrained.described(checkpoints.model_folder(model)).config
+    config = pretrained.described(folders.model_folder(model)).config
     if (wanted := recipe.length) is not None and (most := room(config, wanted)) < wanted:
         say(f"note: the model has positions for {most} tokens, not for {wanted}")
     examples = prepare(
@@ -92,7 +92,7 @@ def finetune_recipe(
     )
     _say_what_was_read(examples, say)
     made_from = {
-        "model": fingerprint(hashes(checkpoints.model_folder(model))),
+        "model": fingerprint(hashes(folders.model_folder(model))),
         "data": hash_rows(examples),
     }
     for name, noted in recipe.made_from.items():
@@ -109,7 +109,7 @@ def finetune_recipe(
     if recipe.within_words is not None:
         settled = {**settled, "within_words": recipe.within_words}
     length = recipe.length
-    made_with = _made_with(checkpoints.model_folder(model), kind, say)
+    made_with = _made_with(folders.model_folder(model), kind, say)
     if made_with is not None and kind.task in embeddings.TASKS:
         settled = {**_made_further(made_with, recipe, say), **settled}
         length = length or made_with.length
@@ -192,7 +192,7 @@ def _made_further(
         UsageError: the pooling that is asked for does not go with its prompt.
     """
     made_with.require_learnable()
-    settled = made_with.settled(Tokenizer.load(checkpoints.model_folder(Path(recipe.model))))
+    settled = made_with.settled(Tokenizer.load(folders.model_folder(Path(recipe.model))))
     if recipe.pooling == "cls" and embeddings.SKIPPED in settled:
         raise UsageError(
             "the first token is not pooled where the prompt is left out",

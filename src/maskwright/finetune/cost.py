@@ -10,15 +10,15 @@ from pathlib import Path
 
 from maskwright.checkpoint import shapes
 from maskwright.counted import counted
-from maskwright.finetune.kind import Encoded
 from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, GRADUAL, REINIT, Method
 from maskwright.finetune.tune import Settings, passes_of, steps_of
+from maskwright.labelled.examples.examples import Examples
+from maskwright.labelled.formats.parts import TRAIN, VALIDATION
 from maskwright.report.say import Say, quiet
 from maskwright.report.wording import duration, size
-from maskwright.storage import DISK, existing_parent
-from maskwright.tasks.examples import Examples
-from maskwright.tasks.parts import TRAIN, VALIDATION
+from maskwright.storage.files import DISK, existing_parent
+from maskwright.tasks.parts.task_type import Encoded
 from maskwright.train.loop import Hook, Record
 from maskwright.train.state import TrainState
 

@@ -8,8 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from maskwright.errors import DataError
-from maskwright.manifest import hash_file
-from maskwright.tasks import examples as labelled
+from maskwright.labelled.examples import examples as labelled
+from maskwright.storage.manifest import hash_file
 
 
 def hashes(path: Path) -> dict[str, str]:

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import torch
 
-from maskwright.adapters.adapter import Adapter
+from maskwright.adapters.parts.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.transfer import carry
 from maskwright.errors import IncompatibleError, UsageError, near
-from maskwright.families.family import family as family_named
-from maskwright.finetune.examples import Collation
-from maskwright.finetune.frame import LONG, Frame, Long, collation_of, frame_of, room
-from maskwright.finetune.headed import headed, reading_texts
-from maskwright.finetune.kept import Kept
-from maskwright.finetune.kind import Answers, Encoded, Kind, Outputs
+from maskwright.families.parts.family import family as family_named
+from maskwright.finetune.finished_seeds import Kept
 from maskwright.finetune.method import Method
 from maskwright.finetune.progress import Watch, unseen
 from maskwright.finetune.tune import Settings, Tuned, steps_of, tune
+from maskwright.inference.encoded import Collation
+from maskwright.labelled.formats.parts import TRAIN, VALIDATION
+from maskwright.models import folders, special_tokens
 from maskwright.nn import initialise
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import Objective
-from maskwright.pretrain import build, checkpoints
+from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, torch_seed
-from maskwright.tasks.parts import TRAIN, VALIDATION
+from maskwright.tasks.parts.add_head import headed, reading_texts
+from maskwright.tasks.parts.reading import LONG, Frame, Long, collation_of, frame_of, room
+from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Outputs
 from maskwright.train.loop import Hook
 
 
@@ -112,7 +112,7 @@ class Learner:
                 found=method.name,
                 do="choose another method",
             )
-        path = checkpoints.model_folder(folder)
+        path = folders.model_folder(folder)
         loaded = pretrained.load(path)
         if loaded.tokenizer is None:
             raise IncompatibleError("the model has no tokenizer", where=path)
@@ -150,7 +150,7 @@ class Learner:
         ):
             return True
         # The head that was learned is in the adapter; the model has a drawn one.
-        return checkpoints.learned_beside(self.path)
+        return folders.learned_beside(self.path)
 
     def head_factor(self, method: Method) -> float:
         """How many times as fast as the rest the scores of the head learn."""
@@ -226,7 +226,7 @@ class Learner:
         hook: Hook,
     ) -> Tuned:
         kind, collation = self.kind, self.collation
-        vocabulary = build.vocabulary(self.frame.tokenizer)
+        vocabulary = special_tokens.vocabulary(self.frame.tokenizer)
         objective = kind.training_objective(model, vocabulary, self.frame.long, parts[TRAIN])
         encoded, measure, number = parts[VALIDATION], kind.measure, 0
 
@@ -273,6 +273,6 @@ def reader(
     model: Transformer, kind: Kind, frame: Frame, collation: Collation
 ) -> Callable[[Encoded], Outputs]:
     """What gives the scores, or the texts, of a finished model."""
-    objective = kind.objective(model, build.vocabulary(frame.tokenizer), frame.long)
+    objective = kind.objective(model, special_tokens.vocabulary(frame.tokenizer), frame.long)
     objective.eval()
     return lambda encoded: kind.outputs(objective, encoded, collation)

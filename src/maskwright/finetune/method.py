@@ -10,9 +10,9 @@
     lora, …      what `adapters/` adds to a model that stands still; of them `probe` is a linear
                  head and nothing else, and `head` the head of the family with its pooler
 
-`layer_decay` below 1 lets lower layers learn more slowly (`adapters/freeze.py`), with any method.
-Where the scores of a head begin at weights that were drawn, these learn `head_rate` times as fast
-as what was pretrained.
+`layer_decay` below 1 lets lower layers learn more slowly (`adapters/parts/freeze.py`), with any
+method. Where the scores of a head begin at weights that were drawn, these learn `head_rate` times
+as fast as what was pretrained.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dataclasses import dataclass, replace
 import torch
 
 from maskwright import catalogue
-from maskwright.adapters import freeze
-from maskwright.adapters.adapter import Adapter
-from maskwright.adapters.adapter import Settings as AdapterSettings
+from maskwright.adapters.parts import freeze
+from maskwright.adapters.parts.adapter import Adapter
+from maskwright.adapters.parts.adapter import Settings as AdapterSettings
 from maskwright.errors import UsageError, near
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
-from maskwright.train.pace import Pace
+from maskwright.train.parameter_rates import Pace
 
 FULL, GRADUAL = "full", "gradual"
 LAST, REINIT = re.compile(r"last-(\d+)"), re.compile(r"reinit-([1-9]\d*)")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.errors import shorten
-from maskwright.finetune.kind import Kind, Mistake
+from maskwright.labelled.examples.examples import BETWEEN
 from maskwright.report import markup, tables
 from maskwright.report.curves import Chart, Line, draw
 from maskwright.report.document import document
@@ -16,7 +16,7 @@ from maskwright.report.grid import grid
 from maskwright.report.svg import escape, style
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
-from maskwright.tasks.examples import BETWEEN
+from maskwright.tasks.parts.task_type import Kind, Mistake
 
 SHOWN_MISTAKES, SHOWN_CLASSES = 40, 40
 

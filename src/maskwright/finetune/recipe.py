@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import UsageError
-from maskwright.finetune.frame import Long
 from maskwright.finetune.method import FULL
-from maskwright.tasks.columns import as_names
-from maskwright.tasks.how_read import AS_IT_COMES, HowRead
+from maskwright.labelled.columns.columns import as_names
+from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
+from maskwright.tasks.parts.reading import Long
 from maskwright.toml import read_toml, to_toml
 
 NAME = "finetune.toml"
@@ -50,7 +50,7 @@ class Recipe:
         threads: of the processor; None: as many as PyTorch chooses.
         prompt: what a model that writes its answers reads, with holes for what a row has: {source},
             or {text}, {first} and {second}, {question} and {context}, of which it then writes the
-            label or the answer; or the name of one in `tasks/framing.py`.
+            label or the answer; or the name of one in `labelled/windows/text_to_text.py`.
         pooling: what is read of a text: cls, mean or max; None: cls, and for vectors what the
             folder was made with, or mean.
         measure: the figure that chooses the epoch and the seed.

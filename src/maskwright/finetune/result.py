@@ -21,27 +21,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.adapters import folder as folder_of_adapters
-from maskwright.adapters.adapter import Adapter
+from maskwright.adapters.parts import folder as folder_of_adapters
+from maskwright.adapters.parts.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, Told
 from maskwright.checkpoint.layout import About
 from maskwright.counted import counted
-from maskwright.evaluate import intervals
 from maskwright.finetune import page, script
 from maskwright.finetune.card import card
-from maskwright.finetune.kind import Encoded, Kind
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import Method
+from maskwright.labelled.columns.columns import LISTS
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.examples.labels import Vocabulary
+from maskwright.labelled.formats.parts import VALIDATION
+from maskwright.metrics import seeds as intervals
+from maskwright.models import folders
 from maskwright.objectives.supervised import PROBLEM_TYPES
-from maskwright.pretrain import checkpoints, start
+from maskwright.pretrain import start
 from maskwright.report import document, tables
 from maskwright.report.say import Say
 from maskwright.report.tables import Table
-from maskwright.tasks import examples as labelled
-from maskwright.tasks.columns import LISTS
-from maskwright.tasks.labels import Vocabulary
-from maskwright.tasks.parts import VALIDATION
+from maskwright.tasks.parts.task_type import Encoded, Kind
 
 RESULTS, PAGE = "results.json", "report.html"
 # What the reference library asks a folder of ours by, in its last two generations.
@@ -165,7 +166,7 @@ class Result:
         return card(
             kind=kind,
             name=self.out.resolve().name,
-            base=checkpoints.called(learner.path),
+            base=folders.called(learner.path),
             data=self.origin,
             rows={part: len(each) for part, each in self.data.parts.items()},
             cut={part: encoded.cut for part, encoded in self.parts.items()},
@@ -245,7 +246,7 @@ class Result:
 
     def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
         best, encoded = self.best, self.parts[self.asked]
-        base = checkpoints.called(self.learner.path)
+        base = folders.called(self.learner.path)
         return page.render(
             name=self.out.resolve().name,
             kind=best.kind,
@@ -274,7 +275,7 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
     row = _row_of(kind)
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
     if alone:
-        base = checkpoints.called(learner.path)
+        base = folders.called(learner.path)
         lines = [
             f"# {name}/{ADAPTER} is a head; {base} below it lies where adapter.json says.",
             *lines,

@@ -16,28 +16,29 @@ from typing import Any, TextIO
 
 import torch
 
-from maskwright import commit, storage
 from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, finish, is_finished
 from maskwright.config import fingerprint, to_plain
 from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.finetune import cost, script
-from maskwright.finetune.frame import Long
+from maskwright.finetune.finished_seeds import FOLDER, REJECTS, Kept
 from maskwright.finetune.hashes import hash_rows, hashes
-from maskwright.finetune.kept import FOLDER, REJECTS, Kept
-from maskwright.finetune.kind_of import kind_of
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
 from maskwright.finetune.result import PAGE, RESULTS, Result, best_of
 from maskwright.finetune.tune import Settings, passes_of
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
 from maskwright.pretrain.run import LOCK
 from maskwright.report import document
 from maskwright.report.say import Say, printer
-from maskwright.tasks import examples as labelled
-from maskwright.tasks.parts import TEST, TRAIN, VALIDATION
+from maskwright.storage import commit
+from maskwright.storage import files as storage
+from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.reading import Long
 from maskwright.terminal import shell_word
-from maskwright.train.optimizer import AdamW
+from maskwright.train.optimizers.optimizer import AdamW
 
 EVERYTHING = Method(FULL)
 

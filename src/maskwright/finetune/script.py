@@ -3,8 +3,8 @@ carried along. In plain transformers where that gives the same answers, else wit
 
 from __future__ import annotations
 
-from maskwright.finetune.frame import Long
-from maskwright.finetune.kind import Kind
+from maskwright.tasks.parts.reading import Long
+from maskwright.tasks.parts.task_type import Kind
 
 NAME = "predict.py"
 

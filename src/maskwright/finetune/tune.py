@@ -19,15 +19,15 @@ from torch import Tensor
 
 from maskwright.data.batch import Batch
 from maskwright.errors import ConfigError, DataError
-from maskwright.finetune.examples import Collation, Examples
-from maskwright.finetune.scores import AT_ONCE
+from maskwright.inference.encoded import Collation, Examples
+from maskwright.inference.scores import AT_ONCE
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import Objective
+from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, permute
 from maskwright.train import loop
-from maskwright.train.machine import Machine, choose
-from maskwright.train.optimizer import AdamW, Optimizer
-from maskwright.train.pace import Pace, Paced
+from maskwright.train.machine.machine import Machine, choose
+from maskwright.train.optimizers.optimizer import AdamW, Optimizer
+from maskwright.train.parameter_rates import Pace, Paced
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Attention as AttentionConfig
-from maskwright.nn.dropout import dropout as drop
-from maskwright.nn.dropout import dropped_product
-from maskwright.nn.linear import Linear
+from maskwright.nn.kernels.dropout import dropout as drop
+from maskwright.nn.kernels.dropout import dropped_product
+from maskwright.nn.kernels.linear import Linear
+from maskwright.nn.kernels.matmul import scaled_product
+from maskwright.nn.kernels.softmax import softmax
 from maskwright.nn.mask import Drawing
 from maskwright.nn.positions import rotate
-from maskwright.nn.product import scaled_product
-from maskwright.nn.softmax import softmax
 
 Kernel = Literal["explicit", "sdpa"]
 

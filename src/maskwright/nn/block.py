@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from maskwright.nn.attention import Attention, Sight
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Block as BlockConfig
-from maskwright.nn.dropout import add_dropped
 from maskwright.nn.feed_forward import FeedForward
+from maskwright.nn.kernels.dropout import add_dropped
 from maskwright.nn.norm import Norm
 from maskwright.nn.selection import Selection
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from maskwright.errors import DataError
 from maskwright.nn.config import Embeddings as EmbeddingsConfig
 from maskwright.nn.config import Learned, Sinusoidal
-from maskwright.nn.dropout import dropout
-from maskwright.nn.fresh import Table
-from maskwright.nn.linear import Linear
+from maskwright.nn.kernels.dropout import dropout
+from maskwright.nn.kernels.linear import Linear
+from maskwright.nn.meta_init import Table
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import sinusoids
 

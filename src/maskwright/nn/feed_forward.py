@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from maskwright.nn.config import Activation
 from maskwright.nn.config import FeedForward as FeedForwardConfig
-from maskwright.nn.dropout import dropout
-from maskwright.nn.linear import Linear, linear
+from maskwright.nn.kernels.dropout import dropout
+from maskwright.nn.kernels.linear import Linear, linear
 
 
 def _gelu_new(x: Tensor) -> Tensor:

@@ -12,16 +12,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.errors import ConfigError
+from maskwright.nn.chunk_pooling import Pooling, in_rows, pooled
 from maskwright.nn.config import Head as HeadConfig
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.config import VocabularyHead as VocabularyHeadConfig
-from maskwright.nn.dropout import dropout
 from maskwright.nn.feed_forward import ACTIVATIONS
-from maskwright.nn.fresh import draw
-from maskwright.nn.linear import Linear, spare_rows
+from maskwright.nn.kernels.dropout import dropout
+from maskwright.nn.kernels.linear import Linear, spare_rows
 from maskwright.nn.mask import same_document
+from maskwright.nn.meta_init import draw
 from maskwright.nn.norm import Norm
-from maskwright.nn.pieces import Pooling, in_rows, pooled
 from maskwright.nn.stack import Stack
 
 

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from maskwright.nn.attention import Attention
 from maskwright.nn.config import TransformerConfig
-from maskwright.nn.fresh import materialise
 from maskwright.nn.heads import Head, VocabularyHead
+from maskwright.nn.meta_init import materialise
 from maskwright.nn.stack import Stack
 from maskwright.nn.transformer import Transformer
 

@@ -20,11 +20,11 @@ from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Attention as AttentionConfig
 from maskwright.nn.config import Relative, Rotary
 from maskwright.nn.config import Stack as StackConfig
-from maskwright.nn.dropout import dropout
 from maskwright.nn.embeddings import Embeddings
-from maskwright.nn.fresh import Table
+from maskwright.nn.kernels.dropout import dropout
 from maskwright.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.nn.mask import prefix as prefix_of
+from maskwright.nn.meta_init import Table
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table
 from maskwright.nn.selection import Selection

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from maskwright.errors import ConfigError, DataError, near
 from maskwright.nn.cache import KVCache
+from maskwright.nn.chunk_pooling import Pooling
 from maskwright.nn.config import TransformerConfig
-from maskwright.nn.fresh import Table
 from maskwright.nn.heads import Head, VocabularyHead
-from maskwright.nn.linear import Linear
+from maskwright.nn.kernels.linear import Linear
 from maskwright.nn.mask import AttentionMask
-from maskwright.nn.pieces import Pooling
+from maskwright.nn.meta_init import Table
 from maskwright.nn.stack import Stack, Trace
 
 TokensOrVectors = Int[Tensor, "B T"] | Float[Tensor, "B T E"]

@@ -17,7 +17,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import (
+from maskwright.objectives.parts.objective import (
     Loss,
     Objective,
     Part,

@@ -25,9 +25,9 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows, spread
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.encoder_decoder import EncoderDecoder, Start
-from maskwright.objectives.objective import Vocabulary
-from maskwright.objectives.sequences import (
+from maskwright.objectives.parts.encoder_decoder import EncoderDecoder, Start
+from maskwright.objectives.parts.objective import Vocabulary
+from maskwright.objectives.parts.sequences import (
     Sequences,
     Texts,
     budget,

@@ -26,9 +26,11 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn.config import Block, Learned, TransformerConfig
+from maskwright.nn.kernels.vocabulary_divergence import vocabulary_divergence
+from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives import causal, masked
-from maskwright.objectives.objective import (
+from maskwright.objectives.parts.objective import (
     Loss,
     Objective,
     Part,
@@ -38,8 +40,6 @@ from maskwright.objectives.objective import (
     encode,
     encode_targets,
 )
-from maskwright.objectives.vocabulary_divergence import vocabulary_divergence
-from maskwright.objectives.vocabulary_loss import vocabulary_loss
 
 ROWS = "documents"
 NETWORKS = ("teacher",)

@@ -21,17 +21,11 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.objective import (
-    Loss,
-    Objective,
-    Part,
-    Vocabulary,
-    encode_targets,
-)
-from maskwright.objectives.vocabulary_loss import vocabulary_loss
+from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary, encode_targets
 from maskwright.randomness import key, uniforms
 
 ROWS = "documents"

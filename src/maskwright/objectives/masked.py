@@ -18,8 +18,8 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives import corruption
-from maskwright.objectives.objective import (
+from maskwright.objectives.parts import corruption
+from maskwright.objectives.parts.objective import (
     Loss,
     Objective,
     Part,

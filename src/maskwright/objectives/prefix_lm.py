@@ -25,7 +25,7 @@ from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.causal import next_tokens
-from maskwright.objectives.objective import (
+from maskwright.objectives.parts.objective import (
     Loss,
     Objective,
     Part,

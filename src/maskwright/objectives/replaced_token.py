@@ -29,10 +29,11 @@ from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.nn import initialise
 from maskwright.nn.config import Block, TransformerConfig, VocabularyHead
+from maskwright.nn.kernels.vocabulary_loss import vocabulary_sample
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.objective import (
+from maskwright.objectives.parts.objective import (
     Loss,
     Objective,
     Part,
@@ -41,7 +42,6 @@ from maskwright.objectives.objective import (
     encode,
     encode_targets,
 )
-from maskwright.objectives.vocabulary_loss import vocabulary_sample
 from maskwright.randomness import key, uniforms
 
 ROWS = "documents"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives import sentence_pair
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.objective import Vocabulary
+from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.sentence_pair import SentencePair
 
 ROWS = "swapped-pairs"

@@ -20,7 +20,15 @@ from maskwright.errors import IncompatibleError
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, Work, encode, facts
+from maskwright.objectives.parts.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    Work,
+    encode,
+    facts,
+)
 
 ROWS = "pairs"
 

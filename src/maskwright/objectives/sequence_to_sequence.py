@@ -15,9 +15,9 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.encoder_decoder import EncoderDecoder, Start
-from maskwright.objectives.objective import Vocabulary
-from maskwright.objectives.sequences import documents_of
+from maskwright.objectives.parts.encoder_decoder import EncoderDecoder, Start
+from maskwright.objectives.parts.objective import Vocabulary
+from maskwright.objectives.parts.sequences import documents_of
 
 ROWS = "parallel"
 

@@ -24,12 +24,12 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError
 from maskwright.nn.config import Norm as NormConfig
+from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.nn.norm import Norm
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.objective import Loss, Objective, Part, Vocabulary, Work, encode
-from maskwright.objectives.vocabulary_loss import vocabulary_loss
+from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary, Work, encode
 
 ROWS = "documents"
 

@@ -37,12 +37,12 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
 from maskwright.nn import mask as masks
+from maskwright.nn.chunk_pooling import Pooling as PoolingOfPieces
+from maskwright.nn.chunk_pooling import in_rows
 from maskwright.nn.config import Head, TextPooling
-from maskwright.nn.pieces import Pooling as PoolingOfPieces
-from maskwright.nn.pieces import in_rows
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.encoder_decoder import memory_visible
-from maskwright.objectives.objective import (
+from maskwright.objectives.parts.encoder_decoder import memory_visible
+from maskwright.objectives.parts.objective import (
     Loss,
     Objective,
     Part,

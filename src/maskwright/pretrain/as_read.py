@@ -12,8 +12,8 @@ from pathlib import Path
 
 from maskwright.corpus.files import Source, find
 from maskwright.errors import IncompatibleError, MaskwrightError
-from maskwright.manifest import hash_file
-from maskwright.recipes.corpus import Corpus
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.storage.manifest import hash_file
 
 QUICKLY = 256 << 20  # bytes that are hashed to tell what changed, where nothing hangs on it
 LISTED = 5

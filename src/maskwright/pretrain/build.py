@@ -17,17 +17,18 @@ import torch
 from maskwright import catalogue, config
 from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.families.family import family
+from maskwright.families.parts.family import family
+from maskwright.models import folders, special_tokens
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.initialise import build as build_transformer
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.objective import Objective, Vocabulary
-from maskwright.pretrain import checkpoints, start
+from maskwright.objectives.parts.objective import Objective
+from maskwright.pretrain import start
 from maskwright.pretrain.lengths import check_length
+from maskwright.pretrain.objective_of import options_of
 from maskwright.pretrain.rows import require_rows
-from maskwright.pretrain.taught import options_of
 from maskwright.randomness import key, torch_seed
-from maskwright.recipes.recipe import FamilyModel, Folder, Point, Recipe
+from maskwright.recipes.parts.recipe import FamilyModel, Folder, Point, Recipe
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.toml import to_toml
 
@@ -135,7 +136,7 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
         try:
-            built = member.build(network, options, vocabulary(tokenizer), **others)
+            built = member.build(network, options, special_tokens.vocabulary(tokenizer), **others)
         except IncompatibleError as error:
             raise _remedied(error, recipe) from error
     assert isinstance(built, Objective)
@@ -203,7 +204,7 @@ def _require_networks(recipe: Recipe) -> None:
             )
     options = options_of(recipe)
     for name in getattr(member, "NETWORKS", ()):
-        pretrained.described(checkpoints.model_folder(Path(getattr(options, name))))
+        pretrained.described(folders.model_folder(Path(getattr(options, name))))
 
 
 def _finished(folder: Path, tokenizer: Tokenizer) -> Transformer:
@@ -212,23 +213,10 @@ def _finished(folder: Path, tokenizer: Tokenizer) -> Transformer:
     Raises:
         IncompatibleError: its tokenizer is not `tokenizer`.
     """
-    loaded = pretrained.load(checkpoints.model_folder(folder))
+    loaded = pretrained.load(folders.model_folder(folder))
     if loaded.tokenizer is not None:
         pretrained.require_tokenizer(loaded.tokenizer.fingerprint, tokenizer)
     return loaded.model
-
-
-def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
-    """What objectives may know of the tokenizer."""
-    return Vocabulary(
-        size=tokenizer.vocabulary_size,
-        mask=tokenizer.mask,
-        special=tuple(sorted(tokenizer.special_ids)),
-        pad=0 if tokenizer.pad is None else tokenizer.pad,
-        begin=tokenizer.classify if tokenizer.begin is None else tokenizer.begin,
-        end=tokenizer.separator if tokenizer.end is None else tokenizer.end,
-        sentinels=tokenizer.sentinels,
-    )
 
 
 def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from maskwright.checkpoint import layout
 from maskwright.checkpoint.layout import About, Taught
 from maskwright.errors import IncompatibleError
 from maskwright.nn.config import TransformerConfig
-from maskwright.pretrain import taught
-from maskwright.recipes.recipe import Recipe
+from maskwright.pretrain import objective_of as taught
+from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report import opened
 from maskwright.tokenizer.tokenizer import Tokenizer
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from maskwright.pretrain import journal
 from maskwright.pretrain.microbatches import Microbatches
-from maskwright.pretrain.sitting import Sitting
+from maskwright.pretrain.session import Sitting
 from maskwright.report import document
 from maskwright.train.diverged import DivergedError
 

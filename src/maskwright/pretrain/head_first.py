@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright import commit
 from maskwright.checkpoint import files
 from maskwright.errors import CheckpointError
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
-from maskwright.recipes.recipe import Folder
+from maskwright.recipes.parts.recipe import Folder
+from maskwright.storage import commit
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget
 from maskwright.train.state import TrainState

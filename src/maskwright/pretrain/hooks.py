@@ -7,13 +7,13 @@ from contextlib import nullcontext
 from typing import Any
 
 from maskwright.errors import StoppedError
-from maskwright.evaluate import likelihood
+from maskwright.inference import held_out_loss as likelihood
 from maskwright.pretrain.journal import Journal
 from maskwright.pretrain.journal import read as read_journal
 from maskwright.pretrain.samples import sample
-from maskwright.pretrain.sitting import Sitting
+from maskwright.pretrain.session import Sitting
 from maskwright.report.panel import Panel
-from maskwright.train.process_memory import peak_memory
+from maskwright.train.machine.process_memory import peak_memory
 from maskwright.train.state import TrainState
 
 # How often a full disk is waited out before the run stops.

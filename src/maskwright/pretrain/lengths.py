@@ -8,8 +8,8 @@ from functools import partial
 from maskwright import catalogue
 from maskwright.errors import IncompatibleError
 from maskwright.nn.config import Learned, TransformerConfig
-from maskwright.pretrain.taught import options_of, row_kind, streams
-from maskwright.recipes.recipe import Folder, Recipe
+from maskwright.pretrain.objective_of import options_of, row_kind, streams
+from maskwright.recipes.parts.recipe import Folder, Recipe
 
 # Of a table of positions: so much of it may be said to be trained.
 NEARLY = 0.9

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maskwright.data.batch import Batch
 from maskwright.data.loader import Loader
 from maskwright.data.rows import Rows
-from maskwright.objectives.objective import Objective
+from maskwright.objectives.parts.objective import Objective
 from maskwright.train import loop
 from maskwright.train.phases import Ramp
 from maskwright.train.state import TrainState

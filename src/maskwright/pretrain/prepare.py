@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from maskwright import config, storage
+from maskwright import config
 from maskwright.counted import counted
 from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError
 from maskwright.pretrain.as_read import changed_meanwhile, differences
-from maskwright.pretrain.taught import needs_sentences
+from maskwright.pretrain.objective_of import needs_sentences
 from maskwright.pretrain.text import (
     Text,
     require_other_files,
@@ -38,14 +38,15 @@ from maskwright.pretrain.text import (
     text_bytes,
     texts_of,
 )
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.recipe import Recipe, TokenizerFolder
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import Recipe, TokenizerFolder
 from maskwright.report import document
 from maskwright.report.say import Say
-from maskwright.storage import DISK, TEMPORARY, in_our_words, listed, remove_folder
-from maskwright.strict_json import parse_object
+from maskwright.storage import files as storage
+from maskwright.storage.files import DISK, TEMPORARY, in_our_words, listed, remove_folder
+from maskwright.storage.strict_json import parse_object
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import train as train_tokenizer
+from maskwright.tokenizer.training.train import train as train_tokenizer
 from maskwright.tokenizer.unknown import OTHER_MODEL, REMEDY
 
 TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"

@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from maskwright import commit
 from maskwright.errors import MaskwrightError, StoppedError
+from maskwright.models.folders import has_checkpoint
 from maskwright.pretrain import crash, journal
-from maskwright.pretrain.checkpoints import has_checkpoint
 from maskwright.pretrain.prepare import HELD_OUT
-from maskwright.storage import DOOMED, TEMPORARY
+from maskwright.storage import commit
+from maskwright.storage.files import DOOMED, TEMPORARY
 
 REFUSED = "refused.toml"
 RECIPE, LOCK = "recipe.toml", "run.lock"

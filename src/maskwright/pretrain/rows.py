@@ -13,9 +13,9 @@ from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream, Windows
 from maskwright.errors import IncompatibleError
-from maskwright.evaluate import likelihood
-from maskwright.pretrain.taught import PAIRS, options_of, row_kind, streams
-from maskwright.recipes.recipe import Recipe, RowChoice
+from maskwright.inference import held_out_loss as likelihood
+from maskwright.pretrain.objective_of import PAIRS, options_of, row_kind, streams
+from maskwright.recipes.parts.recipe import Recipe, RowChoice
 
 
 def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from maskwright import commit, dotted, memory
-from maskwright.checkpoint.guarded import read_json
+from maskwright import dotted, memory
 from maskwright.checkpoint.pretrained import CONFIG
+from maskwright.checkpoint.safe_read import read_json
 from maskwright.data.loader import Loader
 from maskwright.errors import (
     ConfigError,
@@ -33,23 +33,25 @@ from maskwright.errors import (
     ResourceError,
     UsageError,
 )
+from maskwright.models.folders import has_checkpoint
 from maskwright.pretrain import build, crash, journal, refused, repeat
-from maskwright.pretrain.checkpoints import has_checkpoint
 from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
-from maskwright.pretrain.sitting import Sitting, begin
-from maskwright.recipes.find import read
-from maskwright.recipes.recipe import FREE, INEXACT, Recipe, frozen_part
+from maskwright.pretrain.session import Sitting, begin
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.recipe import FREE, INEXACT, Recipe, frozen_part
 from maskwright.report import document, opened
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
+from maskwright.storage import commit
 from maskwright.terminal import shell_word
 from maskwright.toml import to_toml
-from maskwright.train import distribute, loop, machine, process_memory
+from maskwright.train import distribute, loop
 from maskwright.train.diverged import DivergedError
-from maskwright.train.signals import listening
+from maskwright.train.machine import machine, process_memory
+from maskwright.train.machine.signals import listening
 
 RECIPE, LOCK = refused.RECIPE, refused.LOCK
 Settle = Callable[[Recipe, Prepared], Recipe]

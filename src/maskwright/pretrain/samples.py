@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from maskwright.data.rows import RowSource
-from maskwright.evaluate.likelihood import SEED
-from maskwright.generate.decode import Sampling, generate
-from maskwright.generate.fill import fill
+from maskwright.inference.decode import Sampling, generate
+from maskwright.inference.fill_mask import fill
+from maskwright.inference.held_out_loss import SEED
+from maskwright.models.special_tokens import opening
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.encoder_decoder import EncoderDecoder
-from maskwright.objectives.objective import Objective
+from maskwright.objectives.parts.encoder_decoder import EncoderDecoder
+from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain.prepare import Prepared
-from maskwright.tokenizer.tokenizer import Tokenizer
 
 PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
 
@@ -81,11 +81,6 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
     hidden = tokenizer.special_ids - {*tokenizer.sentinels}
     text = tokenizer.decode([token for token in made if token not in hidden], False)
     return {"prompt": tokenizer.decode(read.tolist(), False), "text": text}
-
-
-def opening(tokenizer: Tokenizer) -> list[int]:
-    """The special tokens before a text in its frame."""
-    return tokenizer.frame([])[0][: tokenizer.frame_margins()[0]]
 
 
 def _begun(decoded: list[int], first: list[int]) -> list[int]:

@@ -17,14 +17,15 @@ from torch import nn
 
 from maskwright import config
 from maskwright.checkpoint import files, pretrained
-from maskwright.checkpoint.guarded import model_folder
 from maskwright.checkpoint.layout import Layout
+from maskwright.checkpoint.safe_read import model_folder
 from maskwright.checkpoint.transfer import carry
 from maskwright.errors import IncompatibleError
-from maskwright.manifest import hash_file
+from maskwright.models import folders
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import checkpoints, head_first
-from maskwright.recipes.recipe import Folder, Recipe, TokenizerFolder
+from maskwright.recipes.parts.recipe import Folder, Recipe, TokenizerFolder
+from maskwright.storage.manifest import hash_file
 from maskwright.tokenizer import folder as tokenizer_folder
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -63,7 +64,7 @@ def resumed(recipe: Recipe, out: Path) -> Recipe:
     """`recipe` for the run `out`: what began with a folder goes on from its newest checkpoint."""
     if not isinstance(recipe.model, Folder):
         return recipe
-    return replace(recipe, model=Folder(path=str(checkpoints.newest(out))))
+    return replace(recipe, model=Folder(path=str(folders.newest(out))))
 
 
 def layout(model: Folder) -> Layout:
@@ -116,7 +117,7 @@ def require_same(folder: Path, wanted: str | None) -> None:
 
 
 def _full(path: str) -> Path:
-    return checkpoints.model_folder(model_folder(Path(path).expanduser())).resolve()
+    return folders.model_folder(model_folder(Path(path).expanduser())).resolve()
 
 
 def _same(where: Path, found: str, wanted: str | None) -> str:

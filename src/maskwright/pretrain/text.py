@@ -22,7 +22,7 @@ from maskwright.corpus.ledger import Counts
 from maskwright.corpus.read import Reader
 from maskwright.errors import ConfigError, DataError
 from maskwright.pretrain.as_read import Passes
-from maskwright.recipes.corpus import Corpus
+from maskwright.recipes.parts.corpus import Corpus
 
 FEW = 256  # documents, of which the share is counted in text and not left to the hashes
 SEVERAL = 10  # texts, of which at least two are held out: pairs of sentences need them

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from maskwright import storage
-from maskwright.commit import writing
 from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.read import DEFAULT
 from maskwright.corpus.reading import Reading
 from maskwright.errors import OutputError
 from maskwright.pretrain.text import Text
-from maskwright.recipes.corpus import Corpus
+from maskwright.recipes.parts.corpus import Corpus
 from maskwright.report.say import printer
+from maskwright.storage import files as storage
+from maskwright.storage.commit import writing
 from maskwright.tokenizer.report import report
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import TokenizerChoice, train
+from maskwright.tokenizer.training.train import TokenizerChoice, train
 from maskwright.tokenizer.unknown import REMEDY
 
 BYTES_PER_TOKEN = 24  # of tokenizer.json, at the least

@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from maskwright.checkpoint import pretrained
-from maskwright.evaluate import likelihood
-from maskwright.generate.fill import fill
+from maskwright.inference import held_out_loss as likelihood
+from maskwright.inference.fill_mask import fill
+from maskwright.models import folders
 from maskwright.nn.transformer import Transformer
-from maskwright.pretrain import build, checkpoints, run
+from maskwright.pretrain import build, run
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.pretrain.rows import held_out_rows, training_rows
 from maskwright.quickstart import task
-from maskwright.recipes.find import read
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report.say import Say
 from maskwright.report.tables import Table, for_terminal
 
@@ -34,7 +35,7 @@ def compare(out: Path, say: Say) -> list[Table]:
     """The three tables of the run in `out`, each told to `say` as soon as it is there."""
     recipe = read(out / run.RECIPE)
     prepared = prepare(recipe, out, lambda text: None)
-    model = pretrained.load(checkpoints.newest(out)).model
+    model = pretrained.load(folders.newest(out)).model
     tables = []
     for make in (_held_out, _filled, _task):
         tables.append(make(recipe, prepared, model))

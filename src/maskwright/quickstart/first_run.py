@@ -25,14 +25,15 @@ from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.rows import training_rows
 from maskwright.quickstart.comparison import compare
 from maskwright.recipes import quickstart as member
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report import document, tables
 from maskwright.report.page import write_report
 from maskwright.report.say import printer
 from maskwright.report.wording import duration
 from maskwright.terminal import shell_word
-from maskwright.train import loop, machine, process_memory
+from maskwright.train import loop
 from maskwright.train.distribute import Processes
+from maskwright.train.machine import machine, process_memory
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget
 from maskwright.train.state import TrainState

@@ -29,18 +29,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from maskwright.checkpoint.transfer import transfer
-from maskwright.corpus import labelled
-from maskwright.finetune.examples import Collation, Examples, framed
-from maskwright.finetune.scores import scores, vectors
 from maskwright.finetune.tune import Settings, tune
+from maskwright.inference.encoded import Collation, Examples, framed
+from maskwright.inference.scores import scores, vectors
+from maskwright.labelled import exception_messages as labelled
+from maskwright.models.special_tokens import vocabulary
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Options, Supervised
-from maskwright.pretrain.build import vocabulary
 from maskwright.randomness import key, permute, torch_seed
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.optimizer import AdamW
+from maskwright.train.optimizers.optimizer import AdamW
 
 SETTINGS = Settings(epochs=3, batch=32, optimizer=AdamW(learning_rate=1e-3))
 # Few labels, because that is where pretraining has to show what it is worth.

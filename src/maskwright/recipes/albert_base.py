@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import bert_base
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.lamb import Lamb
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.lamb import Lamb
 from maskwright.train.schedule import Budget, Schedule
 
 

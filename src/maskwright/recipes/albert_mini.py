@@ -4,9 +4,9 @@ order of sentences.
 
 from __future__ import annotations
 
-from maskwright.recipes.mini import SHAPE, VOCABULARY, mini
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
-from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.recipes.parts.mini import SHAPE, VOCABULARY, mini
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.tokenizer.training.train import TokenizerChoice
 
 
 def recipe() -> Recipe:

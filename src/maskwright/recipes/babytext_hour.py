@@ -7,8 +7,8 @@ evaluation take the other five.
 
 from __future__ import annotations
 
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.recipe import (
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import (
     Checkpoints,
     Evaluation,
     FamilyModel,
@@ -18,8 +18,8 @@ from maskwright.recipes.recipe import (
     RowChoice,
     Training,
 )
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.muon import Muon
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.muon import Muon
 from maskwright.train.schedule import Budget, Schedule
 
 BABYTEXT = "$MASKWRIGHT_DATA/text/babytext"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import roberta_base
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
-from maskwright.train.optimizer import AdamW
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 

@@ -7,8 +7,8 @@ without bias correction (Devlin et al. 2018, A.2; google-research/bert, optimiza
 
 from __future__ import annotations
 
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.recipe import (
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import (
     Checkpoints,
     Evaluation,
     FamilyModel,
@@ -17,8 +17,8 @@ from maskwright.recipes.recipe import (
     RowChoice,
     Training,
 )
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.optimizer import AdamW
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.phases import Phase
 from maskwright.train.schedule import Budget, Schedule
 

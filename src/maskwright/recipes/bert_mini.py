@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from maskwright.recipes.mini import LENGTH, NO_DROPOUT, mini
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.recipes.parts.mini import LENGTH, NO_DROPOUT, mini
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
 
 
 def recipe() -> Recipe:

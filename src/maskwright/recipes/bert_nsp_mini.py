@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import bert_mini
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
 
 
 def recipe() -> Recipe:

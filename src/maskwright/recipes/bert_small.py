@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import bert_mini
-from maskwright.recipes.mini import WORDPIECE
-from maskwright.recipes.recipe import FamilyModel, Recipe
-from maskwright.train.optimizer import AdamW
+from maskwright.recipes.parts.mini import WORDPIECE
+from maskwright.recipes.parts.recipe import FamilyModel, Recipe
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Budget
 
 

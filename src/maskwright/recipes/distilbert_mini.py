@@ -6,8 +6,8 @@ same text has the same tokenizer; any other brings its own with `--set tokenizer
 
 from __future__ import annotations
 
-from maskwright.recipes.mini import LENGTH, mini
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.recipes.parts.mini import LENGTH, mini
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
 
 
 def recipe() -> Recipe:

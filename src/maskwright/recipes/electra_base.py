@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import electra_small
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
-from maskwright.train.optimizer import AdamW
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from maskwright.recipes.mini import VOCABULARY, mini
-from maskwright.recipes.recipe import FamilyModel, Initialisation, ObjectiveChoice, Recipe
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.optimizer import AdamW
+from maskwright.recipes.parts.mini import VOCABULARY, mini
+from maskwright.recipes.parts.recipe import FamilyModel, Initialisation, ObjectiveChoice, Recipe
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.optimizer import AdamW
 
 
 def recipe() -> Recipe:

@@ -3,8 +3,8 @@ peak 6e-4 to 6e-5 by a cosine, 0.5 M tokens per step, decay 0.1, no dropout)."""
 
 from __future__ import annotations
 
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.recipe import (
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import (
     Checkpoints,
     Evaluation,
     FamilyModel,
@@ -14,8 +14,8 @@ from maskwright.recipes.recipe import (
     RowChoice,
     Training,
 )
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.optimizer import AdamW
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 

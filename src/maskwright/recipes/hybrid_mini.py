@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from maskwright.recipes import modernbert_mini
 from maskwright.recipes.babylm_10m import EVERY_LAYER_SEES_ALL, HYBRID
-from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 
 
 def recipe() -> Recipe:

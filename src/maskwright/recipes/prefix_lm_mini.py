@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import gpt2_mini
-from maskwright.recipes.recipe import ObjectiveChoice, Recipe
+from maskwright.recipes.parts.recipe import ObjectiveChoice, Recipe
 
 
 def recipe() -> Recipe:

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from maskwright.nn.config import Tokens, TransformerConfig, VocabularyHead
 from maskwright.recipes import shakespeare_gpt
-from maskwright.recipes.corpus import CharacterRanges
-from maskwright.recipes.recipe import ObjectiveChoice, Point, Recipe
+from maskwright.recipes.parts.corpus import CharacterRanges
+from maskwright.recipes.parts.recipe import ObjectiveChoice, Point, Recipe
 from maskwright.train.schedule import Budget
 
 

@@ -19,8 +19,8 @@ from maskwright.nn.config import (
     VocabularyHead,
     layers,
 )
-from maskwright.recipes.corpus import CharacterRanges, Corpus
-from maskwright.recipes.recipe import (
+from maskwright.recipes.parts.corpus import CharacterRanges, Corpus
+from maskwright.recipes.parts.recipe import (
     Checkpoints,
     Evaluation,
     Initialisation,
@@ -30,8 +30,8 @@ from maskwright.recipes.recipe import (
     RowChoice,
     Training,
 )
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.optimizer import AdamW
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 BLOCK = 48

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import bert_base
-from maskwright.recipes.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.optimizer import AdamW
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 

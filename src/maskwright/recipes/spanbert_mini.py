@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import bert_mini
-from maskwright.recipes.mini import VOCABULARY
-from maskwright.recipes.recipe import ObjectiveChoice, Recipe
-from maskwright.tokenizer.train import TokenizerChoice
+from maskwright.recipes.parts.mini import VOCABULARY
+from maskwright.recipes.parts.recipe import ObjectiveChoice, Recipe
+from maskwright.tokenizer.training.train import TokenizerChoice
 
 
 def recipe() -> Recipe:

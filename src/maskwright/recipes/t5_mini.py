@@ -6,10 +6,10 @@ steps of 2,048 tokens the held-out loss was 6.02 at 1e-3, 5.58 at 3e-3 and 5.53 
 
 from __future__ import annotations
 
-from maskwright.recipes.mini import VOCABULARY, mini
-from maskwright.recipes.recipe import FamilyModel, Initialisation, ObjectiveChoice, Recipe
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.optimizer import AdamW
+from maskwright.recipes.parts.mini import VOCABULARY, mini
+from maskwright.recipes.parts.recipe import FamilyModel, Initialisation, ObjectiveChoice, Recipe
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.optimizer import AdamW
 
 
 def recipe() -> Recipe:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import bert_base
-from maskwright.recipes.recipe import (
+from maskwright.recipes.parts.recipe import (
     FamilyModel,
     Initialisation,
     ObjectiveChoice,
     Recipe,
     RowChoice,
 )
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.adafactor import Adafactor
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.adafactor import Adafactor
 from maskwright.train.schedule import Budget, Schedule
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.recipes import t5_v1_1_small
-from maskwright.recipes.recipe import FamilyModel, Recipe
+from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 
 
 def recipe() -> Recipe:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from maskwright.recipes.corpus import Corpus
-from maskwright.recipes.recipe import (
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import (
     Checkpoints,
     Evaluation,
     FamilyModel,
@@ -12,8 +12,8 @@ from maskwright.recipes.recipe import (
     RowChoice,
     Training,
 )
-from maskwright.tokenizer.train import TokenizerChoice
-from maskwright.train.optimizer import AdamW
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 

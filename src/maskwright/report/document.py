@@ -12,10 +12,10 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from maskwright.commit import writing
 from maskwright.errors import UsageError
-from maskwright.one_file import write_file
 from maskwright.report.svg import escape
+from maskwright.storage.commit import writing
+from maskwright.storage.one_file import write_file
 
 
 def document(name: str, kind: str, head: str, sections: Iterable[tuple[str, str]]) -> str:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskwright.commit import numbered
 from maskwright.errors import DataError, UsageError
 from maskwright.report import tables
 from maskwright.report.progress import budget
 from maskwright.report.wording import number
-from maskwright.strict_json import parse_object
+from maskwright.storage.commit import numbered
+from maskwright.storage.strict_json import parse_object
 
 Record = dict[str, Any]
 LARGEST = 64 << 20  # bytes of run.json

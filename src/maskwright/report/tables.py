@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import DataError, shorten
-from maskwright.lock import Lock
 from maskwright.report import markup
 from maskwright.report.document import write
 from maskwright.report.svg import escape
-from maskwright.storage import lock_beside
-from maskwright.strict_json import parse_object
+from maskwright.storage.files import lock_beside
+from maskwright.storage.lock import Lock
+from maskwright.storage.strict_json import parse_object
 from maskwright.terminal import harmless
 
 NAME = "results.json"

@@ -22,7 +22,7 @@ import numpy as np
 import tokenizers
 
 from maskwright.errors import MaskwrightError, TokenizerError
-from maskwright.tokenizer.sample import not_unicode
+from maskwright.tokenizer.training.sample import not_unicode
 
 Plain = dict[str, Any]
 

@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from typing import get_args
 
 from maskwright.errors import ConfigError, near
-from maskwright.tokenizer.check import MOST_TOKENS
-from maskwright.tokenizer.kinds import Kind
-from maskwright.tokenizer.roles import STYLE_ENDS, WELL_KNOWN, Style, roles_by_table, style_tokens
-from maskwright.tokenizer.wordpiece import LEAST
+from maskwright.tokenizer.file.check import MOST_TOKENS
+from maskwright.tokenizer.file.kinds import Kind
+from maskwright.tokenizer.file.roles import (
+    STYLE_ENDS,
+    WELL_KNOWN,
+    Style,
+    roles_by_table,
+    style_tokens,
+)
+from maskwright.tokenizer.training.wordpiece import LEAST
 
 # The library counts pairs in 32 bits; text below this size cannot make them overflow.
 MOST_BYTES = 1 << 32

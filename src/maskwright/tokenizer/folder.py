@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import TokenizerError
-from maskwright.manifest import require_as_saved
-from maskwright.tokenizer.check import MOST_BYTES, read_json
-from maskwright.tokenizer.classes import class_named, settled
-from maskwright.tokenizer.slow import SLOW_FILES, convert
+from maskwright.storage.manifest import require_as_saved
+from maskwright.tokenizer.file.check import MOST_BYTES, read_json
+from maskwright.tokenizer.file.classes import class_named, settled
+from maskwright.tokenizer.file.slow import SLOW_FILES, convert
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 CONFIG = "config.json"

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from maskwright.tokenizer.sample import HasText, amount, text_of
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.training.sample import HasText, amount, text_of
 from maskwright.tokenizer.unknown import UnknownText
 
 CONVENTIONS = {"BERT": 30_522, "GPT-2": 50_257, "T5": 32_000}

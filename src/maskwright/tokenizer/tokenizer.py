@@ -21,14 +21,16 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from maskwright.commit import Staging, commit
 from maskwright.config import fingerprint
 from maskwright.errors import IncompatibleError, TokenizerError
-from maskwright.tokenizer import backend, frame, roles
-from maskwright.tokenizer.check import Checked, check, read_json
+from maskwright.storage.commit import Staging, commit
+from maskwright.tokenizer import backend
+from maskwright.tokenizer.file import roles
+from maskwright.tokenizer.file import template as frame
+from maskwright.tokenizer.file.check import Checked, check, read_json
+from maskwright.tokenizer.file.kinds import kind_of, marks_of, unknown_of
 from maskwright.tokenizer.folder import NAMES, read_folder
-from maskwright.tokenizer.kinds import kind_of, marks_of, unknown_of
-from maskwright.tokenizer.sample import SampleSize
+from maskwright.tokenizer.training.sample import SampleSize
 from maskwright.tokenizer.unknown import UnknownText
 from maskwright.tokenizer.words import byte_alphabet, spell_bytes, word_tables
 

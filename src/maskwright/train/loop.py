@@ -16,14 +16,14 @@ import torch
 
 from maskwright.data.batch import Batch
 from maskwright.errors import DataError
-from maskwright.objectives.objective import Objective
+from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, torch_seed
-from maskwright.train import denormals, machine, process_memory
 from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.diverged import DivergedError as DivergedError
 from maskwright.train.diverged import Outcome, diverged
-from maskwright.train.optimizer import OptimizerState
+from maskwright.train.machine import denormals, machine, process_memory
+from maskwright.train.optimizers.optimizer import OptimizerState
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
 

@@ -1,0 +1,1 @@
+"""What every method of adaptation shares: the contract (`adapter`), places, freezing, folders."""

@@ -1,0 +1,393 @@
+"""What every method of adaptation is: settings, and the adapter they attach to a model.
+
+    settings.attach(model, generator) -> Adapter       one of several by name; one is active
+
+An adapter has parameters of its own, in branches that each act at one module of the model from
+outside, and parameters of the model that it trains besides (biases, heads the caller names). It
+lies in `model.adapters` while it is attached, so that devices, dtypes and optimizers reach it; all
+else of the model stands still. Nothing of the model is ever computed back: what an adapter changes
+is kept first, so `detach` gives the model back bit for bit.
+
+    attach -> active <-> at rest         activate() swaps: one rests, another acts
+                 merge() -> an ordinary model; unmerge() back          detach() from anywhere
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.adapters.parts.places import head_parameters, own_parameters, share_of
+from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
+from maskwright.nn.transformer import Transformer
+
+
+class Placed(Protocol):
+    """A branch in its place; `remove` ends what it does there."""
+
+    def remove(self) -> None: ...
+
+
+class Branch(nn.Module, abc.ABC):
+    """The part of an adapter at one module of the model. What it registers there are methods of its
+    own, so that a copy of the model has a copy of the branch."""
+
+    @abc.abstractmethod
+    def place(self, module: nn.Module) -> Placed:
+        """Begin to act at `module`."""
+
+    def folded(self, module: nn.Module) -> dict[str, Tensor]:
+        """The parameters of `module`, by name, that alone give what module and branch give now.
+
+        Raises:
+            IncompatibleError: there are none; a method that `merges` has branches that say them.
+        """
+        raise IncompatibleError(
+            "what this method does cannot be written as weights",
+            where=type(self).__name__,
+            found="a branch without `folded`",
+            wanted="the module's parameters with the branch in them",
+            do="keep the adapter attached; or write `folded`, if its method says that it merges",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(abc.ABC):
+    """Settings of a method; `kind` is its name. A member module names its class `SETTINGS`."""
+
+    # Whether the branches can be folded into the model's weights.
+    merges: ClassVar[bool] = False
+    # Whether a fresh adapter leaves every output as it was, bit for bit.
+    silent: ClassVar[bool] = True
+    # Whether nothing trains but what is trained along, so that the model below stays as it is.
+    head_alone: ClassVar[bool] = False
+    # Whether the heads that are trained along are single projections.
+    linear: ClassVar[bool] = False
+
+    kind: str
+
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
+        """A fresh branch for each place, by the module's dotted path."""
+        return {}
+
+    def own(self, model: Transformer) -> list[str]:
+        """The names of the model's own parameters that the method trains."""
+        return []
+
+    @property
+    def positions(self) -> int:
+        """How many positions of a row it takes in front of the text. Where it takes some, a row
+        must hold one text, because several would talk to each other through them."""
+        return 0
+
+    def attach(
+        self,
+        model: Transformer,
+        generator: torch.Generator,
+        *,
+        name: str = "default",
+        heads: Iterable[str] = (),
+    ) -> Adapter:
+        """A fresh adapter of `model`, active; another that was active comes to rest.
+
+        Args:
+            generator: of the initial values (on the CPU).
+            name: what it is called among the adapters of this model.
+            heads: what trains along: heads by name, `pooler`, `vocabulary_head`.
+
+        Raises:
+            ConfigError: a place or a head that the model has not.
+            IncompatibleError: the method finds nothing to train in this model.
+            UsageError: the name is taken, or no plain one.
+        """
+        rack = Rack.of(model)
+        if not name.replace("-", "_").isidentifier() or hasattr(rack, name):
+            raise UsageError(
+                "an adapter needs a plain name of its own",
+                where="name",
+                found=repr(name),
+                do="choose another name",
+            )
+        wanted = [*self.own(model), *head_parameters(model, heads)]
+        branches = self.branches(model, generator)
+        if not branches and not wanted:
+            raise IncompatibleError(
+                "the method finds nothing to train in this model", where="kind", found=self.kind
+            )
+        adapter = Adapter(self, name, model, branches, wanted)
+        adapter.train(model.training)
+        rack.take(adapter, model)
+        adapter.activate()
+        return adapter
+
+    def require(self, name: str, fits: bool, wanted: str) -> None:
+        """Refuse the setting `name` unless it `fits`.
+
+        Raises:
+            ConfigError: naming the setting, its value and what is `wanted`.
+        """
+        if not fits:
+            raise ConfigError(
+                "a setting of the adapter is out of range",
+                where=f"adapter.{name}",
+                found=getattr(self, name),
+                wanted=wanted,
+            )
+
+
+class Adapter(nn.Module):
+    """One adapter of one model; made by `Settings.attach`."""
+
+    _model: Transformer  # not as a part of this module, whose part it is
+
+    def __init__(
+        self,
+        settings: Settings,
+        name: str,
+        model: Transformer,
+        branches: Mapping[str, Branch],
+        own: Iterable[str],
+    ) -> None:
+        super().__init__()
+        self.settings, self.name = settings, name
+        # A dot cannot stand in the name of a module.
+        self.branches = nn.ModuleDict({path.replace(".", "/"): b for path, b in branches.items()})
+        object.__setattr__(self, "_model", model)
+        self.own_names = list(dict.fromkeys(own))
+        self.active = self.merged = False
+        self._placed: list[Placed] = []
+        self._values: dict[str, Tensor] = {}  # its own values of the model's, while at rest
+        self._before: dict[str, Tensor] = {}  # the model's, while it is active or merged
+        self._unmerged: dict[str, Tensor] = {}  # the weights that `merge` has replaced
+
+    # ------------------------------------------------------------------------------- what it is
+    @property
+    def model(self) -> Transformer:
+        """The model it adapts."""
+        return self._model
+
+    def places(self) -> Iterator[tuple[str, Branch]]:
+        """(dotted path of a module, the branch that acts there)."""
+        for path, branch in self.branches.items():
+            assert isinstance(branch, Branch)
+            yield path.replace("/", "."), branch
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        """What trains, by the names of `state`: parameters of branches, and the model's own."""
+        named = {name.replace("/", "."): p for name, p in self.branches.named_parameters()}
+        return named | {name: self.model.get_parameter(name) for name in self.own_names}
+
+    def share(self) -> str:
+        """How much of the model trains, as a line of text."""
+        new = list(self.branches.parameters())
+        every = [*new, *(p for _, p in own_parameters(self.model))]
+        return share_of(self.trainable().values(), every)
+
+    def state(self) -> dict[str, Tensor]:
+        """Every value of the adapter by name, the model's own that it trains among them."""
+        return {name: tensor.detach() for name, tensor in self._tensors().items()}
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over values by name.
+
+        Raises:
+            CheckpointError: other names or shapes, or numbers that are not finite.
+            UsageError: the adapter is merged.
+        """
+        if self.merged:
+            raise UsageError(
+                "a merged adapter takes no values", where=self.name, do="unmerge it first"
+            )
+        own = self._tensors()
+        wrong = sorted(own.keys() ^ state.keys())
+        wrong += [n for n in own if n in state and own[n].shape != state[n].shape]
+        if wrong:
+            raise CheckpointError(
+                "the values do not fit the adapter",
+                where=self.name,
+                found=wrong[:10],
+                wanted=f"{len(own)} tensors",
+            )
+        wild = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
+        if wild:
+            raise CheckpointError("a value of the adapter is not finite", where=wild[0])
+        for name, tensor in own.items():
+            tensor.copy_(state[name])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """What `state` shows, as the tensors that hold it now."""
+        tensors: dict[str, Tensor] = dict(self.trainable())
+        return tensors if self.active or self.merged else tensors | self._values
+
+    # ------------------------------------------------------------------------------- what it does
+    @torch.no_grad()
+    def activate(self) -> None:
+        """Act, in place of the adapter that acts now; only this one's parameters train.
+
+        Raises:
+            UsageError: it is detached or merged.
+        """
+        rack = self._rack()
+        if self.active:
+            return
+        rack.rest()
+        own = {name: self.model.get_parameter(name) for name in self.own_names}
+        self._before = {name: p.detach().clone() for name, p in own.items()}
+        for name, value in self._values.items():
+            own[name].copy_(value)
+        self._values = {}
+        self._placed = [b.place(self.model.get_submodule(path)) for path, b in self.places()]
+        self.active = True
+        self.model.requires_grad_(False)
+        for parameter in self.trainable().values():
+            parameter.requires_grad_(True)
+
+    @torch.no_grad()
+    def rest(self) -> None:
+        """Act no longer, for a while: the model is the one it was."""
+        if self.active:
+            for placed in self._placed:
+                placed.remove()
+            self._placed = []
+            self._put_back()
+            self.active = False
+            self._rack().free(self.model)
+
+    def _put_back(self) -> None:
+        """The model's own parameters as they were; the values here are kept."""
+        for name, value in self._before.items():
+            parameter = self.model.get_parameter(name)
+            self._values[name] = parameter.detach().clone()
+            parameter.copy_(value)
+        self._before = {}
+
+    @torch.no_grad()
+    def merge(self) -> None:
+        """Fold the branches into the model's weights. What is left is an ordinary model, as fast
+        and with the same names as before, which can be saved.
+
+        Raises:
+            IncompatibleError: what the method does cannot be written as weights.
+            UsageError: it is detached, or other adapters are attached.
+        """
+        if self.merged:
+            return
+        if not self.settings.merges:
+            raise IncompatibleError(
+                "what this method does cannot be written as weights",
+                where="kind",
+                found=self.settings.kind,
+                do="keep the adapter attached",
+            )
+        rack = self._rack()
+        if len(rack) > 1:
+            raise UsageError(
+                "other adapters are attached",
+                where="model.adapters",
+                found=", ".join(rack),
+                do="detach them first",
+            )
+        self.activate()
+        for path, branch in self.places():
+            module = self.model.get_submodule(path)
+            for part, weight in branch.folded(module).items():
+                name, parameter = f"{path}.{part}", module.get_parameter(part)
+                self._unmerged.setdefault(name, parameter.detach().clone())
+                parameter.copy_(weight)
+        for placed in self._placed:
+            placed.remove()
+        self._placed, self.active, self.merged = [], False, True
+        rack.drop(self, self.model)
+
+    @torch.no_grad()
+    def unmerge(self) -> None:
+        """Undo `merge`: the weights are those that were kept, and the adapter acts beside them.
+
+        Raises:
+            UsageError: it is not merged, or adapters have been attached since.
+        """
+        self._undo_merge()
+        Rack.of(self.model).take(self, self.model)
+        self.activate()
+
+    def detach(self) -> None:
+        """Leave the model: it is the one it was before `attach`, bit for bit. The values stay here.
+
+        Raises:
+            UsageError: it is detached, or merged and others have been attached since.
+        """
+        if self.merged:
+            self._undo_merge()
+            return
+        rack = self._rack()
+        self.rest()
+        rack.drop(self, self.model)
+
+    @torch.no_grad()
+    def _undo_merge(self) -> None:
+        if not self.merged or "adapters" in self.model._modules:
+            raise UsageError(
+                "only the adapter that was merged last comes out",
+                where=self.name,
+                do="detach those that were attached since",
+            )
+        for name, weight in self._unmerged.items():
+            self.model.get_parameter(name).copy_(weight)
+        self._unmerged = {}
+        self._put_back()
+        self.merged = False
+
+    def _rack(self) -> Rack:
+        rack = self.model._modules.get("adapters")
+        if isinstance(rack, Rack) and rack._modules.get(self.name) is self:
+            return rack
+        raise UsageError(
+            "the adapter is merged" if self.merged else "the adapter is detached",
+            where=self.name,
+            do="attach a new one and load its state",
+        )
+
+
+class Rack(nn.ModuleDict):
+    """`model.adapters`: the adapters of a model by name, there as long as one is attached."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self._trained = {name: p.requires_grad for name, p in own_parameters(model)}
+
+    @classmethod
+    def of(cls, model: Transformer) -> Rack:
+        """The rack of `model`, or a new one that is not there yet."""
+        rack = model._modules.get("adapters")
+        return rack if isinstance(rack, Rack) else cls(model)
+
+    def take(self, adapter: Adapter, model: Transformer) -> None:
+        self[adapter.name] = adapter
+        if "adapters" not in model._modules:
+            model.add_module("adapters", self)
+
+    def drop(self, adapter: Adapter, model: Transformer) -> None:
+        del self[adapter.name]
+        self.free(model)
+        if not len(self):
+            del model._modules["adapters"]
+
+    def rest(self) -> None:
+        """Bring the active adapter to rest."""
+        for adapter in self.values():
+            assert isinstance(adapter, Adapter)
+            adapter.rest()
+
+    def free(self, model: Transformer) -> None:
+        """Without an active adapter, train what trained before the first one came."""
+        if any(adapter.active for adapter in self.values()):
+            return
+        self.requires_grad_(False)
+        for name, trains in self._trained.items():
+            model.get_parameter(name).requires_grad_(trains)

@@ -1,0 +1,1 @@
+"""Adapter folders in the form of the `peft` library."""

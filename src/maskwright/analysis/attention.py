@@ -1,0 +1,222 @@
+"""What the heads of a model look at: one page, `results.json`, tables for the screen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright.analysis import dependencies as trees
+from maskwright.analysis import heads
+from maskwright.analysis import word_senses as senses
+from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.matrix import matrix
+from maskwright.analysis.page import require_new, write
+from maskwright.corpus.files import Paths
+from maskwright.corpus.read import read
+from maskwright.errors import UsageError
+from maskwright.report import tables
+from maskwright.report.grid import grid
+from maskwright.report.say import Say, printer
+from maskwright.report.svg import escape
+from maskwright.report.tables import Table
+from maskwright.storage import commit
+
+# Heads that are drawn on a page, and their cells; tokens of a text that is drawn.
+SMALL_GRIDS, CELLS = 36, 40_000
+DRAWN, FEW_DRAWN = 64, 24
+TEXTS = 200
+ONE_OF_TWO = " Of two stacks the heads of the encoder are looked at, not those of the decoder."
+HEADS = (
+    '<p class="note">A shade is the mean weight, in full at 1 (or at the largest value, for the '
+    "distance). Entropy 1 is a head that looks everywhere alike.</p>"
+)
+
+
+def attention(
+    model: Path | str,
+    out: Path | str,
+    *,
+    text: Paths = (),
+    sentence: str | None = None,
+    tree: Path | str | None = None,
+    stream: TextIO | None = None,
+) -> Path:
+    """What the heads of `model` look at: in the first texts of `text`, in one `sentence`, and in a
+    `tree` bank.
+
+    Returns:
+        The page.
+    """
+    say, out = printer(stream), Path(out)
+    subject = Subject.of(Path(model))
+    if sentence is not None:
+        _require_drawable(subject, sentence)
+    two = len(subject.model.config.stacks) == 2
+    if two:
+        say(f"note:{ONE_OF_TWO}")
+    bank = trees.read_trees(Path(tree)) if tree is not None else []
+    texts = _texts(text, bank, say)
+    commit.probe_writable(out)
+    require_new(out)
+    found = heads.look_at_heads(subject, texts)
+    if short := len(texts) - found.texts:
+        say(f"note: {short:,} texts of fewer than two tokens are left out")
+    relations, rare, passed = trees.compare_with_trees(subject, bank) if bank else ([], [], 0)
+    if not text and not bank:
+        say(
+            f"note: heads are measured on {len(texts)} short sentences that come with this "
+            "command; --text PATH takes your own"
+        )
+    if rare:
+        say(
+            f"note: not asked, with fewer than {trees.LEAST} words in a half of the sentences: "
+            + ", ".join(rare)
+        )
+    if passed:
+        say(
+            f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank, too long or "
+            "with two words in one token"
+        )
+    shown = [_head_table(found)] + ([_tree_table(relations)] if relations else [])
+    for each in shown:
+        say("\n" + tables.for_terminal(each))
+    drawn, most = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
+    seen = heads.one_text(subject, drawn, most)
+    sections = [(escape(each["title"]), tables.for_page(each)) for each in shown]
+    sections.append(("Every head", f'<div class="grids">{_maps(found)}</div>{HEADS}'))
+    sections.append(("One text", _one_text(seen)))
+    plain = _plain(found, relations, passed)
+    head = (
+        f"<p>Attention on {found.tokens:,} tokens of {found.texts:,} texts"
+        + (f", {found.cut:,} of them cut at {found.longest} tokens" if found.cut else "")
+        + f".{ONE_OF_TWO if two else ''}</p>"
+    )
+    return write(out, subject, "What heads look at", head, sections, plain, say)
+
+
+def _plain(found: heads.Heads, relations: Sequence[trees.Relation], passed: int) -> dict[str, Any]:
+    """All figures, as they are written to `results.json`."""
+    return {
+        "texts": found.texts,
+        "tokens": found.tokens,
+        "cut": found.cut,
+        "even": {name: values.tolist() for name, values in found.even.items()},
+        "passed_over": passed,
+        "heads": {name: values.tolist() for name, values in found.found.items()},
+        "relations": [dataclasses.asdict(each) for each in relations],
+    }
+
+
+def _require_drawable(subject: Subject, sentence: str) -> None:
+    whole = len(subject.tokenizer.encode(sentence))
+    most = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
+    if not 1 <= whole <= most:
+        raise UsageError(
+            "not a text that can be drawn",
+            where="--sentence",
+            found=f"{whole} tokens",
+            wanted=f"1 to {most}",
+        )
+
+
+def _texts(text: Paths, bank: Sequence[trees.Tree], say: Say) -> list[str]:
+    """What the heads are looked at in: the user's texts, those of the bank, or our own."""
+    if text:
+        texts = []
+        for document_ in read(text):
+            texts.append(document_.text)
+            if len(texts) == TEXTS:
+                say(f"note: only the first {TEXTS} texts are looked at")
+                break
+        return texts
+    if bank:
+        return [" ".join(each.words) for each in bank[:TEXTS]]
+    return [each for group in senses.SENTENCES.values() for each in group]
+
+
+def _maps(found: heads.Heads) -> str:
+    """A map of all heads for each of their figures."""
+    names = [f"layer {n + 1}" for n in range(len(found.found["entropy"]))]
+    numbers = [str(n + 1) for n in range(found.found["entropy"].shape[1])]
+    maps = ""
+    for name, values in found.found.items():
+        high = max(1.0, float(values.max()))
+        made = grid(_measured(found, name), values.tolist(), names, numbers, high=high)
+        maps += f'<div class="grid">{made}</div>'
+    return maps
+
+
+def _measured(found: heads.Heads, name: str) -> str:
+    low, high = found.even[name].min(), found.even[name].max()
+    told = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f} by layer"
+    return f"{name} (even weights: {told})"
+
+
+def _head_table(found: heads.Heads) -> Table:
+    rows = []
+    for kind in heads.KINDS:
+        layer, head = found.best(kind)
+        values = found.found[kind]
+        rows.append(
+            [
+                kind,
+                f"layer {layer}, head {head}",
+                f"{values.max():.3f}",
+                f"{found.even[kind][layer - 1]:.3f}",
+                f"{int((values > 0.5).sum())} of {values.size}",
+            ]
+        )
+    return {
+        "title": f"Heads on {found.tokens:,} tokens of {found.texts:,} texts",
+        "head": ["looks at", "most", "weight", "even weights", "heads above 0.5"],
+        "rows": rows,
+        "note": "The mean weight of attention over positions of ordinary tokens; beside it even "
+        "weights over all that the head's layer sees.",
+    }
+
+
+def _tree_table(relations: Sequence[trees.Relation]) -> Table:
+    return {
+        "title": "Heads of attention beside heads of grammar",
+        "head": ["relation", "words", "head", "which", "right", "best distance", "right"],
+        "rows": [
+            [
+                r.name,
+                f"{r.words:,}",
+                f"layer {r.layer}, head {r.head}",
+                r.way,
+                f"{r.right:.3f}",
+                f"{r.distance:+d}",
+                f"{r.fixed:.3f}",
+            ]
+            for r in relations
+        ],
+        "note": "Head and distance were chosen on one half of the sentences, the shares are of the "
+        "other half.",
+    }
+
+
+def _one_text(seen: heads.Seen) -> str:
+    pieces, weights = seen.pieces, seen.weights
+    most = min(SMALL_GRIDS, max(1, CELLS // len(pieces) ** 2))
+    every = [(layer, head) for layer in range(len(weights)) for head in range(len(weights[layer]))]
+    shown = "".join(
+        f'<div class="grid">{matrix(name, weights[layer, head].tolist(), pieces)}</div>'
+        for layer, head in every[:most]
+        for name in [f"layer {layer + 1}, head {head + 1}"]
+    )
+    left = f" {len(every) - most} heads are not drawn." if len(every) > most else ""
+    rest = (
+        f" A character that is several tokens stands at the first of them, {heads.REST} at the "
+        "others."
+        if heads.REST in pieces
+        else ""
+    )
+    return (
+        f'<p dir="auto"><q>{escape(seen.text)}{"…" if seen.cut else ""}</q></p>'
+        f'<div class="grids">{shown}</div><p class="note">A row is a token that looks, a column '
+        f"one that is looked at, in the order of the text; point at a cell to read its weight."
+        f"{rest}{left}</p>"
+    )

@@ -1,0 +1,119 @@
+"""The hidden states of every layer, where something is asked.
+
+Letters: L layers, N places or texts, D width, B rows, T positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.checkpoint import pretrained
+from maskwright.data.batch import Batch
+from maskwright.errors import IncompatibleError
+from maskwright.inference.encoded import Collation, Examples
+from maskwright.inference.scores import by_length
+from maskwright.models import folders
+from maskwright.nn import initialise
+from maskwright.nn import mask as masks
+from maskwright.nn.stack import Trace
+from maskwright.nn.transformer import Transformer
+from maskwright.randomness import key, torch_seed
+from maskwright.tasks.parts.reading import Frame, room
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train.machine import machine
+
+LONGEST = 512  # tokens of a text that are looked at
+AT_ONCE = 8192
+# (hidden states of one layer (B, T, D), the batch) -> what is kept of them (R, D)
+Pooling = Callable[[Tensor, Batch], Tensor]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that is looked into: as it was trained, and one of the same shape that was not."""
+
+    path: Path
+    model: Transformer
+    tokenizer: Tokenizer
+
+    @classmethod
+    def of(cls, folder: Path) -> Subject:
+        """The model in `folder`, or of the run in it.
+
+        Raises:
+            UsageError: no such folder.  IncompatibleError: a model without a tokenizer.
+        """
+        path = folders.model_folder(folder)
+        loaded = pretrained.load(path)
+        if loaded.tokenizer is None:
+            raise IncompatibleError("the model has no tokenizer", where=path)
+        return cls(path, loaded.model.to(machine.best_device()).eval(), loaded.tokenizer)
+
+    def untrained(self) -> Transformer:
+        """A model of the same shape with weights as they are drawn."""
+        generator = torch.Generator().manual_seed(torch_seed(key("init", 0)))
+        return initialise.build(self.model.config, generator).to(self.model.device).eval()
+
+    @property
+    def frame(self) -> Frame:
+        """How its texts become ids."""
+        config = self.model.config
+        return Frame(self.tokenizer, room(config, LONGEST), config.has_segments)
+
+    @property
+    def collation(self) -> Collation:
+        """How they stand in rows."""
+        return Collation(pad=self.tokenizer.pad or 0, last=False)
+
+    @property
+    def layers(self) -> list[str]:
+        """Names of what `layer_states` gives, the lowest first."""
+        stack = self.model.config.encoder or self.model.config.decoder
+        assert stack is not None
+        return ["embeddings", *(f"layer {n + 1}" for n in range(len(stack.blocks)))]
+
+
+def look(model: Transformer, batch: Batch) -> Trace:
+    """Hidden states and attention weights of the stack that reads: the encoder if there is one."""
+    trace = Trace()
+    run = model.encode if model.config.encoder is not None else model.decode
+    run(
+        batch.tokens,
+        positions=batch.positions,
+        segments=batch.segments,
+        visible=masks.visible_of(batch.documents),
+        trace=trace,
+    )
+    return trace
+
+
+@torch.inference_mode()
+def layer_states(
+    model: Transformer, examples: Examples, collation: Collation, pooling: Pooling
+) -> NDArray[np.float32]:
+    """(L + 1, N, D): of the embeddings and each layer, what `pooling` keeps, in order."""
+    found: NDArray[np.float32] | None = None
+    count = examples.asked * (examples.choices if examples.places is None else 1)
+    for numbers in by_length(examples.lengths * examples.choices, AT_ONCE):
+        batch, which = examples.batch(numbers, collation)
+        if examples.places is None and examples.choices > 1:
+            which = (which[:, None] * examples.choices + np.arange(examples.choices)).reshape(-1)
+        batch = batch.to(model.device)
+        kept = torch.stack([pooling(hidden, batch) for hidden in look(model, batch).hidden])
+        if found is None:
+            found = np.zeros((len(kept), count, kept.shape[-1]), np.float32)
+        found[:, which] = kept.cpu().numpy()
+    return np.zeros((0, 0, 0), np.float32) if found is None else found
+
+
+def at_places(hidden: Tensor, batch: Batch) -> Tensor:
+    """The states of the places that are asked for."""
+    assert batch.index is not None
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.index)

@@ -1,0 +1,301 @@
+"""What can be read off each layer by a linear classifier, beside what that could learn anyway.
+
+    accuracy       logistic regression on the frozen states of a layer       Alain & Bengio 2016
+    control        the same for labels that were drawn for each word; what    Hewitt & Liang 2019
+    selectivity    the first is above the second
+    untrained      the same on a model of this shape that learned nothing
+    mix            one classifier on a learned mean of all layers; where      Tenney et al. 2019
+                   its weight lies is the task's centre of gravity
+
+For tags the states are those at each word's first token, for whole texts the mean; the word that a
+control label hangs on is then the text's first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+from torch.nn import functional
+
+from maskwright.analysis.hidden_states import Pooling, Subject, at_places, layer_states
+from maskwright.data.batch import Batch
+from maskwright.errors import UsageError
+from maskwright.inference.encoded import Examples
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
+from maskwright.metrics import metrics
+from maskwright.metrics.intervals import Estimate, estimate
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts.sequences import Sequences
+from maskwright.objectives.supervised import pool_texts
+from maskwright.randomness import integers, key, permute, torch_seed
+from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.task_type import Kind
+
+ITERATIONS, TOLERANCE = 100, 1e-3
+# A control of fewer words, or of one word nearly everywhere, is learned by any model.
+FEWEST_WORDS, NEARLY_ALL = 10, 0.9
+NOTHING = Estimate(np.nan, np.nan, np.nan)
+MIX_EPOCHS, MIX_BATCH, MIX_RATE = 20, 256, 1e-2
+MIX_STEPS = 1000  # at least, or of few places the mix would stay where it began
+
+
+@dataclass(frozen=True)
+class Layered:
+    """What was found.
+
+    Attributes:
+        asked, learned: how many places were asked and learned from; `part` is where the first are.
+        accuracy, control, untrained: of each layer, the lowest first; with intervals.
+        no_control: why the control would say nothing, and is NaN; empty where it says something.
+        weights: of the layers in the mix, which add up to 1.
+        mixed: the accuracy of the classifier on the mix.
+        baselines: accuracies of what needs no model.
+        cut: what of the texts did not fit into the model.
+    """
+
+    task: str
+    part: str
+    layers: list[str]
+    learned: int
+    asked: int
+    accuracy: list[Estimate]
+    control: list[Estimate]
+    untrained: list[Estimate]
+    weights: list[float]
+    mixed: Estimate
+    baselines: dict[str, float]
+    cut: str = ""
+    no_control: str = ""
+
+    @property
+    def best(self) -> int:
+        """The layer with the highest accuracy."""
+        return int(np.argmax([each.value for each in self.accuracy]))
+
+    @property
+    def tied(self) -> list[int]:
+        """The layers within the interval of the best, itself among them."""
+        best = self.accuracy[self.best]
+        least = best.low if np.isfinite(best.low) else best.value
+        return [n for n, each in enumerate(self.accuracy) if each.value >= least]
+
+    @property
+    def selectivity(self) -> list[float]:
+        """How far the task is above its control."""
+        pairs = zip(self.accuracy, self.control, strict=True)
+        return [one.value - other.value for one, other in pairs]
+
+    @property
+    def gravity(self) -> float:
+        """The mean layer by the weights of the mix; the embeddings are layer 0."""
+        return float(np.dot(self.weights, np.arange(len(self.weights))))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Places of a part: their states by layer, their classes, and the word each hangs on."""
+
+    states: NDArray[np.float32]
+    untrained: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    words: list[str]
+    cut: str = ""
+
+
+def probe_layers(
+    subject: Subject, data: labelled.Examples, *, items: int = 10_000, seed: int = 0
+) -> Layered:
+    """Probe every layer for the labels of `data`.
+
+    Args:
+        items: how many words, or texts, are learned from and asked at most, drawn by `seed`.
+
+    Raises:
+        UsageError: a task that is neither tags nor one class for a text.
+    """
+    names = () if data.labels is None else data.labels.names
+    kind = kind_of(data.task.kind, names)
+    if data.task.kind not in ("tagging", "classification"):
+        raise UsageError(
+            "this task is not probed layer by layer",
+            found=data.task.kind,
+            wanted="classification, tagging, similarity, embedding",
+        )
+    last = TEST if TEST in data.parts else VALIDATION
+    models = subject.model, subject.untrained()
+    known, asked = (
+        _of_part(subject, models, kind, data.parts[part], items, seed) for part in (TRAIN, last)
+    )
+    random = _control(known.words, len(names), known.labels, seed)
+    other = _control(asked.words, len(names), known.labels, seed)
+    whole = kind.task != "tagging"
+    no_control = _says_nothing(known.words, random, whole=whole)
+    accuracy, control, untrained = [], [], []
+    for layer in range(len(known.states)):
+        here = known.states[layer], asked.states[layer]
+        accuracy.append(_probed(*here, known.labels, asked.labels))
+        control.append(NOTHING if no_control else _probed(*here, random, other))
+        there = known.untrained[layer], asked.untrained[layer]
+        untrained.append(_probed(*there, known.labels, asked.labels))
+    weights, mixed = _mix(known, asked, len(names), seed)
+    return Layered(
+        kind.task,
+        last,
+        subject.layers,
+        len(known.labels),
+        len(asked.labels),
+        accuracy,
+        control,
+        untrained,
+        weights,
+        mixed,
+        _baselines(known, asked, whole=whole),
+        "; ".join(part.cut for part in (known, asked) if part.cut),
+        no_control,
+    )
+
+
+def _of_part(
+    subject: Subject,
+    models: tuple[Transformer, Transformer],
+    kind: Kind,
+    rows: Sequence[Any],
+    items: int,
+    seed: int,
+) -> _Asked:
+    whole = kind.task != "tagging"
+    drawn = permute(key("draw", seed), len(rows), np.arange(len(rows)))
+    counts = np.array([1 if whole else len(rows[i].tokens) for i in drawn])
+    drawn = drawn[: int(np.searchsorted(counts.cumsum(), items)) + 1]
+    rows = [rows[i] for i in np.sort(drawn)]
+    encoded = kind.encode(rows, subject.frame)
+    examples = encoded.examples
+    if whole:
+        words = [row.text.split()[0].lower() if row.text.split() else "" for row in rows]
+    else:
+        _, numbers = encoded.way_back
+        flat = [word.lower() for row in rows for word in row.tokens]
+        words = [flat[n] for n in numbers]
+        if len(words) > items:
+            chosen = np.sort(permute(key("draw", seed, 1), len(words), np.arange(items)))
+            examples = _fewer(examples, chosen)
+            words = [words[n] for n in chosen]
+    pooling: Pooling = _mean if whole else at_places
+    states, others = (layer_states(model, examples, subject.collation, pooling) for model in models)
+    return _Asked(states, others, np.asarray(examples.labels, np.int64), words, encoded.cut)
+
+
+def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
+    """The same texts, asked at the `chosen` places only."""
+    assert examples.places is not None
+    owners = np.repeat(np.arange(len(examples.places.lengths)), examples.places.lengths)
+    counts = np.bincount(owners[chosen], minlength=len(examples.places.lengths))
+    places = Sequences(examples.places.tokens[chosen], counts)
+    return replace(examples, labels=examples.labels[chosen], places=places)
+
+
+def _mean(hidden: Tensor, batch: Batch) -> Tensor:
+    return pool_texts(hidden, batch.documents, "mean")
+
+
+def _control(
+    words: Sequence[str], classes: int, labels: NDArray[np.int64], seed: int
+) -> NDArray[np.int64]:
+    """A class for each word, the same wherever it stands, drawn as often as classes are in
+    `labels`."""
+    digests = [hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words]
+    contents = np.array([int.from_bytes(digest, "little") for digest in digests], np.uint64)
+    drawn = integers(key("draw", seed, 1, contents), 1, len(labels))[:, 0]
+    return labels[drawn]
+
+
+def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, whole: bool) -> str:
+    """Why classes drawn for these words are no control; empty where they are one."""
+    (word, times), *_ = Counter(words).most_common(1)
+    kinds = len(set(words))
+    begin = "texts begin with" if whole else "words are"
+    if kinds == 1 or times > NEARLY_ALL * len(words):
+        return f"{times / len(words):.0%} of the {begin} “{word}”"
+    if kinds < FEWEST_WORDS:
+        return f"the {begin} {kinds} different {'words' if whole else 'ones'} only"
+    return "" if len(np.unique(control)) > 1 else "all words were drawn the same class"
+
+
+def _probed(
+    known: NDArray[np.float32],
+    asked: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    truth: NDArray[np.int64],
+) -> Estimate:
+    mean, deviation = known.mean(0), known.std(0) + 1e-6
+    told = np.full(len(truth), labels[0])
+    if len(np.unique(labels)) > 1:
+        probe = LogisticRegression(max_iter=ITERATIONS, tol=TOLERANCE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            probe.fit((known - mean) / deviation, labels)
+        told = probe.predict((asked - mean) / deviation)
+    return estimate(metrics.accuracy, truth, told)
+
+
+class _Mix(nn.Module):
+    """A classifier on a weighted mean of layers (Peters et al. 2018, equation 1)."""
+
+    def __init__(self, layers: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(layers))
+        self.top = nn.Linear(width, classes)
+        nn.init.zeros_(self.top.weight)
+        nn.init.zeros_(self.top.bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        mixed = torch.einsum("l,lnd->nd", self.weights.softmax(0), states)
+        scores: Tensor = self.top(mixed)
+        return scores
+
+
+def _mix(known: _Asked, asked: _Asked, classes: int, seed: int) -> tuple[list[float], Estimate]:
+    mean = known.states.mean(1, keepdims=True)
+    deviation = known.states.std(1, keepdims=True) + 1e-6
+    states, others = (torch.from_numpy((part.states - mean) / deviation) for part in (known, asked))
+    labels = torch.from_numpy(known.labels)
+    mix = _Mix(len(states), states.shape[2], classes)
+    optimizer = torch.optim.Adam(mix.parameters(), lr=MIX_RATE)
+    generator = torch.Generator().manual_seed(torch_seed(key("shuffle", seed)))
+    for _ in range(max(MIX_EPOCHS, -(-MIX_STEPS // -(-len(labels) // MIX_BATCH)))):
+        for chosen in torch.randperm(len(labels), generator=generator).split(MIX_BATCH):
+            optimizer.zero_grad()
+            functional.cross_entropy(mix(states[:, chosen]), labels[chosen]).backward()
+            optimizer.step()
+    with torch.inference_mode():
+        told = mix(others).argmax(1).numpy()
+        weights = mix.weights.softmax(0).tolist()
+    return weights, estimate(metrics.accuracy, asked.labels, told)
+
+
+def _baselines(known: _Asked, asked: _Asked, *, whole: bool) -> dict[str, float]:
+    """The commonest class, and the commonest class of each word; of `whole` texts, of their
+    first."""
+    usual = int(np.bincount(known.labels).argmax())
+    seen: dict[str, list[int]] = {}
+    for word, label in zip(known.words, known.labels.tolist(), strict=True):
+        seen.setdefault(word, []).append(label)
+    best = {word: int(np.bincount(labels).argmax()) for word, labels in seen.items()}
+    told = np.array([best.get(word, usual) for word in asked.words])
+    hung_on = "commonest by first word" if whole else "commonest by word"
+    return {
+        "commonest class": float((asked.labels == usual).mean()),
+        hung_on: float((asked.labels == told).mean()),
+    }

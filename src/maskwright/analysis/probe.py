@@ -1,0 +1,109 @@
+"""What a model knows: one page, `results.json`, tables for the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from maskwright.analysis import layers, pooling
+from maskwright.analysis import word_senses as senses
+from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.layers_page import show_layers
+from maskwright.analysis.page import require_new
+from maskwright.analysis.pooling_page import show_pooling
+from maskwright.analysis.word_senses_page import show_senses
+from maskwright.errors import MaskwrightError, UsageError
+from maskwright.labelled.columns.infer import infer
+from maskwright.labelled.examples import splits
+from maskwright.labelled.examples.build import build
+from maskwright.labelled.examples.examples import Examples
+from maskwright.labelled.examples.survey import left_out
+from maskwright.labelled.formats import table
+from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
+from maskwright.labelled.formats.parts import ALL
+from maskwright.labelled.prepare import prepare
+from maskwright.report.say import printer
+from maskwright.storage import commit
+
+DIVISION = splits.Division(validation=0.1, test=0.1)
+ITEMS = 10_000
+PAIRS = ("similarity", "embedding")  # the tasks of which nothing is trained
+
+
+def probe(
+    model: Path | str,
+    out: Path | str,
+    *,
+    data: Path | str | None = None,
+    word: str | None = None,
+    task: str | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
+    items: int | None = None,
+    read: HowRead = AS_IT_COMES,
+    stream: TextIO | None = None,
+) -> Path:
+    """What each layer of `model` knows: of the labels in `data`, or of the meanings of a `word`.
+
+    Args:
+        data: labelled texts; with a `word`, a csv of texts and meanings. None: sentences about two
+            banks.
+        items: how many words or texts are looked at, at most; None: 10,000, and all pairs.
+        read: how labelled files are read: separator, encoding, and so on.
+
+    Returns:
+        The page.
+    """
+    if items is not None and items < 2:
+        raise UsageError("too few to look at", where="--items", found=items, wanted="2 or more")
+    say, out = printer(stream), Path(out)
+    if data is None or word is not None:
+        ignored = {
+            "--task": task is not None,
+            "--items": items is not None,
+            "--column": bool(columns) and data is None,
+            "--read": read != AS_IT_COMES,
+        }
+        for option in (name for name, given in ignored.items() if given):
+            raise UsageError(
+                "option has no effect here",
+                where=option,
+                do="leave it out, or give labelled --data without a --word",
+            )
+        if word is not None and not word.strip():
+            raise UsageError("no word to look at", where="--word", found=repr(word))
+    subject = Subject.of(Path(model))
+    data = None if data is None else Path(data)
+    if data is None or word is not None:
+        commit.probe_writable(out)
+        require_new(out)
+        return show_senses(subject, out, word or senses.WORD, data, columns, say)
+    examples = _pairs(data, columns, task, read)
+    if examples is None:
+        examples = prepare(data, columns=columns, kind=task, division=DIVISION, **vars(read))
+    for line in (*examples.task.lines(), *left_out(examples)):
+        say(line)
+    commit.probe_writable(out)
+    require_new(out)
+    if examples.task.kind in PAIRS:
+        return show_pooling(subject, out, pooling.compare_pooling(subject, examples, items), say)
+    items = ITEMS if items is None else items
+    return show_layers(subject, out, layers.probe_layers(subject, examples, items=items), say)
+
+
+def _pairs(
+    data: Path, columns: Mapping[str, Sequence[str]] | None, task: str | None, read: HowRead
+) -> Examples | None:
+    """All pairs of the file, or of all files of the folder, as one part: nothing is learned from
+    them. None of another task."""
+    whole = table.load(data, header=read.header, reading=read.reading, learned=False)
+    rows = [row for part in whole.parts.values() for row in part]
+    whole = replace(whole, parts={ALL: rows})
+    try:
+        found = infer(whole, columns, task, read.no_label)
+    except MaskwrightError:
+        return None  # which is said of the parts
+    if found.kind not in PAIRS:
+        return None
+    return build(whole, found, no_label=read.no_label, reading=read.reading)

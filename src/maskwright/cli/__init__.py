@@ -1,0 +1,1 @@
+"""The command line: `main` dispatches, `verbs/` has one file per verb."""

@@ -1,0 +1,266 @@
+"""The command `maskwright`: one verb per thing that can be done, in the order of the work.
+
+Each verb is a file of `verbs/`. Nothing heavy is imported before a verb needs it, so help and
+mistakes answer at once. Every verb is one import away in Python (`maskwright.api`): it only reads
+arguments, calls, and prints. A refusal is printed in five parts without a traceback (`--debug`
+shows it) and its class is the exit code; a signal is said in a line, and the code is 128 and its
+number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import importlib
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+from maskwright import __version__, memory
+from maskwright.cli.command_line import Help, Parser
+from maskwright.errors import MaskwrightError, ResourceError, UsageError, near, shorten
+from maskwright.storage import files as storage
+from maskwright.storage import leftovers
+from maskwright.terminal import harmless_lines
+
+VERBS = (
+    "quickstart",
+    "tokenizer",
+    "tokens",
+    "pretrain",
+    "adapt",
+    "resume",
+    "compare",
+    "evaluate",
+    "finetune",
+    "predict",
+    "probe",
+    "attention",
+    "fill-mask",
+    "generate",
+    "show",
+    "list",
+)
+MOST_THREADS = 1024
+# What the libraries that compute ask for the number of their threads.
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+# The verbs whose recipe records the number.
+RECORDED = ("pretrain", "adapt", "resume", "compare")
+# How each verb that reads files is told how to.
+LABELLED = ("finetune", "predict", "probe")
+TYPED = {
+    **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),
+    **dict.fromkeys(("tokenizer", "tokens", "evaluate", "finetune", "predict", "probe"), "--read "),
+}
+# What makes a verb need less memory.
+TRAINS = "a divisor of the batch as --set training.microbatches=N, or a smaller model"
+LESS = {
+    **dict.fromkeys(
+        ("pretrain", "adapt", "compare"), f"shorter rows (--set rows.length=N), {TRAINS}"
+    ),
+    "resume": TRAINS.partition(",")[0],
+    "tokenizer": "less text, or a smaller --vocabulary",
+    "finetune": "a step in more portions (--accumulate 4), a smaller --batch, a shorter --length, "
+    "or a smaller model",
+    "probe": "fewer --items, or a smaller model",
+    "attention": "less text, or a smaller model",
+    "generate": "fewer --tokens, a shorter prompt, or a smaller model",
+    "fill-mask": "a shorter text, or a smaller model",
+}
+
+
+class Terminated(KeyboardInterrupt):
+    """A signal other than Ctrl-C asks the command to end."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(signal.Signals(number).name)
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    top = Parser(
+        prog="maskwright",
+        description="Text of your own to a language Transformer of your own.",
+        formatter_class=Help,
+        epilog="First time here? Run: maskwright quickstart",
+    )
+    top.add_argument("--version", action="version", version=f"maskwright {__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+
+    for name in VERBS:
+        verb = _verb(name)
+        made = verbs.add_parser(name, help=verb.SUMMARY, description=verb.SUMMARY)
+        made.set_defaults(do=verb.do)
+        made.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        made.add_argument(
+            "--threads",
+            type=int,
+            default=None,
+            metavar="N",
+            help="number of processor threads (default: one for each core)",
+        )
+        verb.arguments(made)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        with _signals_are_errors():
+            _run(given)
+            sys.stdout.flush()
+    except Terminated as stop:
+        print(f"stopped by {stop}", file=sys.stderr)
+        return 128 + stop.number
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader went away; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as of a program that SIGPIPE ends
+    except Exception as error:
+        told = error if isinstance(error, MaskwrightError) else _no_fault_of_ours(error, given)
+        if debug or told is None:
+            print(harmless_lines(traceback.format_exc()), end="", file=sys.stderr)
+        if told is None:
+            print("error E-BUG: this is a fault of Maskwright, not yours", file=sys.stderr)
+            return 70
+        print(told.render() + _typed(told, given), file=sys.stderr)
+        return told.exit_code
+    return 0
+
+
+def _run(given: Sequence[str]) -> None:
+    """Do what is asked for."""
+    top = parser()
+    if not given:
+        top.print_help()
+        return
+    verbs = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction)).choices
+    name, *rest = given
+    if name not in verbs:
+        if name.startswith("-") and name not in ("-h", "--help", "--version"):
+            raise UsageError(
+                "the verb comes first",
+                found=repr(shorten(name)),
+                do=f"maskwright VERB {shorten(name)} …",
+            )
+        if not name.startswith("-"):
+            raise UsageError(
+                "no such verb", found=repr(name), wanted=near(name, verbs), do="maskwright --help"
+            )
+        top.parse_args([name])  # which ends here
+    chosen = verbs[name].read(rest)
+    _use_threads(name, chosen)
+    with leftovers.none_empty(getattr(chosen, "out", None)):
+        chosen.do(chosen)
+
+
+def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
+    """Compute with as many threads as are asked for, if any; a recipe records them."""
+    threads = chosen.threads
+    if threads is None:
+        return
+    if not 1 <= threads <= MOST_THREADS:
+        raise UsageError(
+            "no such number of threads",
+            where="--threads",
+            found=threads,
+            wanted=f"1 to {MOST_THREADS}",
+        )
+    if threads > (cores := os.cpu_count() or 1):
+        print(f"note: {threads} threads on {cores} cores wait for each other", file=sys.stderr)
+    os.environ |= dict.fromkeys(THREADS, str(threads))
+    if (torch := sys.modules.get("torch")) is not None:  # it has read them already
+        torch.set_num_threads(threads)
+    if verb in RECORDED:
+        chosen.settings = [*chosen.settings, f"training.threads={threads}"]
+
+
+@contextlib.contextmanager
+def _signals_are_errors() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the command as Ctrl-C does, so that it can say what is kept and leave
+    nothing half; a second one ends it at once. One that is ignored, as under nohup, stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    stopping = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal stopping
+        if stopping:
+            os._exit(128 + number)
+        stopping = True
+        raise Terminated(number)
+
+    asked = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
+    before = {s: signal.signal(s, handle) for s in asked}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _no_fault_of_ours(error: Exception, given: Sequence[str]) -> MaskwrightError | None:
+    """What is told of an error that may come from anywhere and says nothing of this program."""
+    verb = given[0] if given else ""
+    if memory.is_shortage(error):
+        of_device = memory.of_device(error)
+        less = (
+            f"less at once: {LESS[verb]}"
+            if verb in LESS
+            else "end other programs, or use a smaller model"
+        )
+        rest = "; or CUDA_VISIBLE_DEVICES= for the processor's memory" if of_device else ""
+        return ResourceError(
+            "out of memory",
+            where="the GPU" if of_device else "this machine",
+            found=memory.shortage(error),
+            do=less + rest,
+        )
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        # A text stands where a path is read.
+        return UsageError(
+            "no such file or folder",
+            where=shorten(str(error.filename)),
+            found="a name longer than names may be",
+            wanted="a path",
+        )
+    if isinstance(error, OSError) and error.errno in storage.TOLD:
+        return storage.refusal(error, "a file" if error.filename else "standard output")
+    return None
+
+
+def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
+    """How a setting of reading that the message names is typed; empty where it names none."""
+    from maskwright.corpus.reading import Reading
+
+    said = f"{error.wanted} {error.do}"
+    way = TYPED.get(given[0] if given else "")
+    names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", said)]
+    if given and given[0] in LABELLED and "column" in names:
+        names.remove("column")  # of labelled files that is the role of one: --column ROLE=NAME
+    if way is None or not names or "--" in said or error.kind != "E-DATA":
+        return ""
+    return f"\n  typed:  {', '.join(f'{way}{name}=…' for name in names)}"
+
+
+def _verb(name: str) -> Any:
+    """The module of a verb: its SUMMARY, `arguments` and `do`."""
+    return importlib.import_module(f"maskwright.cli.verbs.{name.replace('-', '_')}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""A recipe, a run or a model folder in words."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from maskwright import catalogue
+from maskwright.checkpoint import layout
+from maskwright.checkpoint.fine_tuned import TASK, require_finished
+from maskwright.checkpoint.safe_read import read_json
+from maskwright.checkpoint.shapes import num_parameters
+from maskwright.errors import UsageError, near
+from maskwright.families.parts.family import Family, family
+from maskwright.models import folders
+from maskwright.nn.config import TransformerConfig
+from maskwright.pretrain import build, journal, run
+from maskwright.pretrain.session import RUN
+from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.override import override
+from maskwright.report import run_folder
+from maskwright.report.wording import number
+from maskwright.storage.commit import numbered
+from maskwright.terminal import shell_word
+from maskwright.toml import to_toml
+
+
+def show(thing: str, settings: list[str]) -> str:
+    """What `thing` is: the recipe's TOML, the state of a run, or the shape of a model.
+
+    Raises:
+        UsageError: it is none of these.  ConfigError: settings that `pretrain` would refuse.
+    """
+    path = Path(thing)
+    require_finished(path)
+    if (path / run.RECIPE).is_file() and not settings:
+        return _show_run(path)
+    if (path / "config.json").is_file():
+        return _show_model(path)
+    if (path / TASK).is_file() and not settings:
+        return _show_model(folders.model_folder(path))
+    if (
+        thing in catalogue.names("recipes")
+        or path.suffix == ".toml"
+        or (path / run.RECIPE).exists()
+    ):
+        recipe = override(find(thing), settings)
+        if settings:  # else a recipe is shown as it is, also one that waits for a setting
+            build.require_settings(recipe)
+        return to_toml(recipe).rstrip()
+    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise UsageError(
+        "no such recipe, run or model",
+        found=repr(thing),
+        wanted=near(thing, [*catalogue.names("recipes"), *beside]),
+    )
+
+
+def _show_run(path: Path) -> str:
+    lines = [f"run {path}"]
+    share, name = 0.0, shell_word(path)
+    if (path / RUN).is_file():
+        found = run_folder.read(path)
+        about, share = found.run, found.share
+        size = number(about, "parameters")
+        told = f", {size:,.0f} parameters" if math.isfinite(size) else ""
+        lines.append(f"  {about.get('recipe')}: {about.get('note')}{told}")
+    steps = [r for r in journal.read(path) if r["kind"] == "train"]
+    evaluations = [r for r in journal.read(path) if r["kind"] == "evaluation"]
+    if steps:
+        parts = steps[-1].get("parts", {})
+        said = ", ".join(f"{name} {loss:.4f}" for name, loss in parts.items())
+        beside = f" ({said})" if len(parts) > 1 else ""
+        lines.append(f"  step {steps[-1]['step']:,}, loss {steps[-1]['loss']:.4f}{beside}")
+    if evaluations:
+        last = evaluations[-1]
+        lines.append(
+            f"  held out after step {last['step']:,}: loss {last['loss']:.4f}, perplexity "
+            f"{last['perplexity']:.2f}, top-1 {last['top1']:.3f}, top-5 {last['top5']:.3f}"
+        )
+    saved = [p.name for p in numbered(path / "checkpoints")]
+    lines.append(f"  checkpoints: {', '.join(saved) or 'none'}")
+    if share < 1.0:
+        lines.append(f"  go on: maskwright resume {name}")
+    else:
+        lines.append(f"  complete; train it further with: maskwright adapt {name} --text FILE")
+    return "\n".join(lines)
+
+
+def _show_model(path: Path) -> str:
+    form = layout.of_hf(read_json(path, "config.json"))
+    return describe(form.config, str(path), form.family)
+
+
+def describe(point: TransformerConfig, name: str, member: Family | None) -> str:
+    """Sizes, parameters and family of a point of the configuration space; a point may lie in
+    several families, and `member` is the one it is saved as."""
+    count = num_parameters(point)
+    others = [other for other in catalogue.names("families") if family(other).belongs(point)]
+    also = [other for other in others if member is None or other != member.name]
+    lines = [
+        f"model {name}",
+        f"  family      {member.name if member else 'none (maskwright)'}"
+        + (f"; its config is that of {' and '.join(also)} too" if also else ""),
+        f"  parameters  {count:,}",
+        f"  vocabulary  {point.tokens.vocabulary:,}",
+    ]
+    for side, stack in point.stacks.items():
+        block = stack.blocks[0]
+        lines.append(
+            f"  {side:11} {len(stack.blocks)} layers, width {point.width}, "
+            f"{block.attention.heads} heads, feed-forward {block.feed_forward.width}, "
+            f"{block.attention.pattern}, {block.placement}-norm"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,41 @@
+"""A model that goes on learning from other text."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import (
+    add_out,
+    add_settings,
+    add_text,
+    existing,
+    existing_texts,
+    next_run,
+)
+from maskwright.errors import UsageError
+from maskwright.terminal import harmless_lines
+
+SUMMARY = "continue pretraining a model on other text"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    add_text(parser)
+    parser.add_argument("--minutes", type=float, default=10.0, help="time in minutes (default 10)")
+    add_settings(parser)
+    add_out(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    if not a.text:
+        raise UsageError(
+            "no text to train on", where="--text", do=f"maskwright adapt {a.model} --text FILE"
+        )
+    existing_texts(a.text)
+    from maskwright.pretrain.continued_pretraining import adapt
+
+    out = a.out or next_run("adapted")
+    made = adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings)
+    print(harmless_lines(f"model: {made}"))

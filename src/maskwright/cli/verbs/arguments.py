@@ -1,0 +1,150 @@
+"""Arguments that several verbs have, and what is checked of them before anything is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from maskwright.errors import UsageError, near
+
+
+def add_text(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--text",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="files or folders: txt, md, jsonl, csv, tsv (also .gz and .zst), parquet",
+    )
+
+
+def add_task(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="ROLE=NAME",
+        help="which column has which role, as text=review or label=stars; may be repeated, and "
+        "text=title text=body reads one behind the other",
+    )
+
+
+def add_base(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--base",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="the model that an adapter folder belongs to, where it does not lie where the adapter "
+        "says",
+    )
+
+
+def add_read(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--read",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="how files are read: on_bad=skip, encoding=latin-1, separator=';'; of text also "
+        "column=body; of labelled files also header=text,label, fold_labels=true, no_label=-1, "
+        "repair_tags=true; may be repeated",
+    )
+
+
+def add_pairs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
+    )
+
+
+def add_settings(
+    parser: argparse.ArgumentParser,
+    what: str = "change one setting of the recipe, as training.batch=32; may be repeated",
+) -> None:
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help=what,
+    )
+
+
+def add_out(
+    parser: argparse.ArgumentParser,
+    what: str = "where to write",
+    usual: str = "the next free folder under runs/",
+) -> None:
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help=f"{what} (default: {usual})",
+    )
+
+
+def note_crowded(threads: int | None) -> None:
+    """Tell on standard error where fewer threads are likely faster."""
+    from maskwright.train.machine import machine
+
+    if note := machine.crowded(threads):
+        print(f"note: {note}", file=sys.stderr)
+
+
+def existing_texts(paths: Sequence[str]) -> None:
+    """Refuse texts that are not there, before anything heavy is loaded."""
+    for path in paths:
+        if not path:
+            raise UsageError("empty path", where="--text", found="''", wanted="a file or a folder")
+        existing(Path(path), "text")
+
+
+def named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
+    columns: dict[str, list[str]] = {}
+    for given in a.column:
+        role, equals, name = given.partition("=")
+        if not (role and equals and name):
+            raise UsageError(
+                "not a column",
+                where="--column",
+                found=repr(given),
+                wanted="ROLE=NAME, as text=review",
+            )
+        columns.setdefault(role, []).append(name)
+    return columns
+
+
+def next_run(name: str) -> Path:
+    """`runs/name-1`, or the first number that is free."""
+    number = 1
+    while (path := Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return path
+
+
+def existing(path: Path, what: str) -> Path:
+    """`path`, if it is there.
+
+    Raises:
+        UsageError: it is not; the message names what lies beside it under a near name.
+    """
+    if path.exists():
+        return path
+    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise UsageError(
+        f"no such {what}", where=path, wanted=near(path.name, beside) if beside else None
+    )

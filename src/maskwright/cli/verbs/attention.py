@@ -1,0 +1,46 @@
+"""What the heads of a model look at."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import add_out, add_text, existing, next_run, note_crowded
+
+SUMMARY = "show what the attention heads of a model look at"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    add_text(parser)
+    parser.add_argument(
+        "--sentence",
+        default=None,
+        metavar="TEXT",
+        help="a text whose attention weights are drawn",
+    )
+    parser.add_argument(
+        "--tree",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="a treebank in CoNLL-U format; heads are compared with its dependencies",
+    )
+    add_out(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    for path in [Path(text) for text in a.text] + ([] if a.tree is None else [a.tree]):
+        existing(path, "text")
+    from maskwright.analysis.attention import attention
+
+    note_crowded(a.threads)
+
+    attention(
+        a.model,
+        a.out or next_run("attention"),
+        text=[Path(text) for text in a.text],
+        sentence=a.sentence,
+        tree=a.tree,
+    )

@@ -1,0 +1,46 @@
+"""Recipes against each other, under an equal budget."""
+
+from __future__ import annotations
+
+import argparse
+
+from maskwright.cli.verbs.arguments import (
+    add_out,
+    add_pairs,
+    add_settings,
+    add_text,
+    existing,
+    existing_texts,
+    next_run,
+)
+
+SUMMARY = "train recipes under an equal budget and compare them"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "recipes", nargs="+", metavar="recipe", help="one or several, as for pretrain"
+    )
+    parser.add_argument(
+        "--budget", required=True, help="of each run: tokens=5e6, minutes=10 or flops=1e15"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each recipe (default 3)")
+    add_text(parser)
+    add_pairs(parser)
+    add_settings(parser)
+    add_out(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    from maskwright.recipes.parts.find import find
+    from maskwright.recipes.parts.override import override, with_text
+
+    begun = [find(name) for name in a.recipes]
+    recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in begun]
+    existing_texts(a.text)
+    if a.data is not None:
+        existing(a.data, "data")
+    from maskwright.evaluate.compare.compare import compare
+
+    out = a.out or next_run("comparison")
+    compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)

@@ -1,0 +1,139 @@
+"""How good a model is: on text, on minimal pairs, on labelled rows."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from maskwright.cli.verbs.arguments import (
+    add_base,
+    add_columns,
+    add_out,
+    add_read,
+    add_text,
+    existing,
+    existing_texts,
+    named_columns,
+    next_run,
+    note_crowded,
+)
+from maskwright.errors import UsageError
+from maskwright.models import folders
+from maskwright.terminal import harmless_lines
+
+if TYPE_CHECKING:
+    from maskwright.nn.config import Head
+
+SUMMARY = "evaluate a model on text, minimal pairs or labelled rows"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    add_text(parser)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="PATH",
+        help="of a fine-tuned model: labelled rows, as for finetune; of others minimal pairs such "
+        "as BLiMP's, a folder with a .jsonl file for each paradigm",
+    )
+    add_base(parser)
+    add_columns(parser)
+    parser.add_argument(
+        "--how",
+        default=None,
+        metavar="METHOD",
+        help="scoring method for --data, such as causal or masked (default: as trained)",
+    )
+    parser.add_argument(
+        "--part",
+        default=None,
+        help="which pairs: all, choosing (a tenth, to choose models or methods by) or reporting "
+        "(the other nine tenths) (default all); or which part of a folder of labelled rows "
+        "(default test, else validation)",
+    )
+    add_read(parser)
+    add_out(
+        parser,
+        "with --data: where to write every pair's outcome, or the figures of labelled rows and a "
+        "page with the worst mistakes",
+        "of pairs the next free folder under runs/, of rows nowhere",
+    )
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    existing_texts(a.text)
+    rows = a.data is not None and not a.text and _has_task(a.model)
+    pairs = a.data is not None and not rows
+    _refuse_idle(a, rows=rows, pairs=pairs)
+    note_crowded(a.threads)
+    from maskwright.labelled.formats.options import how_read
+
+    if a.data is None or a.text:
+        from maskwright.evaluate.text import evaluate_folder
+
+        read = how_read(a.read)
+        if not rows:
+            read.require_only("reading")
+        reading = read.reading if a.read else None
+        print(harmless_lines(evaluate_folder(a.model, a.text, reading=reading).render()))
+    if rows:
+        from maskwright.evaluate.labelled_rows import evaluate_file
+
+        columns, read = named_columns(a), how_read(a.read)
+        data = existing(a.data, "data")
+        evaluate_file(
+            a.model, data, part=a.part, columns=columns, read=read, out=a.out, base=a.base
+        )
+    elif pairs:
+        from maskwright.evaluate.minimal_pairs import evaluate_pairs
+        from maskwright.models.run_folder import is_run
+
+        out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
+        evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part or "all")
+
+
+def _has_task(model: Path) -> bool:
+    """Whether the model answers tasks: `finetune` wrote the folder, or it has heads and predicts no
+    tokens."""
+    if any((folder / "task.json").is_file() for folder in (model, model.parent)):
+        return True
+    if (model / "adapter_config.json").is_file():
+        return True
+    from maskwright.checkpoint import pretrained
+
+    config = pretrained.described(folders.model_folder(model)).config
+    return bool(config.heads) and config.vocabulary_head is None and not _detects(config.heads)
+
+
+def _detects(heads: Sequence[Head]) -> bool:
+    """Whether the only head says which tokens were replaced: pairs are scored with it."""
+    return all(head.kind == "token" and head.labels == 1 for head in heads)
+
+
+def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
+    """Refuse options that would do nothing.
+
+    Raises:
+        UsageError: naming the first of them.
+    """
+    idle = {
+        "--base": a.base is not None and not rows,
+        "--how": a.how is not None and not pairs,
+        "--out": a.out is not None and not (rows or pairs),
+        "--part": a.part is not None and not (rows or pairs),
+        "--column": bool(a.column) and not rows,
+        "--read": bool(a.read) and pairs and not a.text,
+    }
+    for option in (name for name, given in idle.items() if given):
+        about = "labelled rows" if rows else "minimal pairs" if pairs else "text"
+        raise UsageError(
+            "option has no effect here",
+            where=option,
+            found=f"the model is evaluated on {about}",
+            do="leave it out",
+        )

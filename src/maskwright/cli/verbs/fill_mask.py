@@ -1,0 +1,34 @@
+"""The likeliest tokens for a mask."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import existing
+from maskwright.terminal import harmless, harmless_lines
+
+SUMMARY = "show the most likely tokens for each mask in a text"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    parser.add_argument("text", help="a text with the model's mask token in it, such as [MASK]")
+    parser.add_argument("--top", type=int, default=5, help="number of tokens to show (default 5)")
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    from maskwright.inference.ask import fill_mask
+
+    holes = fill_mask(a.model, a.text, top=a.top, say=_note)
+    for number, hole in enumerate(holes, start=1):
+        if len(holes) > 1:
+            print(f"mask {number}")
+        for each in hole.candidates:
+            print(harmless(f"  {each.probability:6.1%}  {each.token:<14} {each.text}"))
+
+
+def _note(text: str) -> None:
+    print(harmless_lines(f"note: {text}"), file=sys.stderr)

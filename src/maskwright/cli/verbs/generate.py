@@ -1,0 +1,47 @@
+"""Text that a model writes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import existing
+from maskwright.terminal import harmless_lines
+
+SUMMARY = "generate text with a decoder or an encoder-decoder"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    parser.add_argument(
+        "prompt",
+        nargs="?",
+        default="",
+        help="the text to continue, or the input of an encoder-decoder",
+    )
+    parser.add_argument("--tokens", type=int, default=100, help="maximum number (default 100)")
+    parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (default 0.8)")
+    parser.add_argument("--top-k", type=int, default=0, help="sample from the k likeliest (0: all)")
+    parser.add_argument(
+        "--top-p",
+        type=float,
+        default=1.0,
+        help="sample from the likeliest tokens that make up this probability (default 1: all)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    from maskwright.inference.ask import generate_text
+
+    written = generate_text(
+        a.model,
+        a.prompt,
+        tokens=a.tokens,
+        temperature=a.temperature,
+        top_k=a.top_k,
+        top_p=a.top_p,
+        seed=a.seed,
+    )
+    print(harmless_lines(written))

@@ -1,0 +1,100 @@
+"""Answers for the rows of a file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from maskwright.cli.verbs.arguments import (
+    add_base,
+    add_columns,
+    add_read,
+    existing,
+    named_columns,
+    note_crowded,
+)
+from maskwright.errors import UsageError
+
+STDIN = Path("-")
+SUMMARY = "apply a fine-tuned model to the rows of a file"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="a folder written by finetune, or a model folder")
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        default=STDIN,
+        help="a table, or a .txt file with one text per line (default, and -: standard input: "
+        "lines of text or JSON, or with --read separator=, a table with a header row)",
+    )
+    parser.add_argument(
+        "--also",
+        action="extend",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="MODEL",
+        help="more models that were fine-tuned from the same model with --method probe; all of "
+        "them answer, and each text is encoded only once",
+    )
+    add_base(parser)
+    add_columns(parser)
+    add_read(parser)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="a .jsonl, .csv or .tsv file to write (default: the terminal)",
+    )
+    parser.add_argument(
+        "--top", type=int, default=None, help="list this many best answers for each row"
+    )
+
+
+def do(a: argparse.Namespace) -> None:
+    if a.file == STDIN and len(a.also) > 1 and a.also[-1].is_file():
+        a.file = a.also.pop()  # a model is a folder
+    for model in (a.model, *a.also):
+        existing(model, "model")
+    if a.file != STDIN:
+        existing(a.file, "file")
+    elif sys.stdin.isatty():
+        raise UsageError(
+            "no rows to answer",
+            wanted="a file, or lines from a pipe",
+            do=f"maskwright predict {a.model} FILE",
+        )
+    columns = named_columns(a)
+    note_crowded(a.threads)
+    from maskwright.labelled.formats.options import how_read
+    from maskwright.predict.file import predict_file
+    from maskwright.predict.stdin import piped
+    from maskwright.predict.write import write_predictions
+    from maskwright.report.say import printer
+
+    read = how_read(a.read)
+    read.require_only("reading", "header")
+    told: dict[str, Any] = {
+        "also": a.also,
+        "columns": columns,
+        "read": read,
+        "top": a.top,
+        "base": a.base,
+        "say": printer(sys.stderr),
+    }
+    with (
+        contextlib.nullcontext(a.file)
+        if a.file != STDIN
+        else piped(sys.stdin.buffer, read, whole=a.out is not None) as file
+    ):
+        if a.out is None:
+            predict_file(a.model, file, sys.stdout, **told)
+            return
+        count = write_predictions(a.model, file, a.out, **told)
+        printer(None)(f"{count:,} predictions: {a.out}")

@@ -1,0 +1,65 @@
+"""What each layer of a model knows."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import (
+    add_columns,
+    add_out,
+    add_read,
+    add_task,
+    existing,
+    named_columns,
+    next_run,
+    note_crowded,
+)
+
+SUMMARY = "probe what each layer of a frozen model encodes"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="PATH",
+        help="labelled texts or words, or pairs with a similarity (default: built-in sentences "
+        'with two meanings of "bank")',
+    )
+    parser.add_argument(
+        "--word",
+        default=None,
+        help="compare the meanings of this word; --data is then a csv with the columns text "
+        "and label (the meaning)",
+    )
+    add_task(parser)
+    add_columns(parser)
+    add_read(parser)
+    parser.add_argument(
+        "--items", type=int, default=None, help="maximum number of words or texts (default 10000)"
+    )
+    add_out(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    if a.data is not None:
+        existing(a.data, "data")
+    columns = named_columns(a)
+    note_crowded(a.threads)
+    from maskwright.analysis.probe import probe
+    from maskwright.labelled.formats.options import how_read
+
+    probe(
+        a.model,
+        a.out or next_run("probe"),
+        data=a.data,
+        word=a.word,
+        task=a.task,
+        columns=columns,
+        items=a.items,
+        read=how_read(a.read),
+    )

@@ -1,0 +1,20 @@
+"""A first model from text that every installation has."""
+
+from __future__ import annotations
+
+import argparse
+
+from maskwright.cli.verbs.arguments import add_out, next_run
+
+SUMMARY = "train a first model on the documentation of this Python installation"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--minutes", type=float, default=4.0, help="time in minutes (default 4)")
+    add_out(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    from maskwright.quickstart.first_run import quickstart
+
+    quickstart(a.out or next_run("quickstart"), minutes=a.minutes)

@@ -1,0 +1,33 @@
+"""A run that goes on where it stopped."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import add_settings, existing
+from maskwright.terminal import harmless_lines
+
+SUMMARY = "continue a run from its last checkpoint"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, help="the folder of the run")
+    add_settings(
+        parser,
+        "change a setting that does not change what is computed, as evaluation.every=100 or "
+        "training.threads=1; may be repeated",
+    )
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.run, "run")
+    from maskwright import closing
+    from maskwright.pretrain import run
+    from maskwright.recipes.parts.find import read
+    from maskwright.recipes.parts.override import override
+
+    settings = None
+    if a.settings and (a.run / run.RECIPE).is_file():
+        settings = override(read(a.run / run.RECIPE), a.settings)
+    print(harmless_lines(f"model: {closing.resume(a.run, settings=settings)}"))

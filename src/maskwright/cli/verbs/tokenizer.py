@@ -1,0 +1,68 @@
+"""A tokenizer of your text, and how well it fits."""
+
+from __future__ import annotations
+
+import argparse
+
+from maskwright.cli.verbs.arguments import add_out, add_read, add_text, existing_texts, next_run
+from maskwright.errors import UsageError, near
+
+# How pairs of a WordPiece vocabulary are chosen -> the least number of times that they are met.
+WORDPIECE = {"floored": None, "published": 2}
+SUMMARY = "train a tokenizer on your text and report on it"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_text(parser)
+    parser.add_argument(
+        "--kind",
+        default="wordpiece",
+        help="character, bpe, byte-bpe, wordpiece or unigram (default wordpiece)",
+    )
+    parser.add_argument("--vocabulary", type=int, default=8192, help="its size (default 8192)")
+    parser.add_argument(
+        "--wordpiece",
+        metavar="HOW",
+        help="how WordPiece is trained: floored (frequent pairs first; the default) or published "
+        "(by likelihood alone)",
+    )
+    parser.add_argument("--lowercase", action="store_true", help="convert text to lower case")
+    add_read(parser)
+    add_out(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    from maskwright.labelled.formats.options import how_read
+    from maskwright.pretrain.tokenizer_run import train_and_report
+
+    existing_texts(a.text)
+    if a.wordpiece is not None and a.kind != "wordpiece":
+        raise UsageError(
+            "only WordPiece is trained so",
+            where="--wordpiece",
+            found=f"--kind {a.kind}",
+            do="leave --wordpiece out, or say --kind wordpiece",
+        )
+    how = a.wordpiece or "floored"
+    if how not in WORDPIECE:
+        raise UsageError(
+            "no such training",
+            where="--wordpiece",
+            found=repr(how),
+            wanted=near(how, WORDPIECE),
+            do=f"choose one of: {', '.join(WORDPIECE)}",
+        )
+    read = how_read(a.read)
+    read.require_only("reading")
+    train_and_report(
+        a.text,
+        a.out or next_run("tokenizer"),
+        kind=a.kind,
+        vocabulary=a.vocabulary,
+        lowercase=a.lowercase,
+        min_frequency=WORDPIECE[how],
+        reading=read.reading,
+    )
+    if a.kind == "wordpiece":
+        other = next(name for name in WORDPIECE if name != how)
+        print(f"the other way: --wordpiece {other}")

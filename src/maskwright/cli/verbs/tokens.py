@@ -1,0 +1,38 @@
+"""How a text is seen, token by token, and how well a tokenizer fits a text."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import add_read, add_text, existing, existing_texts
+
+SUMMARY = "show how a model sees a text: its tokens, and what is unknown"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model, a run or a tokenizer")
+    parser.add_argument("passage", nargs="?", metavar="text", help="a text to show")
+    parser.add_argument("pair", nargs="?", help="a second text, where a pair is read")
+    add_text(parser)
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="another model or tokenizer, shown side by side on the same text",
+    )
+    add_read(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    folders = [existing(a.model, "model")]
+    if a.beside is not None:
+        folders.append(existing(a.beside, "model"))
+    existing_texts(a.text)
+    from maskwright.analysis.tokens import show_tokens
+    from maskwright.labelled.formats.options import how_read
+
+    read = how_read(a.read)
+    read.require_only("reading")
+    print(show_tokens(folders, a.passage, a.pair, texts=a.text, reading=read.reading))

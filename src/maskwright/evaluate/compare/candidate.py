@@ -1,0 +1,235 @@
+"""One recipe of a comparison: its text prepared, its budget counted, its runs trained.
+
+out/prepared/…            tokenizer and stores, once for all runs that read the same text alike
+out/runs/NAME/seed-0/     whole runs, as `pretrain` leaves them
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+from maskwright import config, dotted
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.evaluate import minimal_pairs as grammar
+from maskwright.inference import held_out_loss as likelihood
+from maskwright.inference.hidden_token import Reads
+from maskwright.models import folders
+from maskwright.models.run_folder import is_run
+from maskwright.pretrain import build, checkpoints, run
+from maskwright.pretrain import objective_of as taught
+from maskwright.pretrain.lengths import check_length
+from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
+from maskwright.pretrain.rows import held_out_rows
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.recipe import Recipe, frozen_part
+from maskwright.report import document
+from maskwright.report.say import Say
+from maskwright.report.wording import duration
+from maskwright.storage import commit
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.toml import to_toml
+from maskwright.train import loop
+from maskwright.train.machine.flops import training_operations
+from maskwright.train.schedule import Budget
+
+EVALUATIONS = 10
+TRIAL_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Equal:
+    """What every run may use: so many tokens, minutes or floating-point operations."""
+
+    unit: str
+    amount: float
+
+    @classmethod
+    def parse(cls, text: str) -> Equal:
+        """From `tokens=5e6`, `minutes=10` or `flops=1e15`.
+
+        Raises:
+            ConfigError: none of these, or not a positive number.
+        """
+        unit, _, amount = text.partition("=")
+        try:
+            made = cls(unit, float(amount))
+        except ValueError:
+            made = cls("", 0.0)
+        if made.unit not in ("tokens", "minutes", "flops") or not 0.0 < made.amount < float("inf"):
+            raise ConfigError(
+                "not a budget",
+                where="--budget",
+                found=repr(text),
+                wanted="tokens=5e6, minutes=10 or flops=1e15",
+            )
+        return made
+
+    def budget(self, operations_per_token: float) -> Budget:
+        """The same in the loop's terms, for a model that costs so much a token."""
+        if self.unit == "minutes":
+            return Budget(minutes=self.amount)
+        share = operations_per_token if self.unit == "flops" else 1.0
+        return Budget(tokens=max(1, int(self.amount / share)))
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A recipe with its budget, and what had to be known of it before training."""
+
+    recipe: Recipe
+    prepared: Prepared
+    folder: Path
+    parameters: int
+    operations_per_token: float
+    how: str
+    codes_text: bool
+    keeps_text: bool
+    fills: bool
+    reads: Reads | None
+    scores_itself: bool
+
+    @property
+    def questions(self) -> str:
+        """Equal for entrants whose own held-out losses answer the same questions."""
+        r = self.recipe
+        about = (r.objective, r.rows, r.evaluation.rows)
+        stores = [self.prepared.tokenizer.fingerprint, self.prepared.held_out.fingerprint]
+        return config.fingerprint([config.to_plain(each) for each in about] + stores)
+
+
+def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
+    """Prepare the text of `recipe` and count what its training costs."""
+    choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
+    about = [*choices, taught.needs_sentences(recipe)]
+    folder = out / "prepared" / config.fingerprint(about)[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    prepared = prepare(recipe, folder, say)
+    point = build.transformer_config(recipe, prepared.tokenizer)
+    check_length(recipe, point)
+    network = build.model(recipe, point)
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    operations, begun = 0.0, 0.0
+    for phase in recipe.phases:
+        rows = held_out_rows(recipe, prepared.held_out, phase.length)
+        middle = (begun + phase.until) / 2  # where rates of masks that change are at their mean
+        trial = next(likelihood.questions(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
+        share, begun = phase.until - begun, phase.until
+        operations += share * training_operations(objective, trial) / trial.tokens.numel()
+    budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every
+    if budget.tokens is not None:
+        every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
+    how = grammar.as_trained(network, recipe)
+    return Entrant(
+        recipe=replace(
+            recipe,
+            training=replace(training, budget=budget, log_seconds=min(training.log_seconds, 1.0)),
+            evaluation=replace(recipe.evaluation, every=every),
+        ),
+        prepared=prepared,
+        folder=folder,
+        parameters=network.num_parameters(),
+        operations_per_token=operations,
+        how=how,
+        codes_text=objective.codes_text,
+        keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
+        reads=_reads(how, len(point.stacks), prepared.tokenizer),
+        fills=how == "masked" and prepared.tokenizer.mask is not None,
+        scores_itself=objective.scorer is objective.product,
+    )
+
+
+def _reads(how: str, stacks: int, tokenizer: Tokenizer) -> Reads | None:
+    """Which sides of a hidden token the model sees; None where it cannot be asked for it."""
+    if stacks != 1 or tokenizer.mask is None:
+        return None
+    return {"masked": "both sides", "causal": "one side"}.get(how)  # type: ignore[return-value]
+
+
+@dataclass
+class Pace:
+    """How fast the finished runs went, to tell how long the others will take."""
+
+    operations: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, entrant: Entrant, folder: Path) -> None:
+        """The finished run of `entrant` in `folder`."""
+        state, _ = checkpoints.read_state(folders.newest(folder))
+        self.operations += state.tokens * entrant.operations_per_token
+        self.seconds += state.seconds
+
+    def left(self, entrants: Sequence[Entrant]) -> str:
+        """How long it takes to train these, as the end of a line; empty while nobody knows."""
+        budgets = [(e.recipe.training.budget, e.operations_per_token) for e in entrants]
+        seconds = sum(60.0 * b.minutes for b, _ in budgets if b.minutes is not None)
+        operations = sum(each * b.tokens for b, each in budgets if b.tokens is not None)
+        if operations and not self.operations:
+            return ""
+        seconds += operations * self.seconds / max(1.0, self.operations)
+        which = "this one" if len(entrants) == 1 else f"these {len(entrants)}"
+        return f" · about {duration(seconds)} of training for {which}"
+
+
+def run_folder(out: Path, name: str, seed: int) -> Path:
+    """Where the run of a recipe with a seed lies."""
+    return out / "runs" / name / f"seed-{seed}"
+
+
+def train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> None:
+    """Start the run, go on with it, or leave it as it is."""
+    recipe = replace(entrant.recipe, training=replace(entrant.recipe.training, seed=seed))
+    folder = run_folder(out, recipe.name, seed)
+    if not is_run(folder):
+        _lay_out(recipe, entrant.folder, folder)
+    before = frozen_part(read(folder / run.RECIPE))
+    for path, old, new in dotted.differences(before, frozen_part(recipe)):
+        raise IncompatibleError(
+            "another run lies where this one would",
+            where=f"{folder}: {path}",
+            found=repr(old),
+            wanted=repr(new),
+            do="choose another --out",
+        )
+    if not finished(folder):
+        run.resume(folder, stream=stream)
+
+
+def finished(folder: Path) -> bool:
+    """Whether the run in `folder` has used up its budget and written its report."""
+    if not (folder / "report.html").is_file() or not (folder / "checkpoints").is_dir():
+        return False
+    state, _ = checkpoints.read_state(folders.newest(folder))
+    return loop.finished(read(folder / run.RECIPE).training.budget, state)
+
+
+def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
+    """A run folder with its recipe and text, ready to be resumed; there whole or not at all."""
+    staged = folder.with_name(f".tmp-{folder.name}")
+    if staged.exists():
+        commit.remove_folder(staged)
+    staged.mkdir(parents=True)
+    document.write(staged / run.RECIPE, to_toml(recipe))
+    for part in ("tokenizer", "data"):
+        shutil.copytree(prepared / part, staged / part, copy_function=_link)
+        for place, _, _ in os.walk(staged / part, topdown=False):
+            commit.DISK.fsync_folder(Path(place))
+    commit.DISK.fsync_folder(staged)
+    commit.DISK.rename(staged, folder)
+    commit.DISK.fsync_folder(folder.parent)
+
+
+def _link(source: str, target: str) -> None:
+    """One file under two names, since nobody writes to it again; a copy where that cannot be."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        commit.DISK.fsync_path(Path(target))

@@ -1,0 +1,162 @@
+"""Whether recipes can be compared, and by which figures: the same questions for all, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from maskwright import config, dotted
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.evaluate.compare.candidate import Entrant
+from maskwright.evaluate.compare.report import Measure
+from maskwright.recipes.parts.recipe import Recipe
+
+# What of the corpus decides the held-out text: files named for it, or a share of all.
+NAMED = ("held_out_text", "form", "column", "on_bad")
+LOSS = Measure("loss", "held-out loss")
+OWN = Measure("loss", "own held-out loss", compares=False)
+# Of replaced tokens the network beside the model is asked, which draws them.
+GENERATOR = replace(LOSS, title="held-out loss of the generator")
+BITS = Measure("bits_per_byte", "bits per byte")
+# Folded capitals and unknown words cost nothing to predict: such figures are of different texts.
+KEPT_BITS = replace(BITS, title="bits per byte of what its tokenizer keeps", compares=False)
+MASKED = Measure("masked_loss", "masked loss (15 %)")
+# The one question to models that read both ways and models that read one way.
+HIDDEN = Measure("hidden", "hidden tokens named (15 %)", higher_is_better=True)
+PAIRS = Measure("pairs", "minimal pairs", higher_is_better=True)
+
+
+def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
+    """Refuse recipes that cannot be told apart, or none.
+
+    Raises:
+        UsageError: with the names.
+    """
+    names = [r.name for r in recipes]
+    if not names or seeds < 1:
+        raise UsageError("nothing to compare", found=f"{len(names)} recipes, {seeds} seeds")
+    for name in names:
+        if names.count(name) > 1 or not name or name.startswith(".") or "/" in name:
+            raise UsageError(
+                "recipes are told apart by their names",
+                where="name",
+                found=", ".join(names),
+                wanted="different names without a slash",
+                do="maskwright show RECIPE --set name=OTHER --set … > other.toml",
+            )
+
+
+def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], str]:
+    """The recipes, asked alike where they read one text by characters and only hold out others of
+    them: on those of the first, if none is trained on them; and a sentence that says so."""
+    first, *others = recipes
+    if first.corpus.characters is None:
+        return list(recipes), ""
+    wanted, changed = first.corpus.characters.held_out, list[str]()
+    alike = [first]
+    for other in others:
+        own = other.corpus.characters
+        if own is None or own.held_out == wanted:
+            alike.append(other)
+            continue
+        try:
+            ranges = replace(own, held_out=wanted)
+        except ConfigError:  # they are trained on
+            return list(recipes), ""
+        alike.append(replace(other, corpus=replace(other.corpus, characters=ranges)))
+        changed.append(
+            f"{other.name} holds out {own.held_out[0]:,} to {own.held_out[1]:,} by itself"
+        )
+    if not changed:
+        return list(recipes), ""
+    asked = f"characters {wanted[0]:,} to {wanted[1]:,}, as {first.name} holds them out"
+    return alike, f"all are asked about {asked}; {'; '.join(changed)}"
+
+
+def refuse_other_text(recipes: Sequence[Recipe]) -> None:
+    """Refuse recipes whose settings hold out other text.
+
+    Raises:
+        IncompatibleError: with the first setting that differs.
+    """
+
+    def held_out(recipe: Recipe) -> dict[str, Any]:
+        plain: dict[str, Any] = config.to_plain(recipe.corpus)
+        # Of texts with weights each has its own share held out, whatever the weights are.
+        plain["weights"] = "one for each text" if recipe.corpus.weights else "none"
+        named = {k: plain[k] for k in NAMED}
+        return named if recipe.corpus.held_out_text else {**named, **plain}
+
+    for other in recipes[1:]:
+        for path, ours, theirs in dotted.differences(
+            held_out(recipes[0]), held_out(other), "corpus"
+        ):
+            raise IncompatibleError(
+                "the recipes do not hold out the same text",
+                where=path,
+                found=f"{recipes[0].name}: {ours!r}, {other.name}: {theirs!r}",
+                wanted="the same questions for all",
+                do=f"give all the same: --text, --set {path}=…, or corpus.held_out_text",
+            )
+
+
+def refuse_other_documents(entrants: Sequence[Entrant]) -> None:
+    """The same settings over files that changed meanwhile are another text.
+
+    Raises:
+        IncompatibleError: with the two recipes.
+    """
+    first = entrants[0].prepared.held_out.document_bytes
+    for other in entrants[1:]:
+        if not np.array_equal(first, other.prepared.held_out.document_bytes):
+            raise IncompatibleError(
+                "the recipes do not hold out the same text",
+                where="corpus",
+                found=f"other documents for {entrants[0].recipe.name} and {other.recipe.name}",
+                do="start the comparison anew in another folder",
+            )
+
+
+def measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
+    """The figures to show. At least one compares all entrants.
+
+    Raises:
+        IncompatibleError: none does; the fields that differ are named.
+    """
+    alike = len({e.questions for e in entrants}) == 1
+    one_tokenizer = len({e.prepared.tokenizer.fingerprint for e in entrants}) == 1
+    codes, fills = ([getattr(e, name) for e in entrants] for name in ("codes_text", "fills"))
+    coding = [e for e in entrants if e.codes_text]
+    same_bits = len({e.prepared.tokenizer.fingerprint for e in coding}) == 1
+    same_bits = same_bits or all(e.keeps_text for e in coding)
+    # A figure for models that read both ways and models that read one way.
+    hidden = one_tokenizer and all(e.reads is not None for e in entrants)
+    hidden = hidden and len({e.reads for e in entrants}) > 1
+    common = alike or pairs or hidden
+    common = common or (all(codes) and same_bits) or (one_tokenizer and all(fills))
+    if not common:
+        field = "tokenizer" if not one_tokenizer else "objective"
+        one, other = next(
+            (entrants[0], e) for e in entrants[1:] if e.questions != entrants[0].questions
+        )
+        plain = [config.to_plain(getattr(e.recipe, field)) for e in (one, other)]
+        changes = dotted.differences(plain[0], plain[1], field)
+        listed = "; ".join(f"{path}: {ours!r} and {theirs!r}" for path, ours, theirs in changes)
+        raise IncompatibleError(
+            "no figure says the same of all these recipes",
+            where=field,
+            found=listed or f"{one.recipe.name} and {other.recipe.name} learn from other text",
+            wanted="one tokenizer and one objective; masked and causal models of one tokenizer "
+            "that has a mask; or causal models whose tokenizers keep all of the text (byte-bpe "
+            "that folds no capitals), for bits per byte",
+            do="score minimal pairs with all of them: --data FOLDER",
+        )
+    usual = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
+    shown = [usual if alike else OWN]
+    shown += [BITS if same_bits else KEPT_BITS] if any(codes) and not alike else []
+    shown += [MASKED] if any(fills) and one_tokenizer and not alike else []
+    shown += [HIDDEN] if hidden else []
+    return shown + ([PAIRS] if pairs else [])

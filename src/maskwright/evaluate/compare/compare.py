@@ -1,0 +1,317 @@
+"""`compare(recipes, out, budget=…)`: recipes × seeds under an equal budget, and what came of it.
+
+    out/
+      prepared/…            tokenizer and stores, once for all runs that read the same text alike
+      runs/NAME/seed-0/     whole runs, as `pretrain` leaves them
+      results.json          figures by recipe and seed, verdicts
+      report.html           written whenever all runs are there
+
+Started again with the same `out`, finished runs are reused and a stopped one goes on; recipes and
+seeds may be added. Everything is looked at before anything is trained: recipes that no common
+figure compares are refused, and the field in which they differ is named.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from maskwright import dotted
+from maskwright.data.pack import PackedDocuments
+from maskwright.errors import shorten
+from maskwright.evaluate import minimal_pairs as grammar
+from maskwright.evaluate.compare import checks as comparable
+from maskwright.evaluate.compare import report as comparison
+from maskwright.evaluate.compare.candidate import (
+    Entrant,
+    Equal,
+    Pace,
+    enter,
+    finished,
+    run_folder,
+    train,
+)
+from maskwright.evaluate.compare.report import Comparison, Contender, Measure
+from maskwright.inference import held_out_loss as likelihood
+from maskwright.inference import hidden_token as hidden
+from maskwright.inference import minimal_pairs
+from maskwright.inference.ask import open_model
+from maskwright.inference.minimal_pairs import Paradigm, Result
+from maskwright.models import folders, special_tokens
+from maskwright.objectives import masked
+from maskwright.pretrain import build, checkpoints, journal, run, start
+from maskwright.pretrain.rows import held_out_rows
+from maskwright.pretrain.session import checkpoint_bytes
+from maskwright.recipes.parts.recipe import Recipe, frozen_part
+from maskwright.report import document
+from maskwright.report.say import Say, printer
+from maskwright.report.wording import count
+from maskwright.report.wording import number as figure_of
+from maskwright.storage import commit
+from maskwright.storage import files as storage
+
+LOCK = "compare.lock"
+UNEQUAL = 0.05  # how far apart the budgets may come out without a word
+LONGEST_VALUE = 100  # characters of a setting in the table of differences
+APART = ("training.seed", "training.budget")
+
+
+def compare(
+    recipes: Sequence[Recipe],
+    out: Path | str,
+    *,
+    budget: str,
+    seeds: int = 3,
+    data: Path | str | None = None,
+    stream: TextIO | None = None,
+) -> Comparison:
+    """Train each of `recipes` with the seeds 0 … `seeds` - 1 and compare what they became.
+
+    Args:
+        budget: "tokens=5e6", "minutes=10" or "flops=1e15", for every single run.
+        data: minimal pairs to score the finished models with; they compare any two models.
+
+    Raises:
+        UsageError: no recipe, two of one name, or no seed.  ConfigError: not a budget.
+        IncompatibleError: other held-out texts, no figure that compares all recipes, or a run in
+            `out` that is not the one asked for.
+        OutputError: `out` holds something else.
+        StoppedError: another process writes it.
+        SystemExit: a signal stopped the run that was going on; the same call continues.
+    """
+    equal, say, out = Equal.parse(budget), printer(stream), Path(out)
+    data = None if data is None else Path(data)
+    comparable.refuse_names(recipes, seeds)
+    recipes, asked = comparable.same_characters(recipes)
+    if asked:
+        say(f"note: {asked}")
+    comparable.refuse_other_text(recipes)
+    recipes = [build.resolved(recipe) for recipe in recipes]
+    commit.require_own(out, "prepared", "runs")
+    commit.probe_writable(out)
+    with commit.Lock(out / LOCK):
+        return _compared(recipes, out, equal, seeds, data, stream, say)
+
+
+def _compared(
+    recipes: Sequence[Recipe],
+    out: Path,
+    equal: Equal,
+    seeds: int,
+    data: Path | None,
+    stream: TextIO | None,
+    say: Say,
+) -> Comparison:
+    """The same under the lock of `out`."""
+    paradigms = None if data is None else minimal_pairs.read(data)
+    entrants = [enter(recipe, out, equal, say) for recipe in recipes]
+    if len(entrants) > 1 and not _differences(entrants):
+        say("note: the recipes differ in nothing but their names")
+    comparable.refuse_other_documents(entrants)
+    measures = comparable.measures(entrants, pairs=data is not None)
+    planned = {
+        run_folder(out, entrant.recipe.name, seed): (seed, entrant)
+        for seed in range(seeds)
+        for entrant in entrants
+    }
+    todo = {folder: entrant for folder, (_, entrant) in planned.items() if not finished(folder)}
+    needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in todo.items())
+    storage.require_space(out, sum(needed))
+    pace = Pace()
+    for number, (folder, (seed, entrant)) in enumerate(planned.items(), start=1):
+        left = pace.left(list(todo.values())) if folder in todo else ""
+        say(f"run {number} of {len(planned)}: {entrant.recipe.name}, seed {seed}{left}")
+        try:
+            train(entrant, seed, out, stream)
+        except run.Stopped:
+            say("the same command goes on with the comparison")
+            raise
+        pace.add(entrant, folder)
+        todo.pop(folder, None)
+        if data is not None and paradigms is not None:
+            _judged(entrant, folder, data, paradigms, say)
+    made = _collect(entrants, seeds, out, equal, measures, data, paradigms, say)
+    said = comparison.for_terminal(made)
+    document.write(out / "results.json", json.dumps(comparison.to_json(made), indent=2) + "\n")
+    say(f"{said}\nreport: {comparison.write_report(out, made)}")
+    return made
+
+
+# ------------------------------------------------------------------------------ afterwards
+def _collect(
+    entrants: Sequence[Entrant],
+    seeds: int,
+    out: Path,
+    equal: Equal,
+    measures: Sequence[Measure],
+    data: Path | None,
+    paradigms: Sequence[Paradigm] | None,
+    say: Say,
+) -> Comparison:
+    length = min(e.recipe.rows.length for e in entrants)
+    contenders, judged = [], {}
+    for e in entrants:
+        runs, results = [], []
+        for seed in range(seeds):
+            folder = run_folder(out, e.recipe.name, seed)
+            made = _figures(e, folder, seed)
+            if comparable.BITS in measures and e.codes_text:
+                made.final["bits_per_byte"] = _bits(e, folder)
+            if comparable.MASKED in measures and e.fills:
+                made.final["masked_loss"] = _masked_loss(e, folder, length)
+            if comparable.HIDDEN in measures:
+                made.final["hidden"] = _hidden(e, folder, length)
+            if data is not None and paradigms is not None:
+                results.append(_judged(e, folder, data, paradigms, say))
+                made.final["pairs"] = results[-1].mean
+            runs.append(made)
+        judged[e.recipe.name] = results
+        contenders.append(Contender(e.recipe.name, e.recipe.note, e.parameters, e.questions, runs))
+    notes = [*_by_items(judged), *_unequal(contenders, equal), *_left_out(entrants, out)]
+    return Comparison(str(equal), contenders, measures, _differences(entrants), notes)
+
+
+def _unequal(contenders: Sequence[Contender], equal: Equal) -> list[str]:
+    """How far apart budgets came out, where that is more than a little: the last step passes
+    them."""
+    name = {"flops": "operations", "minutes": "seconds"}.get(equal.unit, equal.unit)
+    spent = {c.name: float(np.mean([getattr(r, name) for r in c.runs])) for c in contenders}
+    most, least = max(spent, key=spent.__getitem__), min(spent, key=spent.__getitem__)
+    if spent[most] <= (1 + UNEQUAL) * spent[least]:
+        return []
+    far = f"{most} spent {count(spent[most])} {name} and {least} {count(spent[least])}"
+    return [f"Not equal: {far}, as a run ends with the first step past its budget."]
+
+
+def _left_out(entrants: Sequence[Entrant], out: Path) -> list[str]:
+    """Whose runs lie there and are not compared this time."""
+    here = {e.recipe.name for e in entrants}
+    others = sorted(p.name for p in (out / "runs").iterdir() if p.is_dir() and p.name not in here)
+    if not others:
+        return []
+    return [f"Not compared here, though their runs lie in the same folder: {', '.join(others)}."]
+
+
+def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
+    """What the run's own journal says."""
+    newest = folders.newest(folder)
+    state, _ = checkpoints.read_state(newest)
+    saved = commit.read_manifest(newest).about.get("journal")
+    lines = journal.figures(folder, saved, bits=entrant.codes_text)
+    evaluations = [r for r in lines if r["kind"] == "evaluation"]
+    tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
+    times = journal.times(folder)
+    marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
+    each = entrant.operations_per_token
+    curve = [
+        {
+            "tokens": tokens[r["step"]],
+            "operations": tokens[r["step"]] * each,
+            "seconds": float(np.interp(r["step"], *marks)),
+            "loss": r["loss"],
+        }
+        for r in evaluations
+    ]
+    final = {"loss": evaluations[-1]["loss"]}
+    if entrant.codes_text:
+        final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
+    peaks = [figure_of(t, "peak_memory") for t in times]
+    peak = int(max((each for each in peaks if math.isfinite(each)), default=0))
+    spent = (state.tokens, state.tokens * each, state.seconds, peak)
+    return comparison.Run(seed, *spent, final, curve)
+
+
+def _bits(entrant: Entrant, folder: Path) -> float:
+    """Bits per byte of all the held-out text: of a part of it, rows of other lengths or of another
+    tokenizer would ask other documents."""
+    loaded, tokenizer = open_model(folder)
+    objective = build.objective(entrant.recipe, loaded.model, tokenizer)
+    checkpoints.take_others(objective, folders.model_folder(folder))
+    store = entrant.prepared.held_out
+    source = held_out_rows(entrant.recipe, store)
+    each = float(store.document_bytes.sum()) / max(1, store.num_tokens)
+    found = likelihood.evaluate(objective, source, rows=len(source), bytes_per_token=each)
+    assert found.bits_per_byte is not None
+    return found.bits_per_byte
+
+
+def _masked_loss(entrant: Entrant, folder: Path, length: int) -> float:
+    """Loss at the usual 15 %, in rows that all entrants have room for."""
+    loaded, tokenizer = open_model(folder)
+    usual = masked.build(loaded.model, masked.Options(), special_tokens.vocabulary(tokenizer))
+    rows = PackedDocuments(entrant.prepared.held_out, length)
+    return likelihood.evaluate(usual, rows).loss
+
+
+def _hidden(entrant: Entrant, folder: Path, length: int) -> float:
+    """Share of hidden tokens that are named, in rows that all entrants have room for."""
+    loaded, tokenizer = open_model(folder)
+    assert entrant.reads is not None and tokenizer.mask is not None
+    rows = PackedDocuments(entrant.prepared.held_out, length)
+    return hidden.top1(loaded.model, rows, entrant.reads, tokenizer.mask)
+
+
+def _judged(
+    entrant: Entrant, folder: Path, data: Path, paradigms: Sequence[Paradigm], say: Say
+) -> Result:
+    """The run's minimal pairs, scored now or before."""
+    asked = start.sha256(folders.model_folder(folder))
+    found = grammar.load(
+        grammar.figures_path(folder, entrant.how, "all", paradigms), paradigms, asked
+    )
+    if found is None:
+        say(f"scoring minimal pairs, {entrant.how}")
+        found = grammar.evaluate_pairs(folder, data, folder, how=entrant.how, say=lambda text: None)
+        say(f"{found.mean:.2%} right")
+    return found
+
+
+def _by_items(judged: dict[str, list[Result]]) -> list[str]:
+    """How sure the differences are over pairs (the verdicts speak of seeds)."""
+    means = {
+        name: Result(
+            {p: np.mean([r.outcomes[p] for r in results], axis=0) for p in results[0].outcomes}
+        )
+        for name, results in judged.items()
+        if results
+    }
+    notes, names = [], list(means)
+    for name in names[1:]:
+        gap, interval = minimal_pairs.difference(means[name], means[names[0]])
+        said = "no interval: a single pair, or all came out alike"
+        if interval is not None:
+            said = f"95 % {interval[0]:.4f} to {interval[1]:.4f}"
+        notes.append(
+            f"Minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({said})."
+        )
+    return notes
+
+
+def _differences(entrants: Sequence[Entrant]) -> list[list[str]]:
+    """A row for each setting that is not the same in all recipes."""
+    plain = [frozen_part(e.recipe) for e in entrants]
+    paths = dict.fromkeys(
+        path
+        for other in plain[1:]
+        for path, _, _ in dotted.differences(plain[0], other)
+        if not path.startswith(APART)
+    )
+    return [[path, *(_at(each, path) for each in plain)] for path in paths]
+
+
+def _at(plain: Any, path: str) -> str:
+    """The value at a dotted path, a dash where there is none."""
+    for name in path.split("."):
+        if isinstance(plain, dict):
+            plain = plain.get(name)
+        elif isinstance(plain, list) and int(name) < len(plain):
+            plain = plain[int(name)]
+        else:
+            return "–"
+    # A whole stack, where only one of the recipes has one, is no value to read in a table.
+    return "–" if plain is None else shorten(str(plain), LONGEST_VALUE)

@@ -1,0 +1,264 @@
+"""How well a fine-tuned model answers labelled rows that it has not seen: figures with intervals.
+
+    evaluate_file("runs/reviews", "test.csv")   ->   {"accuracy": Estimate(0.91, 0.89, 0.93), …}
+
+Of a file all rows are asked; of a folder one part, the test part if there is one. The classes are
+the model's own: another label is refused with its line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright.config import fingerprint
+from maskwright.counted import counted
+from maskwright.errors import DataError, MaskwrightError, UsageError, near
+from maskwright.finetune import page, recipe
+from maskwright.finetune.finished_seeds import REJECTS
+from maskwright.finetune.hashes import hashes
+from maskwright.finetune.learner import reader
+from maskwright.labelled.columns.columns import JOINED, as_names
+from maskwright.labelled.columns.contents import stands
+from maskwright.labelled.columns.infer import Task, infer
+from maskwright.labelled.examples.build import build
+from maskwright.labelled.examples.survey import as_read, left_out
+from maskwright.labelled.formats import table
+from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
+from maskwright.labelled.formats.parts import ALL, TEST, TRAIN, VALIDATION
+from maskwright.labelled.formats.tag_spelling import about
+from maskwright.metrics.intervals import Estimate
+from maskwright.models import folders
+from maskwright.predict.predictor import Predictor, load
+from maskwright.report import document, tables
+from maskwright.report.say import Say, printer
+from maskwright.storage import commit
+from maskwright.tasks.classification import PAIRS
+from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.task_type import SECOND, UNTOLD, Kind
+
+NAME, PAGE = "evaluation.json", "report.html"
+# What `pipeline` calls two texts, and what tables of labelled rows call them.
+TWO = {"text": "first", SECOND: "second"}
+
+
+def evaluate_file(
+    folder: Path | str,
+    data: Path | str,
+    *,
+    part: str | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    read: HowRead = AS_IT_COMES,
+    out: Path | str | None = None,
+    base: Path | str | None = None,
+    stream: TextIO | None = None,
+) -> dict[str, Estimate]:
+    """The figures of the fine-tuned model in `folder` on the labelled rows of `data`.
+
+    Args:
+        part: which part of a folder; None: test, else validation, else what there is.
+        columns: role -> column, where they are not those of the training data.
+        read: encoding, separator, and what becomes of bad rows.
+        out: a folder for the figures (`evaluation.json`) and a page with the worst mistakes; it is
+            made if need be. Rows that are passed over are listed there (`rejects.jsonl`).
+        base: the folder of the base, where `folder` is an adapter and does not name it.
+        stream: where the figures are said; None: standard output.
+
+    Returns:
+        Each figure of the task with its 95 % interval, by resampling the rows.
+
+    Raises:
+        UsageError: no such file, part or column, or figures in `out` already.
+        DataError: a bad row, or a label that is none of the model's.
+        IncompatibleError: the model was not fine-tuned for a task.
+    """
+    if out is not None:
+        for name in (NAME, PAGE):
+            document.require_new(Path(out) / name)
+        commit.probe_writable(Path(out))
+    say, model = printer(stream), load(folder, base=base)
+    rejects = None if out is None else Path(out) / REJECTS
+    whole = table.load(
+        data, header=read.header, reading=read.reading, rejects=rejects, learned=False
+    )
+    names = list(whole.parts)
+    chosen = part or next((n for n in (TEST, VALIDATION) if n in names), names[0])
+    if chosen not in names:
+        raise UsageError(
+            "no such part of the data", where=data, found=chosen, wanted=near(chosen, names)
+        )
+    rows, kind = _rows(folder, model, whole, chosen, data, as_names(columns), read, say)
+    encoded = kind.encode(rows, model.frame)
+    if encoded.cut:
+        say(encoded.cut)
+    for note in model.notes:
+        say(f"note: {note}")
+    outputs = reader(model.model, kind, model.frame, model.collation)(encoded)
+    answers = kind.answers(encoded, outputs)
+    figures = kind.estimated(rows, answers)
+    asked = "" if chosen == ALL else chosen
+    shown = _table(
+        f"{kind.task}, {counted(len(rows), 'row')}" + (f" of {asked}" if asked else ""), figures
+    )
+    for each in (shown, kind.by_class(rows, answers)):
+        if each is not None:
+            say("\n" + tables.for_terminal(each))
+    if odd := kind.one_sided(rows, answers):
+        say(f"warning: {odd}")
+        shown["note"] += f" Warning: {odd}."
+    if out is not None:
+        wrong = kind.mistakes(encoded, outputs)
+        facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
+        shown_page = page.render(
+            name=Path(folder).resolve().name,
+            kind=kind,
+            asked=asked,
+            table=shown,
+            figures={},
+            losses={},
+            rows=rows,
+            answers=answers,
+            mistakes=wrong,
+            facts=facts,
+            what="evaluation",
+        )
+        about = {"task": kind.task, "part": chosen, "rows": len(rows), **facts}
+        plain = about | {"figures": {name: _plain(each) for name, each in figures.items()}}
+        document.write_new(Path(out), {NAME: json.dumps(plain, indent=2) + "\n", PAGE: shown_page})
+        say(f"report: {Path(out) / PAGE}")
+    return figures
+
+
+def _rows(
+    folder: Path | str,
+    model: Predictor,
+    whole: table.Table,
+    part: str,
+    data: Path | str,
+    columns: Mapping[str, Sequence[str]],
+    read: HowRead,
+    say: Say,
+) -> tuple[Sequence[Any], Kind]:
+    """The rows of the `part` that is asked, as the model's task has them, and the kind of that;
+    what was understood is said."""
+    asked_of = replace(
+        whole,
+        parts={ALL: whole.parts[part]},
+        counts={ALL: whole.counts[part]},
+        rejects={ALL: whole.rejects[part]} if whole.rejects else {},
+    )
+    model, columns = _of_pairs(model, asked_of, columns, read.no_label)
+    task = _task(model, asked_of, data, columns, read.no_label)
+    for line in task.columns.lines():
+        say(line)
+    if part in (ALL, TRAIN) and _learned_from(folder, data):
+        say("note: these are the files that the model learned from, so the figures flatter it")
+    made = build(
+        asked_of,
+        task,
+        fold_labels=read.fold_labels,
+        repair_tags=read.repair_tags,
+        no_label=read.no_label,
+        reading=read.reading,
+        classes=model.kind.labels,
+        values=model.values,
+        assume=bool(model.kind.settled.get(UNTOLD)),
+    )
+    for line in (*as_read(part, whole.counts[part]), *left_out(made)):
+        say(line)
+    if task.kind == "tagging" and (said := about(model.kind.labels)) is not None:
+        say(f"note: {said}")
+    return made.parts[ALL], model.kind
+
+
+def _of_pairs(
+    model: Predictor,
+    asked_of: table.Table,
+    columns: Mapping[str, Sequence[str]],
+    no_label: str | None,
+) -> tuple[Predictor, Mapping[str, Sequence[str]]]:
+    """The model as one of two texts, and which columns these are, where its folder does not say how
+    many texts it reads and the data have two."""
+    kind = model.kind
+    if not kind.settled.get(UNTOLD) or kind.head != "sequence" or kind.problem == "multi":
+        return model, columns
+    given = {TWO.get(role, role): names for role, names in columns.items()}
+    if "second" not in given:
+        told = "first" in given
+        if not told and all(stands(name, asked_of.columns) for name in TWO):
+            given |= {role: [name] for name, role in TWO.items()}
+        elif told or not _has_two(asked_of, columns, no_label):
+            return model, columns
+    task = "similarity" if kind.problem == "regression" else "pair-classification"
+    return replace(model, kind=kind_of(task, kind.labels, kind.settled), columns={}), given
+
+
+def _has_two(
+    asked_of: table.Table, columns: Mapping[str, Sequence[str]], no_label: str | None
+) -> bool:
+    """Whether the columns are those of two texts, by their names and what is in them."""
+    try:
+        return infer(asked_of, columns, None, no_label).kind in PAIRS
+    except MaskwrightError:
+        return False
+
+
+def _task(
+    model: Predictor,
+    asked_of: table.Table,
+    data: Path | str,
+    columns: Mapping[str, Sequence[str]],
+    no_label: str | None,
+) -> Task:
+    """The model's task in these data: columns that are called as in the training data are the same.
+
+    Raises:
+        DataError: some columns of a label, or of a text, are there, and others are not.
+    """
+    read = {role: names for role, names in model.columns.items() if role in JOINED}
+    for role, told in (read | model.targets).items():
+        if role in columns:
+            continue
+        missing = [name for name in told if not stands(name, asked_of.columns)]
+        if missing and len(missing) < len(told):
+            raise DataError(
+                f"a column of the {role} is missing",
+                where=data,
+                found=", ".join(asked_of.columns),
+                wanted=", ".join(missing),
+                do=f"add it, or say which are read: --column {role}=NAME",
+            )
+    known = {
+        role: list(names)
+        for role, names in (model.columns | model.targets).items()
+        if all(stands(name, asked_of.columns) for name in names)
+    }
+    task = infer(asked_of, {**known, **columns}, model.kind.task, no_label)
+    task.columns.why.update(dict.fromkeys(known.keys() - set(columns), "as in the training data"))
+    if task.separator is not None and model.separator is not None:
+        task = replace(task, separator=model.separator)  # few rows may have none, or another
+    return task
+
+
+def _table(title: str, figures: Mapping[str, Estimate]) -> tables.Table:
+    cells = [[name, estimate.render()] for name, estimate in figures.items()]
+    note = "95 % intervals by resampling the rows."
+    return {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
+
+
+def _plain(estimate: Estimate) -> dict[str, float | None]:
+    values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _learned_from(folder: Path | str, data: Path | str) -> bool:
+    """Whether the model in `folder` was made from these very files."""
+    files = [Path(folder) / recipe.NAME, Path(folder).parent / recipe.NAME]
+    told = next((file for file in files if file.is_file()), None)
+    if told is None:
+        return False
+    return recipe.read(told).made_from.get("files") == fingerprint(hashes(Path(data)))

@@ -1,0 +1,247 @@
+"""How well a trained folder knows a text, by the measure it was trained by.
+
+A folder is a model folder of any origin, or a run, which stands for its newest valid checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from maskwright import config
+from maskwright.checkpoint.layout import TAUGHT, Taught
+from maskwright.checkpoint.pretrained import Pretrained
+from maskwright.corpus.files import Paths
+from maskwright.corpus.read import Reader, Reading
+from maskwright.counted import counted
+from maskwright.data.mixture import mixed
+from maskwright.data.pack import PackedDocuments
+from maskwright.data.rows import RowSource
+from maskwright.data.store import TokenStore
+from maskwright.data.stream import Stream
+from maskwright.data.tokenize import build_store
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.inference import held_out_loss as likelihood
+from maskwright.inference.ask import open_model
+from maskwright.models import folders, special_tokens
+from maskwright.models.run_folder import is_run
+from maskwright.objectives import causal, masked
+from maskwright.objectives.parts.objective import Objective
+from maskwright.pretrain import build, checkpoints
+from maskwright.pretrain import objective_of as taught
+from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
+from maskwright.pretrain.rows import held_out_rows
+from maskwright.pretrain.run import RECIPE
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.recipe import Recipe
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+LONGEST = 512
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures of a language model on a text.
+
+    Attributes:
+        figures: of the model.
+        lines: of guessing evenly, and by how often each token occurs in the training text; without
+            one, in this text itself (`own_counts`).
+        read: sentences about what was read of the files.
+        notes: sentences about what the figures are, and are not, comparable with.
+    """
+
+    figures: likelihood.Figures
+    lines: likelihood.Lines
+    own_counts: bool
+    read: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    def render(self) -> str:
+        """All of it as text: a small table between what was read and what is to be noted."""
+        by = "of this text itself" if self.own_counts else "of the training text"
+        figures, lines = self.figures, self.lines
+        table = [
+            ("this model", figures.loss, figures.perplexity, figures.top1, figures.top5),
+            (
+                f"unigram ({by})",
+                lines.unigram_loss,
+                math.exp(lines.unigram_loss),
+                lines.unigram_top1,
+                lines.unigram_top5,
+            ),
+            (
+                "uniform",
+                lines.uniform_loss,
+                math.exp(lines.uniform_loss),
+                lines.uniform_top1,
+                lines.uniform_top5,
+            ),
+        ]
+        text = [f"{'':30}{'loss':>9}{'perplexity':>13}{'top-1':>9}{'top-5':>9}"]
+        for name, loss, perplexity, top1, top5 in table:
+            text.append(f"{name:30}{loss:9.4f}{perplexity:13.2f}{top1:9.4f}{top5:9.4f}")
+        if figures.bits_per_byte is not None:
+            text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
+        text.append(f"{figures.targets:,} targets")
+        if figures.sorts:
+            each = (f"{name} {value:.4f}" for name, value in figures.sorts.items())
+            text.append(f"loss by sort of target: {', '.join(each)}")
+        if figures.decided is not None:
+            text.append(figures.decided.render())
+        return "\n".join([*self.read, *text, *self.notes])
+
+
+def evaluate_folder(
+    folder: Path | str, texts: Paths = (), *, rows: int = 4096, reading: Reading | None = None
+) -> Measured:
+    """Language-model figures of a folder on text files, or on its run's held-out text.
+
+    The measure is the model's own: masked accuracy for encoders, next-token loss and bits per
+    byte for decoders; for what reads two stacks, one place ahead or another network's text, that
+    of its run. Beside it stand the uniform and, for a run, the unigram lines of its
+    training text.
+
+    Args:
+        rows: at most so many are asked, drawn by their keys; that there are more is said.
+        reading: how the files are read; None: as the run reads its own.
+    """
+    folder = Path(folder)
+    loaded, tokenizer = open_model(folder)
+    recipe = read(folder / RECIPE) if is_run(folder) else None
+    data, read_of = folder / "data", list[str]()
+    with tempfile.TemporaryDirectory() as scratch:
+        if texts:
+            built = Path(scratch) / "store"
+            sentences = len(loaded.config.stacks) == 2
+            if recipe is not None:
+                sentences = sentences or taught.needs_sentences(recipe)
+            if reading is None:
+                reading = Reading() if recipe is None else recipe.corpus
+            reader = Reader(texts, reading)
+            build_store(reader, tokenizer, built, sentences=sentences)
+            read_of = [reader.counts.summary(), *map("note: {}".format, reader.counts.warnings)]
+            store = TokenStore.open(built)
+        elif (data / HELD_OUT).is_dir():
+            store = TokenStore.open(data / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
+        else:
+            raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
+        objective, rows_of = _measure(folder, recipe, loaded, tokenizer)
+        source = rows_of(store)
+        if len(source) > rows:
+            read_of.append(
+                f"note: measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
+            )
+        kept = not objective.codes_text or keeps_text(tokenizer, store)
+        bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
+        figures = likelihood.evaluate(
+            objective,
+            source,
+            rows=rows,
+            bytes_per_token=bytes_per_token if objective.codes_text else None,
+        )
+        trained_on = training_stores(folder)
+        learned = trained_on or [store]
+        weights = recipe.corpus.weights if recipe is not None and trained_on else ()
+        lines = likelihood.reference_lines(
+            objective,
+            likelihood.token_counts(learned, weights),
+            mixed([rows_of(each) for each in learned], weights),
+            source,
+            rows=rows,
+        )
+    return Measured(figures, lines, not trained_on, read_of, _notes(recipe, objective, kept))
+
+
+def _notes(recipe: Recipe | None, objective: Objective, kept: bool) -> list[str]:
+    """What the figures are, and are not, comparable with."""
+    notes = []
+    if recipe is not None and (note := _other_question(recipe, objective)):
+        notes.append(note)
+    if not kept:
+        notes.append(
+            "note: the tokenizer does not keep all of the text (capitals, blanks or unknown "
+            "words), so its bits per byte are not those of another tokenizer"
+        )
+    if objective.scorer is not objective.product:
+        notes.append("of the network beside the model that fills its holes (the generator)")
+    return notes
+
+
+def _measure(
+    folder: Path, recipe: Recipe | None, loaded: Pretrained, tokenizer: Tokenizer
+) -> tuple[Objective, Callable[[TokenStore], RowSource]]:
+    """The objective that measures the model, and its rows, as long as those of its run: masks for
+    an encoder and next tokens for a decoder, and that of the run where these would not do."""
+    config = loaded.config
+    simple = len(config.stacks) == 1 and config.vocabulary_head is not None
+    if recipe is None and loaded.about.taught != Taught():
+        raise IncompatibleError(
+            "how this model is to be measured is written in its run alone",
+            where=folder,
+            found=f"config.json: {TAUGHT}",
+            wanted=f"a run folder with {RECIPE}",
+            do="name the run, or score minimal pairs: --data FOLDER",
+        )
+    if simple and (recipe is None or not (taught.shift(recipe) or taught.reads_whole(recipe))):
+        objective = _objective(loaded, tokenizer, recipe)
+        if recipe is not None and recipe.objective.name in ("causal", "masked"):
+            return objective, partial(held_out_rows, recipe)
+        length = _length(loaded) if recipe is None else recipe.rows.length
+        if objective.codes_text:
+            return objective, lambda store: Stream(store, length)
+        return objective, lambda store: PackedDocuments(store, length, seed=likelihood.SEED)
+    if recipe is None:
+        if config.vocabulary_head is None:
+            raise IncompatibleError(
+                "this model predicts no tokens, so there is no loss on a text",
+                where=folder,
+                found="no vocabulary head",
+                wanted="a model with the head it was pretrained with",
+                do="name its run; or give --data: minimal pairs for a discriminator, labelled rows "
+                "for a fine-tuned model",
+            )
+        raise IncompatibleError(
+            "how a model of two stacks is to be measured is written in its run alone",
+            where=folder,
+            wanted=f"a run folder with {RECIPE}",
+            do="name the run, or score minimal pairs: --data FOLDER",
+        )
+    objective = build.objective(recipe, loaded.model, tokenizer)
+    checkpoints.take_others(objective, folders.model_folder(folder))
+    return objective, partial(held_out_rows, recipe)
+
+
+def _other_question(recipe: Recipe, asked: Objective) -> str:
+    """That a run was trained, and its own held-out loss measured, by other questions than these."""
+    if not isinstance(asked, masked.Masked):
+        return ""
+    usual, name = asked.options, recipe.objective.name
+    if name == "masked":
+        own = config.from_plain(masked.Options, recipe.objective.options, "objective.options")
+        ended = own.rate if own.final_rate is None else own.final_rate
+        if replace(own, rate=ended, final_rate=None, static=False) == usual:
+            return ""
+    return (
+        f"note: measured as every encoder is, with {usual.rate:.0%} of the tokens masked; the "
+        f"run's own held-out loss, of its objective ({name}), is in its report"
+    )
+
+
+def _objective(loaded: Pretrained, tokenizer: Tokenizer, recipe: Recipe | None) -> Objective:
+    """The usual one; how many tokens of a row are hidden is decided as in the run."""
+    known = special_tokens.vocabulary(tokenizer)
+    if loaded.config.encoder is not None:
+        own = None if recipe is None else taught.options_of(recipe)
+        by_chance = isinstance(own, masked.Options) and own.independent
+        return masked.build(loaded.model, masked.Options(independent=by_chance), known)
+    return causal.build(loaded.model, causal.Options(), known)
+
+
+def _length(loaded: Pretrained) -> int:
+    """Of rows, where no run says what the model was trained on."""
+    return min(loaded.config.longest or LONGEST, LONGEST)

@@ -1,0 +1,3 @@
+"""What families share: the contract (`family`), checked config fields, rules between weight
+names.
+"""

@@ -1,0 +1,204 @@
+"""A label curve: figures by way, number of labels and seed; and what is told of them, as tables,
+sentences and a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskwright.counted import counted
+from maskwright.metrics import seeds as intervals
+from maskwright.report import document, tables
+from maskwright.report.curves import Chart, Line, draw
+from maskwright.report.svg import COLOURS, escape, style
+from maskwright.report.tables import Table
+from maskwright.report.wording import figure
+
+SCRATCH = "from scratch"
+UNTRAINED = " (no pretraining)"
+ASKED_AGAIN = 500  # rows of the training part
+LEVEL = 0.05
+NOT_KNOWN = "not known"
+
+
+@dataclass
+class Curve:
+    """Figures by way, number of labels, and seed.
+
+    Attributes:
+        baselines: ways that need no training of a model.
+        moved, learned: as `figures`, of what is trained: how far the weights moved, and the figure
+            on (some of) what was learned from.
+    """
+
+    measure: str
+    counts: list[int]
+    figures: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
+    baselines: list[str] = field(default_factory=list)
+    moved: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
+    learned: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
+
+    def put(self, way: str, count: int, seed: int, value: float) -> None:
+        self.figures.setdefault(way, {}).setdefault(count, {})[seed] = value
+
+    def put_trained(self, way: str, count: int, seed: int, told: Mapping[str, float]) -> None:
+        """What one training came to (`measure_curve.py`)."""
+        self.put(way, count, seed, told["value"])
+        for name, each in (("moved", self.moved), ("learned", self.learned)):
+            each.setdefault(way, {}).setdefault(count, {})[seed] = told[name]
+
+    def mean(self, way: str, count: int) -> float:
+        return intervals.over_seeds(list(self.figures[way][count].values())).mean
+
+    def best(self, count: int, ways: Sequence[str] | None = None) -> str:
+        """The way with the best mean; of equals the first."""
+        return max(ways or list(self.figures), key=lambda way: self.mean(way, count))
+
+    def apart(self, way: str, other: str, count: int) -> bool | None:
+        """Whether the seeds tell the two apart; None where that cannot be known."""
+        gap = intervals.difference(self.figures[way][count], self.figures[other][count])
+        return None if gap is None else gap.welch < LEVEL
+
+
+# ------------------------------------------------------------------------------ what is told
+def table(curve: Curve) -> Table:
+    """Mean and deviation of each way at each number of labels."""
+    rows = []
+    for way, by_count in curve.figures.items():
+        cells = []
+        for count in curve.counts:
+            spread = intervals.over_seeds(list(by_count[count].values()))
+            known = math.isfinite(spread.deviation)
+            cells.append(figure(spread.mean) + (f" ± {figure(spread.deviation)}" if known else ""))
+        rows.append([way, *cells])
+    return {
+        "title": f"{curve.measure} by number of labels",
+        "head": ["", *(f"{count:,}" for count in curve.counts)],
+        "rows": rows,
+        "note": "± is the standard deviation over seeds; each seed draws its own labels.",
+    }
+
+
+def strategy(curve: Curve) -> Table:
+    """Which way to take: the best by its mean, and what the seeds do not tell apart from it."""
+    rows = []
+    for count in curve.counts:
+        best = curve.best(count)
+        apart = {w: curve.apart(w, best, count) for w in curve.figures if w != best}
+        alike = [way for way, told in apart.items() if told is False]
+        unknown = [way for way, told in apart.items() if told is None]
+        said = ", ".join(alike) or "–"
+        if unknown:
+            every = len(unknown) == len(apart)
+            said = NOT_KNOWN if every else f"{said}; {NOT_KNOWN}: {', '.join(unknown)}"
+        rows.append([f"{count:,}", best, figure(curve.mean(best, count)), said])
+    return {
+        "title": "Which way at which number of labels",
+        "head": ["labels", "best mean", curve.measure, "not told apart from it"],
+        "rows": rows,
+        "note": f"Told apart: Welch's test over the seeds, p < {LEVEL:g}, for each pair by itself; "
+        "of one seed, or where no seed changed either of two figures, it is not known.",
+    }
+
+
+def journeys(curve: Curve) -> Table:
+    """How far the weights moved, and what is lost from known texts to new ones."""
+    rows = []
+    for way, by_count in curve.moved.items():
+        for count in curve.counts:
+            far = intervals.over_seeds(list(by_count[count].values())).mean
+            known = intervals.over_seeds(list(curve.learned[way][count].values())).mean
+            new = curve.mean(way, count)
+            cells = (figure(far), figure(known), figure(new), figure(known - new))
+            rows.append([way, f"{count:,}", *cells])
+    return {
+        "title": "How far the weights moved, and what that cost on new texts",
+        "head": ["", "labels", "moved", "known texts", "new texts", "gap"],
+        "rows": rows,
+        "note": "Moved: the distance of all weights below the head from where they began, beside "
+        f"their length there. Known texts: at most {ASKED_AGAIN} of those learned from.",
+    }
+
+
+def verdicts(curve: Curve) -> list[str]:
+    """What pretraining is worth at each number of labels, in a sentence."""
+    without = [*curve.baselines, SCRATCH]
+    ours = [way for way in curve.figures if way not in without]
+    found = []
+    for count in curve.counts:
+        best, rival = curve.best(count, ours), curve.best(count, without)
+        gap = curve.mean(best, count) - curve.mean(rival, count)
+        apart = curve.apart(best, rival, count)
+        several = len(curve.figures[best][count]) > 1
+        unknown = "and as no seed changed either" if several else "with one seed"
+        word = {
+            None: f"{unknown} there is no verdict",
+            False: "which these seeds do not tell from nothing",
+            True: "by more than the spread",
+        }[apart]
+        found.append(
+            f"With {counted(count, 'label')} the best with pretraining ({best}) is "
+            f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it "
+            f"({rival.removesuffix(UNTRAINED)}), "
+            f"{word}."
+        )
+    return found
+
+
+def _lines(curve: Curve) -> Iterator[Line]:
+    shown = len(curve.figures) <= len(COLOURS)  # more areas than that hide each other
+    for place, (way, by_count) in enumerate(curve.figures.items()):
+        spread = [
+            (float(c), min(by_count[c].values()), max(by_count[c].values())) for c in curve.counts
+        ]
+        points = [(float(c), curve.mean(way, c)) for c in curve.counts]
+        several = max(map(len, by_count.values())) > 1
+        yield Line(way, points, style(place), dots=True, spread=spread if several and shown else ())
+
+
+def render(curve: Curve, about: dict[str, Any]) -> str:
+    """The page as text."""
+    lines = list(_lines(curve))
+    chart = Chart(
+        title=f"{curve.measure} on the {about['asked']} part",
+        lines=lines,
+        across="labels, logarithmic",
+        say=figure,
+        logarithmic=True,
+        marks=[float(count) for count in curve.counts],
+        height=360,
+    )
+    sentences = "".join(f"<p>{escape(line)}</p>" for line in verdicts(curve))
+    areas = "; the area goes from worst to best" if any(line.spread for line in lines) else ""
+    note = f'<p class="note">Lines are means over seeds{areas}.</p>'
+    sections = [("What the labels are worth", draw(chart) + note + sentences)]
+    places = list(curve.figures)
+    moved = Chart(
+        title="How far the weights moved from where they began",
+        lines=[
+            Line(
+                way,
+                [
+                    (float(c), intervals.over_seeds(list(by_count[c].values())).mean)
+                    for c in curve.counts
+                ],
+                style(places.index(way)),
+                dots=True,
+            )
+            for way, by_count in curve.moved.items()
+        ],
+        across="labels, logarithmic",
+        say=figure,
+        logarithmic=True,
+        marks=[float(count) for count in curve.counts],
+        from_zero=True,
+    )
+    sections.append(("How far it is from the pretrained weights", draw(moved)))
+    for made in (strategy(curve), table(curve), journeys(curve)):
+        sections.append((escape(made["title"]), tables.for_page(made)))
+    return document.document(
+        f"{about['task']}: {Path(about['model']).name}", "Maskwright label curve", "", sections
+    )

@@ -1,1 +1,0 @@
-"""Kinds of tasks: what is asked of a model for each, a file each."""

@@ -1,0 +1,300 @@
+"""How many labels are worth what: methods × numbers of labels × seeds, beside what needs no
+pretraining.
+
+    out/
+      curve.jsonl    a line for each training, written when it is done; what is there is not redone
+      curve.json     all figures by way, number of labels and seed
+      report.html    the curve, the table, and which way to take at which number of labels
+
+Each seed draws its own labels, so the spread is that of the draw too. Fewer labels are a beginning
+of more. Epochs are chosen on as many validation rows as there are labels, and on fifty at least,
+because who has few labels has few to choose by. How far the weights moved from where they began,
+and how much better the model is on what it learned from, is told for each training: bounds on what
+is lost on new texts grow with the first (McAllester 1999; Dziugaite & Roy 2017).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright import config
+from maskwright.counted import counted
+from maskwright.errors import DataError, UsageError
+from maskwright.finetune.curve_figures import (
+    ASKED_AGAIN,
+    SCRATCH,
+    UNTRAINED,
+    Curve,
+    journeys,
+    render,
+    strategy,
+    table,
+    verdicts,
+)
+from maskwright.finetune.finished_seeds import REJECTS
+from maskwright.finetune.hashes import hash_rows, hashes
+from maskwright.finetune.learner import Learner, reader
+from maskwright.finetune.method import FULL, Method
+from maskwright.finetune.progress import Watch, watching
+from maskwright.finetune.tune import Settings
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.examples import splits
+from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
+from maskwright.models import folders
+from maskwright.pretrain.run import LOCK
+from maskwright.report import document, tables
+from maskwright.report.say import Say, printer, quiet
+from maskwright.report.wording import figure
+from maskwright.storage import commit
+from maskwright.storage.strict_json import parse_object
+from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.reading import Long
+from maskwright.tasks.parts.task_type import Encoded, Kind
+
+NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
+LARGEST = 1 << 20  # bytes of a line
+LEAST_TO_CHOOSE_BY = 50
+
+
+def measure_curve(
+    folder: Path,
+    data: labelled.Examples,
+    out: Path,
+    *,
+    methods: Sequence[Method],
+    counts: Sequence[int],
+    settings: Callable[[Method], Settings],
+    seeds: int = 3,
+    length: int | None = None,
+    long: Long = "head",
+    settled: Mapping[str, Any] | None = None,
+    stream: TextIO | None = None,
+) -> Curve:
+    """Train every method, and the same model from scratch, with each number of labels.
+
+    Args:
+        counts: of training rows; 0 is all of them.
+        settings: of each method.
+        settled: what of the kind is chosen beforehand.
+
+    Raises:
+        UsageError: more labels than there are, or figures of another task in `out`.
+        OutputError: `out` holds something else.
+    """
+    say, watch, said = printer(stream), watching(stream), set[tuple[str, int]]()
+    commit.require_own(out, LINES, beside=(REJECTS,))
+    commit.probe_writable(out)
+    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
+    kind = kind.of_data(data)
+    last = TEST if TEST in data.parts else VALIDATION
+    numbers = _numbers(counts, len(data.parts[TRAIN]))
+    about = {
+        "task": kind.task,
+        "model": folder.name,
+        "weights": hashes(folders.model_folder(folder)),
+        "asked": last,
+        "data": hash_rows(data),
+        "settled": dict(kind.settled),
+    }
+    with commit.Lock(out / LOCK):
+        known = _known(out / LINES, about)
+        curve = Curve(kind.measure, numbers)
+        for count, seed in itertools.product(numbers, range(seeds)):
+            drawn = _drawn(data, count, seed)
+            _put_baselines(curve, kind, drawn, last, count, seed)
+            # Of drawn weights none has been learned before: all of them learn alike fast.
+            anew = Method(FULL, head_rate=methods[0].head_rate or 1.0)
+            for method, scratch in [*((m, False) for m in methods), (anew, True)]:
+                way = SCRATCH if scratch else method.name
+                chosen = replace(settings(method), seed=seed)
+                asked_so = [method.layer_decay, method.head_factor, config.to_plain(chosen)]
+                how = config.fingerprint([*asked_so, length, long])
+                row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
+                train = partial(
+                    _trained,
+                    folder,
+                    kind,
+                    drawn,
+                    method,
+                    chosen,
+                    length,
+                    long,
+                    last,
+                    watch,
+                    partial(_say_cut, said, say),
+                    scratch=scratch,
+                )
+                told = _remembered(out / LINES, known, row, train)
+                curve.put_trained(way, count, seed, told)
+                shown = figure(told["value"])
+                say(f"{way}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
+        _tell(curve, about, out, say)
+    return curve
+
+
+def _numbers(counts: Sequence[int], whole: int) -> list[int]:
+    """The numbers of labels, each once; 0 is the `whole`.
+
+    Raises:
+        UsageError: there are not so many.
+    """
+    numbers = sorted({count or whole for count in counts})
+    if numbers[-1] > whole or numbers[0] < 1:
+        raise UsageError(
+            "no such number of labels to draw",
+            where="--curve",
+            found=numbers,
+            wanted=f"1 to {whole:,}, or all",
+        )
+    return numbers
+
+
+def _put_baselines(
+    curve: Curve, kind: Kind, drawn: labelled.Examples, last: str, count: int, seed: int
+) -> None:
+    """What needs no pretraining, with the same labels."""
+    for name, answers in kind.baselines(drawn, last):
+        way = name + UNTRAINED
+        value = kind.measured(drawn.parts[last], answers)[curve.measure]
+        curve.put(way, count, seed, _defined(value))
+        curve.baselines += [way] if way not in curve.baselines else []
+
+
+def _tell(curve: Curve, about: dict[str, Any], out: Path, say: Say) -> None:
+    """Write the figures and the page, and say what they come to."""
+    plain = {
+        "measure": curve.measure,
+        "figures": curve.figures,
+        "moved": curve.moved,
+        "learned": curve.learned,
+    }
+    document.write(out / NAME, json.dumps({**about, **plain}, indent=2) + "\n")
+    for made in (table(curve), strategy(curve), journeys(curve)):
+        say("\n" + tables.for_terminal(made))
+    say("\n".join(verdicts(curve)))
+    say(f"report: {document.write(out / PAGE, render(curve, about))}")
+
+
+def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
+    """What an earlier call has measured, by way, labels, seed and settings; the first line says of
+    what.
+
+    Raises:
+        UsageError: of something else.
+    """
+    with path.open("a+b") as file:
+        file.seek(0)
+        written = file.read()
+        file.truncate(written.rfind(b"\n") + 1)  # a kill may tear the last line
+        if not written.count(b"\n"):
+            file.write(json.dumps(about).encode() + b"\n")
+    first, *rows = (
+        parse_object(line, f"{path}, line {number}", error=DataError, largest=LARGEST)
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1)
+    )
+    if first != about:
+        raise UsageError(
+            "figures of something else are there",
+            where=path,
+            found=json.dumps(first)[:200],
+            wanted=json.dumps(about)[:200],
+            do="choose another --out",
+        )
+    names = ("way", "labels", "seed", "settings")
+    for number, row in enumerate(rows, start=2):
+        found = {name: value for name, value in row.items() if name not in names}
+        if (
+            not all(isinstance(row.get(n), str | int) for n in names)
+            or "value" not in found
+            or (not all(isinstance(value, int | float) for value in found.values()))
+        ):
+            raise DataError(
+                "not the figures of a training",
+                where=f"{path}, line {number}",
+                found=json.dumps(row)[:200],
+                wanted=f"{', '.join(names)}, value",
+                do="remove the line: it is measured again",
+            )
+    return {
+        tuple(row[name] for name in names): {n: v for n, v in row.items() if n not in names}
+        for row in rows
+    }
+
+
+def _remembered(
+    path: Path,
+    known: dict[tuple[Any, ...], dict[str, float]],
+    row: dict[str, Any],
+    train: Callable[[], dict[str, float]],
+) -> dict[str, float]:
+    """What the training of this `row` came to: what is `known`, or done now and written down."""
+    place = tuple(row.values())
+    if place not in known:
+        known[place] = train()
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**row, **known[place]}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    return known[place]
+
+
+def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
+    """The same with `count` training rows, and a validation part of that size."""
+    drawn = splits.with_few(data, count, seed)
+    choosing = data.parts[VALIDATION]
+    size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
+    swapped = replace(drawn, parts={TRAIN: choosing}, groups={})
+    few = splits.with_few(swapped, size, seed).parts[TRAIN]
+    return replace(drawn, parts={**drawn.parts, VALIDATION: few})
+
+
+def _trained(
+    folder: Path,
+    kind: Kind,
+    data: labelled.Examples,
+    method: Method,
+    settings: Settings,
+    length: int | None,
+    long: Long,
+    last: str,
+    watch: Watch,
+    say_cut: Callable[[Mapping[str, Encoded]], None],
+    *,
+    scratch: bool,
+) -> dict[str, float]:
+    learner = Learner.of(folder, kind, method, length, long)
+    parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
+    say_cut(parts)
+    way = SCRATCH if scratch else method.name
+    name = f"{way}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}"
+    found = learner.learn(parts, method, settings, last, quiet, watch, scratch=scratch, name=name)
+    again = kind.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
+    read = reader(found.tuned.network, found.kind, learner.frame, learner.collation)
+    figures = {
+        "value": found.kind.measured(data.parts[last], found.answers),
+        "learned": found.kind.measured(again.rows, found.kind.answers(again, read(again))),
+    }
+    told = {name: _defined(each[kind.measure]) for name, each in figures.items()}
+    return {**told, "moved": found.moved}
+
+
+def _say_cut(said: set[tuple[str, int]], say: Say, parts: Mapping[str, Encoded]) -> None:
+    """What of each part did not fit, once for each number of rows; all trainings read alike."""
+    for part, encoded in parts.items():
+        place = (part, len(encoded.rows))
+        if encoded.cut and place not in said:
+            say(f"{part}: {encoded.cut}")
+        said.add(place)
+
+
+def _defined(value: float) -> float:
+    """The figure; answers that are all alike have no correlation with anything, which is 0 here."""
+    return value if math.isfinite(value) else 0.0

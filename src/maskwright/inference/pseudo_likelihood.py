@@ -1,0 +1,254 @@
+"""How likely a given text is to a model: one number per text, whatever the model was trained for.
+
+    causal                    sum of log P(token | all before it), exact
+    masked                    sum of log P(token | all others), one token masked at a time: the
+                              pseudo-log-likelihood of Salazar et al. 2020 (section 2)
+    masked-within-word        the same, the later tokens of its word masked too, so that a word in
+                              pieces gives no hint of itself (Kauf and Ivanova 2023, section 3)
+    masked-next               as `masked`, read one position earlier: for a model that predicts the
+    masked-next-within-word   next token under both masks (Charpentier and Samuel 2024, section 2)
+    sequence-to-sequence      exact, the text as the target of a source that is one hole
+    replaced                  sum of log P(token is the original one), of a discriminator
+
+Pseudo-likelihoods are no probabilities of texts: they compare texts under one model and one method,
+and are never set beside a code length. Only the text's own tokens are counted, framed as in
+training; that the text ends is not part of the question. All is computed in float32.
+
+Texts of one length share a batch, so nothing is padded, and a text's number does not depend on the
+others; equal texts are scored once and tie exactly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.inference.likelihood_prompts import Frame, detector, frame_for
+from maskwright.nn import mask
+from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.words import begins_word
+
+# Whose last token is told and not read.
+LEFT_TO_RIGHT = ("causal", "sequence-to-sequence")
+TOKENS_AT_ONCE = 4096
+_SCORES_AT_ONCE = 1 << 25
+
+Group = NDArray[np.int64]  # (N, n): the tokens of texts of one length
+Method = Callable[[Transformer, Tokenizer, Frame, Group], NDArray[np.float64]]
+
+
+def scores(
+    model: Transformer, tokenizer: Tokenizer, sentences: Sequence[str], how: str | None = None
+) -> NDArray[np.float64]:
+    """Log-likelihood in nats of each of `sentences` (S,), float64 sums of float32 terms.
+
+    Args:
+        how: one of `frames.METHODS`; None is `native(model)`. A model trained both ways takes
+            several.
+
+    Raises:
+        UsageError: no such method, or a text longer than the model's positions.
+        IncompatibleError: the model or its tokenizer does not support the method.
+    """
+    how = native(model) if how is None else how
+    frame = frame_for(model, tokenizer, how)
+    texts = [tuple(ids.tolist()) for ids in tokenizer.encode_batch(sentences)]
+    _require_room(model, frame, sentences, texts, LEFT_TO_RIGHT.count(how))
+    by_length: dict[int, dict[tuple[int, ...], None]] = {}
+    for ids in texts:
+        by_length.setdefault(len(ids), {})[ids] = None
+    found: dict[tuple[int, ...], float] = {(): 0.0}
+    with _measured(model) as network:
+        for length in sorted(by_length.keys() - {0}):
+            group = list(by_length[length])
+            values = _METHODS[how](network, tokenizer, frame, np.array(group, dtype=np.int64))
+            found.update(zip(group, values.tolist(), strict=True))
+    return np.array([found[ids] for ids in texts])
+
+
+def native(model: Transformer) -> str:
+    """The method that fits how a model of this shape is usually trained.
+
+    Raises:
+        IncompatibleError: it predicts no tokens.
+    """
+    config = model.config
+    if config.vocabulary_head is not None:
+        if config.encoder is None:
+            return "causal"
+        return "masked" if config.decoder is None else "sequence-to-sequence"
+    if detector(model) is not None:
+        return "replaced"
+    raise IncompatibleError(
+        "this model says nothing about tokens",
+        where="model",
+        found="no vocabulary head, and no head that tells replaced tokens",
+    )
+
+
+# ------------------------------------------------------------------------------ the methods
+def _causal(
+    network: Transformer, tokenizer: Tokenizer, frame: Frame, texts: Group
+) -> NDArray[np.float64]:
+    def read(tokens: Tensor) -> Tensor:
+        if network.config.decoder is not None:
+            return network.decode(tokens)
+        return network.encode(tokens, visible=mask.causal)
+
+    return _left_to_right(network, frame, texts, read)
+
+
+def _sequence_to_sequence(
+    network: Transformer, tokenizer: Tokenizer, frame: Frame, texts: Group
+) -> NDArray[np.float64]:
+    memory = network.encode(_tensor(network, np.array([frame.source])))  # 1, S, D
+
+    def read(tokens: Tensor) -> Tensor:
+        return network.decode(tokens, memory=memory.expand(len(tokens), -1, -1))
+
+    return _left_to_right(network, frame, texts, read)
+
+
+def _left_to_right(
+    network: Transformer, frame: Frame, texts: Group, read: Callable[[Tensor], Tensor]
+) -> NDArray[np.float64]:
+    """Each token from `frame.before` and the tokens before it."""
+    opening = np.tile(np.array(frame.before, dtype=np.int64), (len(texts), 1))
+    inputs = np.concatenate([opening, texts[:, :-1]], axis=1)
+    totals = np.zeros(len(texts))
+    for rows in _portions(len(texts), inputs.shape[1]):
+        hidden = read(_tensor(network, inputs[rows]))[:, -texts.shape[1] :]
+        told = _log_probabilities(network, hidden.flatten(0, 1), texts[rows].reshape(-1))
+        totals[rows] = told.reshape(-1, texts.shape[1]).sum(axis=1)
+    return totals
+
+
+def _masked(*, next_token: bool, within_word: bool) -> Method:
+    def method(
+        network: Transformer, tokenizer: Tokenizer, frame: Frame, texts: Group
+    ) -> NDArray[np.float64]:
+        """One copy of a text for each of its tokens, in which that token is masked."""
+        assert tokenizer.mask is not None
+        (count, length), first = texts.shape, len(frame.before)
+        framed = _framed(frame, texts)
+        fresh = np.zeros(texts.shape, dtype=bool)
+        fresh[:, 0] = True
+        begun = begins_word(texts, fresh, tokenizer.starts_word, tokenizer.ends_word)
+        words, each = begun.cumsum(axis=1), np.arange(length)
+        totals = np.zeros(count)
+        for copies in _portions(count * length, framed.shape[1]):
+            row, place = np.divmod(np.arange(count * length)[copies], length)
+            hidden_ones = each == place[:, None]
+            if within_word:
+                same = words[row] == words[row, place][:, None]
+                hidden_ones = same & (each >= place[:, None])
+            inputs = framed[row]
+            inputs[:, first : first + length][hidden_ones] = tokenizer.mask
+            tokens = _tensor(network, inputs)  # copies, T
+            asked = np.arange(len(row)) * tokens.shape[1] + first + place - next_token
+            states = network.encode(tokens, at=torch.from_numpy(asked).to(tokens.device))
+            np.add.at(totals, row, _log_probabilities(network, states, texts[row, place]))
+        return totals
+
+    return method
+
+
+def _replaced(
+    network: Transformer, tokenizer: Tokenizer, frame: Frame, texts: Group
+) -> NDArray[np.float64]:
+    """The head's score is the logit of "replaced" (Clark et al. 2020, section 2)."""
+    name, first = detector(network), len(frame.before)
+    assert name is not None
+    framed, totals = _framed(frame, texts), np.zeros(len(texts))
+    for rows in _portions(len(texts), framed.shape[1]):
+        hidden = network.encode(_tensor(network, framed[rows]))
+        logits = network.head(name, hidden[:, first : first + texts.shape[1]]).squeeze(-1)
+        totals[rows] = functional.logsigmoid(-logits).double().sum(1).cpu().numpy()
+    return totals
+
+
+_METHODS: dict[str, Method] = {
+    "causal": _causal,
+    "masked": _masked(next_token=False, within_word=False),
+    "masked-within-word": _masked(next_token=False, within_word=True),
+    "masked-next": _masked(next_token=True, within_word=False),
+    "masked-next-within-word": _masked(next_token=True, within_word=True),
+    "sequence-to-sequence": _sequence_to_sequence,
+    "replaced": _replaced,
+}
+
+
+def _require_room(
+    model: Transformer,
+    frame: Frame,
+    sentences: Sequence[str],
+    texts: list[tuple[int, ...]],
+    unread: int,
+) -> None:
+    """Refuse a text that has no room; of each, `unread` tokens are not read."""
+    longest = model.config.longest
+    around = len(frame.before) + len(frame.after) - unread
+    for sentence, ids in zip(sentences, texts, strict=True):
+        if longest is not None and len(ids) + around > longest:
+            raise UsageError(
+                "a text is longer than the model reads",
+                where=sentence[:60],
+                found=f"{len(ids) + around} tokens",
+                wanted=f"at most {longest}",
+                do="leave it out, or score it in parts",
+            )
+
+
+# ------------------------------------------------------------------------------ computing
+@contextlib.contextmanager
+def _measured(model: Transformer) -> Iterator[Transformer]:
+    """`model` in float32 and without dropout; its mode is given back as it was."""
+    exact = all(p.dtype == torch.float32 for p in model.parameters())
+    network = model if exact else copy.deepcopy(model).float()
+    was_training = model.training
+    network.eval()
+    try:
+        kind = network.device.type
+        with torch.inference_mode(), torch.autocast(kind, enabled=False):
+            yield network
+    finally:
+        model.train(was_training)
+
+
+def _portions(rows: int, length: int) -> Iterator[slice]:
+    """Slices of range(`rows`) with at most `TOKENS_AT_ONCE` tokens each, one row at least."""
+    size = max(1, TOKENS_AT_ONCE // length)
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+def _framed(frame: Frame, texts: Group) -> NDArray[np.int64]:
+    before, after = (
+        np.tile(np.array(part, dtype=np.int64), (len(texts), 1))
+        for part in (frame.before, frame.after)
+    )
+    return np.concatenate([before, texts, after], axis=1)
+
+
+def _tensor(network: Transformer, tokens: NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(tokens)).to(network.device)
+
+
+def _log_probabilities(
+    network: Transformer, states: Tensor, wanted: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """(N,) log-probability of the token `wanted` (N,) by each hidden state (N, D)."""
+    size = max(1, _SCORES_AT_ONCE // network.config.tokens.vocabulary)
+    target, told = _tensor(network, wanted), []
+    for part in range(0, len(states), size):
+        logits = network.logits(states[part : part + size])
+        told.append(-functional.cross_entropy(logits, target[part : part + size], reduction="none"))
+    return torch.cat(told).double().cpu().numpy()

@@ -1,0 +1,98 @@
+"""The columns of a table by their roles, and the shapes that roles make.
+
+A shape is a set of roles that belong together:
+
+    tagging             tokens, tags              question-answering  question, context, answers
+    multiple-choice     question, choices, label  pair                first, second, label
+    single              text, label               sequence            source, target
+    matches             anchor, positive
+
+Whatever is chosen (find_columns.py) is said with its reason (`Columns.lines`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from maskwright.labelled.columns.contents import Column
+from maskwright.terminal import shell_word
+
+SHAPES: dict[str, tuple[str, ...]] = {
+    "tagging": ("tokens", "tags"),
+    "question-answering": ("question", "context", "answers"),
+    "multiple-choice": ("question", "choices", "label"),
+    "pair": ("first", "second", "label"),
+    "single": ("text", "label"),
+    "sequence": ("source", "target"),
+    "matches": ("anchor", "positive"),
+}
+# The names of classes that are numbers; what must not be torn apart when parts are drawn; lists of
+# all texts that would be right where one is to be written; texts that nearly belong to an anchor. A
+# question with choices may have a context.
+OPTIONAL = ("label_name", "group", "references", "negative")
+# Roles that several columns may fill together: each of them a value, or all of them one text, as a
+# title and what stands below it. A text that places are counted in is none of these.
+SEVERAL = ("label", "choices", "negative")
+JOINED = ("text", "first", "second", "question", "source", "anchor", "positive")
+ROLES = tuple(dict.fromkeys(role for roles in SHAPES.values() for role in roles))
+# Roles whose values may be lists.
+LISTS = ("tokens", "tags", "choices", "answers", "label", "references")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a shape, by role, and why each was taken.
+
+    Attributes:
+        shape: a name in `SHAPES`.
+        roles: role -> names of columns; several for `choices`, for labels of one column each, and
+            for texts of several columns.
+        why: role -> reason.
+        described: every column of the table.
+    """
+
+    shape: str
+    roles: dict[str, tuple[str, ...]]
+    why: dict[str, str]
+    described: dict[str, Column]
+
+    def __getitem__(self, role: str) -> str:
+        return self.roles[role][0]
+
+    def column(self, role: str) -> Column:
+        return self.described[self[role]]
+
+    @property
+    def left_out(self) -> list[str]:
+        used = {name.split(".")[0] for names in self.roles.values() for name in names}
+        if "answers" in self.roles:
+            used.add("answer_start")  # where each of them begins
+        return [name for name in self.described if name not in used and "." not in name]
+
+    def lines(self) -> list[str]:
+        """One line for each role, and one for what is not used."""
+        said = [
+            f"using column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} as {role} "
+            f"({self.why[role]}{'; its cells hold lists' if self._in_cells(names) else ''})"
+            for role, names in self.roles.items()
+        ]
+        if self.left_out:
+            said.append(f"not used: {', '.join(map(repr, self.left_out))}")
+        return said
+
+    def _in_cells(self, names: Sequence[str]) -> bool:
+        return any(name in self.described and self.described[name].in_cells for name in names)
+
+
+def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
+    """Role -> names of columns, where one name may be said as a text."""
+    return {
+        role: (names,) if isinstance(names, str) else tuple(names)
+        for role, names in (columns or {}).items()
+    }
+
+
+def option(role: str, name: str) -> str:
+    """What is typed to say so."""
+    return f"--column {shell_word(f'{role}={name}')}"

@@ -1,0 +1,249 @@
+"""What a column holds: texts, numbers, lists; how many different ones, how long.
+
+Everything in a csv is a text, so texts that spell numbers count as numbers here. A column of
+numbers with a few mistakes stays one: the mistakes are refused later, with their lines.
+
+Cells of a csv may also spell lists (list_cells.py).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from maskwright.corpus.parquet import Unread
+from maskwright.labelled.formats.marked_text import are_parts
+from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.formats.whole_number import WHOLE
+
+# A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
+CODE = re.compile(r"\s*[-+]?0\d+\s*")
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+# Blanks, soft hyphens, and what has no width: joiners, marks of direction and of byte order.
+NO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
+INVISIBLE = re.compile(rf"[\s{NO_WIDTH}]*")
+NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
+# How programs write that there is no value.
+MISSING = {
+    "NA",
+    "N/A",
+    "#N/A",
+    "<NA>",
+    "NaN",
+    "nan",
+    "NaT",
+    "None",
+    "null",
+    "NULL",
+    "Null",
+    "-",
+    "--",
+    "?",
+}
+MISSING_WORDS = {word.casefold() for word in MISSING}
+# With so many numbers among the values, what is none is a mistake in its row and no class.
+MOSTLY = 0.95
+# Texts of more words than this, most of them different, are texts and no names of classes.
+LABEL_WORDS = 4.0
+MANY_ROWS = 20
+
+
+class NoList(str):
+    """A cell that is no list in a column of lists: no text to those who ask for one."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds.
+
+    Attributes:
+        kind: `text`, `whole` (numbers), `number`, `boolean`, `texts`, `wholes`, `numbers`,
+            `booleans` (lists), `parts` (lists of what is marked in a text), `flags` (mappings of
+            classes to 0 or 1), `object`, `mixed`, or `empty`.
+        rows: how many rows have a value; empty: how many have none, or blanks only.
+        distinct: how many different values there are.
+        words: words per text, on average; of other kinds 0.
+        fractions: how many of its numbers are no whole ones.
+        in_cells: whether cells of a csv spell the lists.
+    """
+
+    name: str
+    kind: str
+    rows: int
+    empty: int
+    distinct: int
+    words: float
+    fractions: int = 0
+    in_cells: bool = False
+
+    @property
+    def integral(self) -> bool:
+        """Whether all numbers are whole ones."""
+        return self.fractions == 0
+
+    @property
+    def scalar(self) -> bool:
+        return self.kind in ("text", "whole", "number", "boolean")
+
+    @property
+    def is_prose(self) -> bool:
+        """Texts rather than names of classes."""
+        several = self.distinct > self.rows / 2 and self.rows >= MANY_ROWS
+        return self.kind == "text" and several and self.words > LABEL_WORDS
+
+    @property
+    def has_classes(self) -> bool:
+        """Few values that come back."""
+        few = 2 <= self.distinct <= max(2, min(1000, self.rows // 2))
+        classes = self.kind in ("text", "whole", "boolean") or (
+            self.kind == "number" and self.integral
+        )
+        return classes and few
+
+
+def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Column]:
+    """Every column of `rows`, and the two sides of a column `translation`; cells of `lists` were
+    read by `read_lists`."""
+    names = dict.fromkeys(name for row in rows for name in row.values)
+    found = {name: _described(name, [value_of(row, name) for row in rows]) for name in names}
+    found |= {name: replace(found[name], in_cells=True) for name in lists}
+    sides = (row.values["translation"] for row in rows if "translation" in row.values)
+    inner = next((each for each in sides if type(each) is dict), None)
+    if type(inner) is dict:
+        for name in (f"translation.{side}" for side in inner):
+            found[name] = _described(name, [value_of(row, name) for row in rows])
+    return found
+
+
+def value_of(row: Row, name: str) -> Any:
+    """What stands in a column, None where nothing does; `translation.en` looks inside."""
+    value = row.values.get(name)
+    if value is None and "." in name:
+        outer, _, inner = name.partition(".")
+        value = row.values.get(outer)
+        value = value.get(inner) if type(value) is dict else None
+    return value
+
+
+def stands(name: str, columns: Collection[str]) -> bool:
+    """Whether there is such a column, or one in which `translation.en` looks."""
+    return name in columns or name.partition(".")[0] in columns
+
+
+def is_empty(value: Any) -> bool:
+    """None, or nothing to be seen. An empty list is a value: no label of many."""
+    return value is None or (type(value) is str and INVISIBLE.fullmatch(value) is not None)
+
+
+# ------------------------------------------------------------------------------ one column
+def _described(name: str, values: Sequence[Any]) -> Column:
+    filled = [v for v in values if not is_empty(v) and type(v) not in (NoList, Unread)]
+    kinds = Counter(map(_kind, filled))
+    kind, known = _merged(kinds, len(filled)), filled
+    if not filled and any(type(v) is Unread for v in values):
+        kind = "mixed"  # of no use, and not empty
+    # Words such as n/a among numbers are no values, however many there are.
+    if kind in ("text", "whole", "number") and any(map(_is_nothing, filled)):
+        others = [v for v in filled if not _is_nothing(v)]
+        if (of_others := _merged(Counter(map(_kind, others)), len(others))) in ("whole", "number"):
+            kind, known = of_others, others
+    numbers = [n for v in known if (n := _finite(v)) is not None] if kind == "number" else []
+    fractions = sum(number != int(number) for number in numbers)
+    return Column(
+        name=name,
+        kind=kind,
+        rows=len(filled),
+        empty=sum(map(is_empty, values)),
+        # True and 1 are equal in Python, and two values in a file.
+        distinct=len({v if type(v) in (str, int, float) else repr(v) for v in known}),
+        words=sum(len(str(v).split()) for v in filled) / len(filled)
+        if kind == "text" and filled
+        else 0.0,
+        fractions=fractions,
+    )
+
+
+def _kind(value: Any) -> str:
+    if type(value) is bool:
+        return "boolean"
+    if type(value) is int:
+        return "whole"
+    if type(value) is float:
+        return "number"
+    if type(value) is str:
+        if WHOLE.fullmatch(value):
+            return "text" if CODE.fullmatch(value) else "whole"
+        return "number" if NUMBER.fullmatch(value) else "text"
+    if type(value) is list:
+        inner = {_kind(v) if type(v) is not str else "text" for v in value}
+        for kind, others in (
+            ("boolean", set()),
+            ("whole", set()),
+            ("number", {"whole"}),
+            ("text", {"whole"}),
+        ):
+            if inner <= {kind, *others}:
+                return kind + "s" if inner else "list"
+        return "parts" if are_parts(value) else "mixed"
+    if type(value) is dict:
+        return "flags" if is_named(value) else "object"
+    return "mixed"
+
+
+def _merged(kinds: Counter[str], rows: int) -> str:
+    present = set(kinds)
+    if kinds.get("parts", 0) >= MOSTLY * (rows - kinds.get("list", 0)) > 0:
+        return "parts"
+    if len(present) > 1:
+        present.discard("list")  # empty lists go with any kind of list
+    if not present:
+        return "empty"
+    if len(present) == 1:
+        only = present.pop()
+        return "texts" if only == "list" else only
+    if present <= {"whole", "number", "text", "boolean"}:
+        numbers = kinds.get("whole", 0) + kinds.get("number", 0)
+        if numbers >= MOSTLY * rows:
+            return "whole" if "number" not in present else "number"
+        return "text"
+    if present == {"flags", "object"}:
+        return "flags" if kinds["flags"] >= MOSTLY * rows else "object"
+    lists = {kind: kinds[kind] for kind in ("texts", "wholes", "numbers", "booleans")}
+    if "mixed" in present and sum(lists.values()) >= MOSTLY * rows:
+        return _merged(Counter({kind: n for kind, n in kinds.items() if kind in lists}), rows)
+    if present <= {"texts", "wholes", "numbers"}:
+        return "numbers" if "texts" not in present else "texts"
+    return "mixed"
+
+
+def is_missing(value: str) -> bool:
+    """Whether a text is what programs write where there is no value, as n/a, ? and nan."""
+    word = value.strip().casefold()
+    return word in MISSING_WORDS or NOT_A_NUMBER.fullmatch(value) is not None
+
+
+def _is_nothing(value: Any) -> bool:
+    if type(value) is float:
+        return not math.isfinite(value)
+    return type(value) is str and is_missing(value)
+
+
+def is_named(value: Any) -> bool:
+    """Whether a mapping says 0 or 1 of each class."""
+    return (
+        type(value) is dict
+        and bool(value)
+        and all(type(v) in (bool, int, float) and v in (0, 1) for v in value.values())
+    )
+
+
+def _finite(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,299 @@
+"""Which task a table is for: from the shape of its columns and from what the labels are.
+
+    single + classes   classification         pair + classes   pair-classification
+    single + numbers   regression             pair + numbers   similarity
+    single + several   multi-label            tagging, question-answering, multiple-choice
+    sequence           sequence-to-sequence       matches          matching
+    pair + vectors     embedding (only if it is said)
+
+Whole numbers with few different values are classes; fractions are regression; lists, or names with
+a separator between them, are several labels at once. The reason is one sentence, and a kind that is
+given overrules it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from maskwright.errors import DataError, UsageError, near
+from maskwright.labelled.columns import flags
+from maskwright.labelled.columns.columns import SHAPES, Columns
+from maskwright.labelled.columns.contents import Column, is_empty, value_of
+from maskwright.labelled.columns.find import find
+from maskwright.labelled.columns.spellings import plain
+from maskwright.labelled.columns.unclear_labels import SCORES, refuse_unclear
+from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.formats.table import Table
+from maskwright.labelled.formats.whole_number import whole
+
+# kind -> (shape, form of the label)
+KINDS: dict[str, tuple[str, str]] = {
+    "classification": ("single", "classes"),
+    "multi-label": ("single", "several"),
+    "regression": ("single", "number"),
+    "pair-classification": ("pair", "classes"),
+    "similarity": ("pair", "number"),
+    "tagging": ("tagging", ""),
+    "question-answering": ("question-answering", ""),
+    "multiple-choice": ("multiple-choice", ""),
+    "sequence-to-sequence": ("sequence", ""),
+    "matching": ("matches", ""),
+    "embedding": ("pair", "vectors"),
+}
+# Whole numbers up to so many are classes under any name; a column called a score needs fewer.
+FEW = 20
+FEW_SCORES = 10
+# Of pairs a few whole numbers written with a point may be degrees; so many are hardly.
+FEW_OF_PAIRS = 3
+# Numbers 0 … n-1 without gaps are classes when each comes so often on average.
+OFTEN = 5
+# Kinds of columns whose cells are lists.
+LISTS = ("texts", "wholes", "numbers", "booleans")
+SEPARATORS = ("|", ";", ",")
+# At least this share of the cells has a separator in it.
+SEVERAL = 0.1
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned.
+
+    Attributes:
+        kind: a name in `KINDS`.
+        why: one sentence.
+        columns: which column is what.
+        separator: what stands between several labels in one cell; None for lists and columns.
+        flags: how many flags each cell has, one for each class; 0 where labels are names.
+        named: the classes that mappings of flags name; empty where there are none.
+        marks: columns of one label each in which an empty cell says no; signs: in which -1 does.
+    """
+
+    kind: str
+    why: str
+    columns: Columns
+    separator: str | None = None
+    flags: int = 0
+    named: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """What was found, for the user: the task with its reason, then the columns."""
+        return [f"task: {self.kind}, because {self.why}", *self.columns.lines()]
+
+
+def infer(
+    table: Table,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    kind: str | None = None,
+    no_label: str | None = None,
+) -> Task:
+    """The task of a table.
+
+    Args:
+        table: the rows; cells of a csv that spell lists become lists, in place.
+        columns: role -> column, for what must not be searched for.
+        kind: a name in `KINDS`, if the user says so.
+        no_label: what stands where a label is not known, and says nothing of what labels are.
+
+    Raises:
+        UsageError: an unknown kind, role or column.
+        DataError: no task fits, or not the kind given.
+    """
+    if kind is not None and kind not in KINDS:
+        raise UsageError(
+            "no such task",
+            found=repr(kind),
+            wanted=near(kind, KINDS),
+            do=f"choose one of: {', '.join(KINDS)}",
+        )
+    shapes = SHAPES if kind is None else (KINDS[kind][0],)
+    found = find(table, columns, shapes)
+    if no_label is not None and len(names := found.roles.get("label", ())) == 1:
+        table = _known(table, names[0], no_label)
+        found = find(table, columns, shapes)
+    if found.shape not in ("single", "pair"):
+        why = {
+            "tagging": "each row has a list of tokens and a list of tags",
+            "question-answering": "each row has a question, a context and answers in it",
+            "multiple-choice": "each row has a question and several choices",
+            "sequence": "each row has one text to read and one to write",
+            "matches": "each row has two texts that belong together",
+        }[found.shape]
+        if found.shape == "tagging" and found.column("tags").kind == "parts":
+            why = "each row has a text and a list of what is marked in it"
+        return Task(next(k for k, v in KINDS.items() if v[0] == found.shape), why, found)
+    if kind is None:
+        refuse_unclear(table.first, found)
+    form, why, separator = label_form(table.first, found)
+    if form == "number" and _are_named(table, found):
+        form, why = "classes", f"the numbers in {found['label']!r} have names"
+    if kind is not None:
+        wanted = KINDS[kind][1]
+        if form != wanted:
+            _check_possible(table, found, kind, form)
+            why, separator = f"you said so (otherwise {why})", None
+            if wanted == "several":
+                separator = _separator(table.first, found["label"], 0.0) or SEPARATORS[0]
+                if flags.are_codes(table.first, found["label"]):
+                    separator = flags.BY_LETTER
+        form = wanted
+    shaped = (found.shape, form)
+    if shaped not in KINDS.values():
+        raise DataError(
+            "pairs with several labels each are no task here",
+            where=f"{table.first[0].file}, column {found['label']!r}",
+            found=why,
+            wanted="one label for each pair",
+            do="keep one label, or join the two texts into one column",
+        )
+    task = Task(next(k for k, v in KINDS.items() if v == shaped), why, found, separator)
+    return _with_flags(task, table.first) if form == "several" else task
+
+
+def _are_named(table: Table, found: Columns) -> bool:
+    """Whether something beside the data, or in it, names every number of the label."""
+    names = table.names_of(found["label"])
+    cells = (value_of(row, found["label"]) for row in table.first)
+    return bool(names) and {whole(v) for v in cells if not is_empty(v)} <= names.keys()
+
+
+def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
+    """The same, where its labels are flags, with how they are to be read."""
+    names, column = task.columns.roles["label"], task.columns.column("label")
+    if len(names) > 1:
+        odd = flags.columns_of_marks(rows, [task.columns.described[name] for name in names])
+        signs = tuple(name for name in odd if task.columns.described[name].kind == "whole")
+        marks = set(odd) - set(signs)
+        empty = {name for name in names if task.columns.described[name].kind == "empty"}
+        return replace(task, signs=signs, marks=tuple(marks | empty) if marks else ())
+    if column.kind == "flags":
+        return replace(task, named=flags.names_in(rows, column.name))
+    if not (size := flags.flags_in(rows, column.name, task.separator)):
+        return task
+    return replace(
+        task, why=f"{column.name!r} holds {size} flags in each row, one for each class", flags=size
+    )
+
+
+def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | None]:
+    """(`classes`, `number` or `several`; the reason; what separates several labels in a cell)."""
+    names = columns.roles["label"]
+    if len(names) > 1:
+        return "several", f"{len(names)} columns hold flags, one for each label", None
+    column = columns.column("label")
+    name = repr(column.name)
+    if column.kind in LISTS:
+        return "several", f"{name} holds a list of labels in each row", None
+    if column.kind == "flags":
+        return "several", f"{name} says 0 or 1 of each class", None
+    if "label_name" in columns.roles:
+        said = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
+        return "classes", said, None
+    if column.kind == "boolean":
+        return "classes", f"{name} holds true or false", None
+    if column.kind == "whole":
+        form, why = _of_whole_numbers(rows, column)
+        return form, why, None
+    if column.kind == "number":
+        most = FEW_SCORES if columns.shape == "single" else FEW_OF_PAIRS
+        if column.integral and column.distinct <= most and plain(column.name) not in SCORES:
+            return (
+                "classes",
+                f"{name} holds {column.distinct} different whole numbers, though "
+                "written with a point",
+                None,
+            )
+        said = "written with a point" if column.integral else "with fractions"
+        return "number", f"{name} holds numbers {said}", None
+    if flags.are_spaced(rows, column.name):
+        return "several", f"{name} holds flags with blanks between", flags.BY_BLANK
+    separator = _separator(rows, column.name)
+    if separator is not None:
+        return "several", f"{name} holds names with {separator!r} between them", separator
+    return "classes", f"{name} holds {column.distinct:,} different names", None
+
+
+def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[str, str]:
+    name, distinct = repr(column.name), column.distinct
+    few = FEW_SCORES if plain(column.name) in SCORES else FEW
+    if distinct <= few:
+        return "classes", f"{name} holds only {distinct} different whole numbers"
+    values = {whole(value_of(row, column.name)) for row in rows} - {None}
+    dense = min(values, key=_order) in (0, 1) and _span(values) == len(values)
+    if dense and column.rows >= OFTEN * distinct and plain(column.name) not in SCORES:
+        return "classes", (
+            f"{name} holds the whole numbers {min(values, key=_order)} to "
+            f"{max(values, key=_order)} without gaps, {column.rows // distinct} rows of each"
+        )
+    return "number", f"{name} holds {distinct:,} different whole numbers"
+
+
+def is_said(said: str, value: object) -> bool:
+    """Whether `value` is what the user `said`, also as a number written otherwise."""
+    number = whole(said)
+    return str(value).strip() == said or (number is not None and whole(value) == number)
+
+
+def _known(table: Table, name: str, no_label: str) -> Table:
+    """The table without the training rows whose label is not known, but for one of no others."""
+    rows = [row for row in table.first if not is_said(no_label, value_of(row, name))]
+    first = next(part for part, each in table.parts.items() if each is table.first)
+    return replace(table, parts={**table.parts, first: rows}) if rows else table
+
+
+def _order(value: int | None) -> int:
+    return 0 if value is None else value
+
+
+def _span(values: set[int | None]) -> int:
+    numbers = [v for v in values if v is not None]
+    return max(numbers) - min(numbers) + 1
+
+
+def _separator(rows: Sequence[Row], name: str, least: float = SEVERAL) -> str | None:
+    """What stands between several names in a cell, if the pieces come back in other cells and at
+    least such a share of the cells has it."""
+    cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
+    for separator in SEPARATORS:
+        split = [[p.strip() for p in cell.split(separator)] for cell in cells]
+        several = sum(len(pieces) > 1 for pieces in split)
+        often = Counter(p for some in {tuple(pieces) for pieces in split} for p in some if p)
+        # 'Business, Finance' beside 'Sports, Games' are two names: no piece of them comes back.
+        recurring = len(often) <= len(set(cells)) and max(often.values(), default=0) > 1
+        if several and several >= least * len(cells) and recurring:
+            return separator
+    return None
+
+
+def _check_possible(table: Table, found: Columns, kind: str, form: str) -> None:
+    """Numbers may be read as classes and the reverse; names are no numbers."""
+    column, names = found.column("label"), found.roles["label"]
+    if len(names) > 1:
+        raise DataError(
+            f"{kind} has one column of labels",
+            where=table.first[0].file,
+            found=", ".join(map(repr, names)),
+            wanted="one column",
+            do="name one (--column label=…), or choose multi-label, of columns of 0 and 1",
+        )
+    fits = next((k for k, v in KINDS.items() if v == (found.shape, form)), None)
+    if KINDS[kind][1] in ("number", "vectors") and column.kind not in ("whole", "number"):
+        raise DataError(
+            f"{kind} needs numbers as labels",
+            where=f"{table.first[0].file}, column {column.name!r}",
+            found=f"{column.distinct:,} different values of the kind {column.kind}",
+            wanted="numbers",
+            do=(f"choose the task {fits}, or " if fits else "choose ")
+            + "the column with the numbers (--column label=…)",
+        )
+    if KINDS[kind][1] == "classes" and column.kind in (*LISTS, "flags"):
+        raise DataError(
+            f"{kind} needs one label in each row",
+            where=f"{table.first[0].file}, column {column.name!r}",
+            found="lists",
+            wanted="one name or whole number",
+            do="choose the task multi-label",
+        )

@@ -1,0 +1,125 @@
+"""A question with choices, in a column of lists or a column each, and which of them is right.
+
+{"question": "…", "choices": ["…", "…"], "label": 1}
+{"question": "…", "choices": {"text": ["…", "…"], "label": ["A", "B"]}, "answerKey": "B"}
+{"article": "…", "question": "…", "options": ["…", "…"], "answer": "B"}
+"""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from maskwright.errors import DataError
+from maskwright.labelled.columns.columns import Columns
+from maskwright.labelled.columns.contents import is_empty, value_of
+from maskwright.labelled.examples.cell import joined, missing, text_in, text_of
+from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.formats.whole_number import whole
+
+LETTERS = string.ascii_uppercase
+SOME = 5  # rows; in fewer a 0 may be missing by chance
+
+
+def question_of(row: Row, columns: Mapping[str, Sequence[str]]) -> str:
+    """The question of a row with choices, behind the text that it is about, if there is one.
+
+    Raises:
+        DataError: one of them is no text.
+    """
+    read = [role for role in ("context", "question") if role in columns]
+    return joined(text_in(row, columns[role]) for role in read)
+
+
+def keys_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+    """What the choices of a row are called there: {"text": […], "label": ["A", "B"]}."""
+    value = value_of(row, names[0]) if len(names) == 1 else None
+    keys = value.get("label") if type(value) is dict else None
+    return tuple(str(key).strip() for key in keys) if type(keys) is list else ()
+
+
+def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+    """The choices in a column of lists, or in a column each, of which the last may be empty.
+
+    Raises:
+        DataError: fewer than two, or no texts.
+    """
+    if len(names) > 1:
+        filled = [n for n, name in enumerate(names) if not is_empty(value_of(row, name))]
+        count = max(filled, default=-1) + 1
+        if count < 2:
+            raise missing(row, names[min(count, 1)], "choice", "at least two")
+        return tuple(text_of(row, name) for name in names[:count])
+    value = value_of(row, names[0])
+    if type(value) is dict:
+        value = value.get("text")
+    if type(value) is not list or len(value) < 2 or not all(type(v) is str for v in value):
+        raise missing(row, names[0], "list of choices", "a list of at least two texts")
+    return tuple(value)
+
+
+def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -> int:
+    """The right choice by what it is called, by its place, counted from 0, by its letter, or by its
+    words."""
+    value = value_of(row, name)
+    if len(set(keys)) == len(options) and str(value).strip() in keys:
+        return keys.index(str(value).strip())
+    place = whole(value)
+    if type(value) is str:
+        known = Counter(options)
+        letter = value.strip().upper()
+        if known[value] == 1:
+            own = options.index(value)
+            if place is not None and place != own and 0 <= place < len(options):
+                raise DataError(
+                    "the label means two choices of this row",
+                    where=f"{row.where}, column {name!r}",
+                    found=f"{value!r}: choice {place} is {options[place]!r}, choice {own} is it",
+                    wanted="a place, counted from 0, or the words of a choice",
+                    do="write letters, A for the first choice, in all rows",
+                )
+            place = own
+        elif place is None and len(letter) == 1 and letter in LETTERS:
+            place = LETTERS.index(letter)
+    if place is None or not 0 <= place < len(options):
+        raise DataError(
+            "the label is no choice of this row",
+            where=f"{row.where}, column {name!r}",
+            found=repr(value),
+            wanted=f"0 to {len(options) - 1}, a letter from A on, or the choice itself",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+        )
+    return place
+
+
+def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
+    """Refuse places of choices that nowhere are 0, and somewhere as many as there are choices: they
+    count from 1, and most would name the choice after the right one.
+
+    Raises:
+        DataError: these do.
+    """
+    name, choices = columns["label"], columns.roles["choices"]
+    last, count = None, 0
+    for row in rows:
+        value = value_of(row, name)
+        place = whole(value)
+        if place is None or str(value).strip() in keys_of(row, choices):
+            continue
+        if place < 1:
+            return
+        try:
+            options = options_of(row, choices)
+        except DataError:  # told when it is read
+            continue
+        last = last or (row if place == len(options) and value not in options else None)
+        count += 1
+    if last is not None and count >= SOME:
+        raise DataError(
+            "the right choices seem to be counted from 1",
+            where=f"{last.where}, column {name!r}",
+            found=f"{value_of(last, name)!r}, and nowhere a 0",
+            wanted="places counted from 0, letters from A on, or the choices themselves",
+            do="take one from each, or write letters: A for 1",
+        )

@@ -1,0 +1,244 @@
+"""The classes of a task: their order, their names, and what is none of them, refused with its line.
+
+The order depends on the set of labels only, never on the order of rows: whole numbers ascend, names
+are sorted without regard to case, `O` comes first among tags, and names that come with the data
+(`labels.json`, the notes of a parquet file) keep the order they have there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from maskwright.errors import DataError, near, shorten
+from maskwright.labelled.columns.contents import is_empty, value_of
+from maskwright.labelled.examples.near_labels import near_spellings
+from maskwright.labelled.examples.one_label import Label, spelled
+from maskwright.labelled.formats.rows import Row
+
+LISTED = 8
+OUTSIDE = "O"
+EMPTY: Mapping[int, str] = {}
+# What to know of a label that is none, by what the classes are from.
+MODEL = "; the classes are those of the model"
+ADD = ", or add the class to the training rows"
+NAMES = ", or add its name to those beside the data (labels.json)"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The classes, numbered from 0.
+
+    Attributes:
+        names: the name of each class.
+        values: what stands in the data for each class: whole numbers, or names.
+        column: where it stands, for messages.
+        folded: other spellings of a class -> the one they were joined with.
+        fixed: what to know where rows add no class, as those of a model or of `labels.json`.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[Label, ...]
+    column: str
+    folded: Mapping[str, str] = field(default_factory=dict)
+    fixed: str = ""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def index(self, value: Any, row: Row) -> int:
+        """The class that `value` in `row` means.
+
+        Raises:
+            DataError: an empty or unknown label, or a number out of range.
+        """
+        label = spelled(value, row, self.column, self.has_numbers, words=True)
+        if type(label) is str:
+            label = self.folded.get(label, label)
+        place = self.places.get(label)
+        if place is None:
+            raise _unknown(label, row, self)
+        return place
+
+    @cached_property
+    def has_numbers(self) -> bool:
+        return any(type(value) is int for value in self.values)
+
+    @cached_property
+    def places(self) -> dict[Label, int]:
+        """The class of each value; its name also stands for it where the data have numbers."""
+        return {
+            label: place
+            for labels in (self.names, self.values)
+            for place, label in enumerate(labels)
+        }
+
+
+def learn(
+    cells: Iterable[tuple[Any, Row]],
+    column: str,
+    *,
+    names: Mapping[int, str] = EMPTY,
+    name_column: str | None = None,
+    numbers: bool = False,
+    fold: bool = False,
+) -> Vocabulary:
+    """The classes of the training rows.
+
+    Args:
+        cells: (label, row it stands in), in any order.
+        column: the column of the labels, for messages.
+        names: the name of each number of a class, in the order of the classes, where something
+            beside the data tells them.
+        name_column: a column with the name of each row's class.
+        numbers: whether labels are whole numbers; otherwise they are names.
+        fold: join labels that differ only by case or blanks with the commonest of them.
+
+    Raises:
+        DataError: an empty label, no whole number, out of range or unknown to `names`, two names
+            for a class or two classes of a name, spellings that nearly agree, one class only.
+    """
+    counts: Counter[Label] = Counter()
+    rows: dict[Label, Row] = {}
+    called: dict[Label, tuple[str, Row]] = {}
+    for value, row in cells:
+        label = spelled(value, row, column, numbers, words=bool(names))
+        counts[label] += 1
+        rows.setdefault(label, row)
+        if name_column is not None:
+            _note_name(called, label, row, name_column)
+    folded = {} if numbers else near_spellings(counts, rows, column, fold)
+    values = sorted((label for label in counts if label not in folded), key=_order)
+    if names:
+        called_so = tuple(names.values())
+        listed: tuple[Label, ...] = tuple(names) if numbers else called_so
+        made = Vocabulary(called_so, listed, column, folded, NAMES)
+        # A label that is not among the names is refused where its row is read.
+        met = {made.places[label] for label in values if label in made.places}
+        _check_agreement(called, made)
+    else:
+        _refuse_name_of_two(called)
+        told = tuple(called[v][0] if v in called else str(v) for v in values)
+        made = Vocabulary(told, tuple(values), column, folded)
+        met = set(range(len(values)))
+    if len(met) == 1 and all(label in made.places for label in values):
+        raise DataError(
+            "all labels are the same",
+            where=f"{next(iter(rows.values())).file}, column {column!r}",
+            found=f"all {sum(counts.values()):,} labels are {made.names[met.pop()]!r}",
+            wanted="at least two classes in the training rows",
+            do="add rows of another class, or name another column (--column "
+            f"{'tags' if OUTSIDE in counts else 'label'}=…)",
+        )
+    return made
+
+
+# ------------------------------------------------------------------------------ order and names
+def _order(label: Label) -> tuple[bool, int, str, str]:
+    if type(label) is int:
+        return False, label, "", ""
+    name = str(label)
+    return name != OUTSIDE, 0, name.casefold(), name
+
+
+def _note_name(
+    called: dict[Label, tuple[str, Row]], label: Label, row: Row, name_column: str
+) -> None:
+    name = value_of(row, name_column)
+    if type(name) is not str or is_empty(name):
+        return
+    before = called.setdefault(label, (name, row))
+    if before[0] != name:
+        raise DataError(
+            "a class has two names",
+            where=f"{row.where}, column {name_column!r}",
+            found=f"{_shown(label)} is {name!r} here and {before[0]!r} in {before[1].where}",
+            wanted="one name for each class",
+            do="correct the row, or leave the names out",
+        )
+
+
+def _refuse_name_of_two(called: Mapping[Label, tuple[str, Row]]) -> None:
+    owner: dict[str, Label] = {}
+    for label, (name, row) in called.items():
+        if owner.setdefault(name, label) != label:
+            raise DataError(
+                "two classes have the same name",
+                where=row.where,
+                found=f"{_shown(owner[name])} and {_shown(label)} are both {name!r}",
+                wanted="a name of its own for each class",
+                do="correct the rows, or leave the names out",
+            )
+
+
+def _check_agreement(called: Mapping[Label, tuple[str, Row]], given: Vocabulary) -> None:
+    for label, (name, row) in called.items():
+        place = given.places.get(label)
+        known = name if place is None else given.names[place]
+        if name != known:
+            raise DataError(
+                "the names of the classes disagree",
+                where=row.where,
+                found=f"{_shown(label)} is {name!r} in the row and {known!r} in the list of names",
+                wanted="the same name in both",
+                do="correct labels.json or the rows",
+            )
+
+
+def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
+    where = f"{row.where}, column {known.column!r}"
+    if type(label) is int:
+        numbers = [value for value in known.values if type(value) is int]
+        low, high = min(numbers), max(numbers)
+        known_as = _listed(known.names)
+        if numbers == list(range(low, high + 1)):
+            said = f"{low} to {high} ({len(known)} classes: {known_as})"
+        else:
+            said = f"one of {_listed(list(map(str, numbers)))} ({len(known)} classes: {known_as})"
+        return DataError(
+            "the label is out of range",
+            where=where,
+            found=label,
+            wanted=said,
+            do=f"correct the row{known.fixed or ADD}{_or_none(label)}",
+        )
+    return DataError(
+        "the label is not in the label set",
+        where=where,
+        found=repr(label),
+        wanted=f"one of {_listed([repr(n) for n in known.names])}",
+        do=f"correct the row ({near(str(label), known.names)}){_or_more(known)}{_or_none(label)}",
+    )
+
+
+def _or_more(known: Vocabulary) -> str:
+    """What else to do about a label that is no class."""
+    if known.fixed == MODEL and _numbered(known):
+        return (
+            ", or say in a labels.json beside the file which number the model has for each name, "
+            'such as {"NAME": 0, …}'
+        )
+    return known.fixed or ADD
+
+
+def _numbered(known: Vocabulary) -> bool:
+    """Whether the names of the classes are numbers with a word, as LABEL_0."""
+    return all(any(c.isdigit() for c in name) for name in known.names)
+
+
+def _or_none(label: Label) -> str:
+    """What more to do where -1 may say that there is no label."""
+    out = f"; where {label} says that there is none: --read no_label={label}"
+    return out if str(label).strip() == "-1" else ""
+
+
+def _shown(label: Label) -> str:
+    return repr(shorten(label, 60)) if type(label) is str else str(label)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f", and {more:,} more" if more > 0 else "")

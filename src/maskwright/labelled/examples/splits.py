@@ -1,0 +1,307 @@
+"""Parts of one table, and few labels out of many: drawn by keys of the texts, so for ever the same.
+
+A row's place follows from the seed and a hash of its text (case and blanks aside), not from its
+place in the file. So rows may be shuffled, duplicates always stay together, and so does everything
+of one group. Each class gives its share, and one row more moves at most one other at each border.
+Few-label subsets are beginnings of one order: the 50 lie within the 200, those within the 1,000.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.labelled.examples.examples import (
+    BETWEEN,
+    Answered,
+    Choice,
+    Example,
+    Examples,
+    Match,
+    Pair,
+    folded,
+    whole_text,
+)
+from maskwright.labelled.examples.shared_texts import shared_text
+from maskwright.labelled.formats.parts import ALL, PARTS, TEST, TRAIN, VALIDATION
+from maskwright.randomness import key, uniforms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """How one table is divided; checked when it is made.
+
+    Raises:
+        ConfigError: naming the field.
+    """
+
+    validation: float = 0.1
+    """Share of the rows to choose by."""
+    test: float = 0.0
+    """Share of the rows to report on."""
+    seed: int = 0
+    """Another seed, another division."""
+
+    def __post_init__(self) -> None:
+        for name in ("validation", "test"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(
+                    "not a share",
+                    where=name,
+                    found=getattr(self, name),
+                    wanted="at least 0 and below 1",
+                )
+        if self.validation + self.test >= 1:
+            raise ConfigError(
+                "nothing is left for training",
+                where="validation, test",
+                found=f"{self.validation} and {self.test}",
+                wanted="a sum below 1",
+            )
+
+
+DEFAULT = Division()
+
+
+def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
+    """The same examples with a train and a validation part, and a test part where one is wanted.
+
+    Parts that came as files stay as they are; what is missing is drawn from `all` or `train`. Where
+    no groups are given, rows that share a premise or a passage stay together (shared_texts.py).
+
+    Args:
+        examples: of one table.
+        division: shares and seed; groups (a column given as `group`) stay whole.
+
+    Raises:
+        DataError: too few rows for a part.
+    """
+    parts = dict(examples.parts)
+    from_ = ALL if ALL in parts else TRAIN
+    whole = parts.pop(from_)
+    wanted = replace(
+        division,
+        validation=0.0 if VALIDATION in parts else division.validation,
+        test=0.0 if TEST in parts else division.test,
+    )
+    texts, classes = [told_apart_by(e) for e in whole], _classes_of(whole)
+    groups = dict(examples.groups)
+    own = groups.pop(from_, None)
+    together = shared_text(whole) if own is None and (wanted.validation or wanted.test) else None
+    drawn = divide(texts, classes, wanted, together[1] if together else own)
+    parts |= {part: [whole[i] for i in places] for part, places in drawn.items()}
+    if own is not None:
+        groups |= {part: [own[i] for i in places] for part, places in drawn.items()}
+    parts = {part: parts[part] for part in PARTS if part in parts}
+    new = tuple(part for part in parts if part in drawn and part != TRAIN)
+    return replace(
+        examples, parts=parts, groups=groups, drawn=new, together=together[0] if together else ""
+    )
+
+
+def with_few(examples: Examples, count: int, seed: int = 0, *, balanced: bool = False) -> Examples:
+    """The same examples with only `count` of the training rows; see `few`.
+
+    Raises:
+        UsageError: more than there are, or fewer than one.
+    """
+    rows = examples.parts[TRAIN]
+    texts, classes = [whole_text(e) for e in rows], _classes_of(rows)
+    kept = few(texts, classes, count, seed, balanced=balanced)
+    groups = dict(examples.groups)
+    if TRAIN in groups:
+        groups[TRAIN] = [groups[TRAIN][i] for i in kept]
+    return replace(examples, parts=examples.parts | {TRAIN: [rows[i] for i in kept]}, groups=groups)
+
+
+def divide(
+    texts: Sequence[str],
+    classes: Sequence[Hashable],
+    division: Division = DEFAULT,
+    groups: Sequence[str] | None = None,
+) -> dict[str, list[int]]:
+    """The places of the rows of each part, ascending; parts of share 0 are left out.
+
+    Args:
+        texts: what tells rows apart; equal ones fall into one part.
+        classes: one for each row; all alike where there are none.
+        division: shares and seed.
+        groups: a name for each row; equal ones fall into one part, and of none ("") each row by
+            itself.
+
+    Raises:
+        DataError: a part that was asked for would be empty.
+    """
+    units = _units(texts, groups)
+    names = [min(hash_of(texts[i]) for i in unit) for unit in units]
+    if groups is not None:
+        names = [min(hash_of(groups[i] or texts[i]) for i in unit) for unit in units]
+    drawn = _draws("split", division.seed, names)
+    shares = {TEST: division.test, VALIDATION: division.validation}
+    place = _by_quota(units, classes, drawn, shares, division.seed)
+    wanted = [TRAIN, *(part for part, share in shares.items() if share)]
+    found: dict[str, list[int]] = {part: [] for part in wanted}
+    for unit, part in zip(units, place, strict=True):
+        found[part] += unit
+    for part, rows in found.items():
+        if not rows:
+            often = Counter(name for name in classes if name is not None)
+            alone = len(often) > 1 and 2 * len(often) > len(texts)
+            raise DataError(
+                f"no rows are left for {part}"
+                + f": {len(often):,} labels for {len(texts):,} rows" * alone,
+                found=f"{len(texts):,} rows that make {len(units):,} after joining duplicates"
+                + (" and groups" if groups is not None else ""),
+                wanted=f"enough rows for a share of {shares.get(part, 1 - sum(shares.values())):g}",
+                do=(
+                    "if they are no names of classes, name another column (--column label=…); or "
+                    * alone
+                )
+                + "add rows, or give the parts as files of their own: a folder with train.csv, "
+                "validation.csv and test.csv",
+            )
+    return {part: sorted(found[part]) for part in PARTS if part in found}
+
+
+def few(
+    texts: Sequence[str],
+    classes: Sequence[Hashable],
+    count: int,
+    seed: int = 0,
+    *,
+    balanced: bool = False,
+) -> list[int]:
+    """`count` rows as if only so many had labels; a smaller count gives a beginning of this list.
+
+    Args:
+        texts, classes: of the training rows.
+        count: how many.
+        seed: another seed, another draw.
+        balanced: as many of each class, as long as there are; else in proportion.
+
+    Raises:
+        UsageError: more than there are, or fewer than one.
+    """
+    if not 1 <= count <= len(texts):
+        raise UsageError(
+            "no such number of labels to draw", found=f"{count:,}", wanted=f"1 to {len(texts):,}"
+        )
+    drawn = _draws("draw", seed, [hash_of(t) for t in texts])
+    by_class: dict[Hashable, list[int]] = defaultdict(list)
+    seen: Counter[str] = Counter()
+    copies = []
+    for text in texts:
+        copies.append(seen[folded(text)])
+        seen[folded(text)] += 1
+    for place, name in enumerate(classes):
+        by_class[name].append(place)
+    ranked = []
+    for name, places in by_class.items():
+        start = float(_draws("draw", seed, [hash_of(f"class {name}")])[0])
+        places.sort(key=lambda i: (copies[i], drawn[i]))  # a text that came before comes last
+        for rank, i in enumerate(places):
+            turn = rank + start
+            ranked.append((turn if balanced else turn / len(places), str(name), i))
+    return [place for _, _, place in sorted(ranked)[:count]]
+
+
+def told_apart_by(example: Example) -> str:
+    """What must not be in two parts: the whole text, but of a question its context, of two texts
+    both either way round, and of texts that belong together not those that do not."""
+    if isinstance(example, Answered):
+        return example.context
+    if isinstance(example, Pair):
+        return BETWEEN.join(sorted((example.first, example.second), key=folded))
+    if isinstance(example, Match):
+        return BETWEEN.join((example.anchor, example.positive))
+    return whole_text(example)
+
+
+def hash_of(text: str) -> int:
+    """64 bits of SHA-256 of the text, case and blanks aside."""
+    return int.from_bytes(hashlib.sha256(folded(text).encode()).digest()[:8], "little")
+
+
+# ------------------------------------------------------------------------------ the drawing
+def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
+    """The class of each; of several labels the rarest, for hardly two rows have all in common."""
+    labels = [None if isinstance(e, Choice) else getattr(e, "label", None) for e in examples]
+    often = Counter(n for label in labels if isinstance(label, tuple) for n in label)
+    return [
+        min(label, key=lambda n: (often[n], n), default=None)
+        if isinstance(label, tuple)
+        else label
+        if isinstance(label, int)
+        else None
+        for label in labels
+    ]
+
+
+def _draws(purpose: str, seed: int, names: Sequence[int]) -> NDArray[np.float64]:
+    """(rows,) numbers in [0, 1), by the hashes of the rows."""
+    return uniforms(key(purpose, seed, np.array(names, np.uint64)), 1)[:, 0]
+
+
+def _units(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]]:
+    """Rows that must stay together: those with the same text, and those of the same group."""
+    parent = list(range(len(texts)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    first: dict[tuple[str, str], int] = {}
+    for i, text in enumerate(texts):
+        names = [("text", folded(text))]
+        if groups is not None and groups[i]:
+            names.append(("group", groups[i]))
+        for name in names:
+            a, b = root(first.setdefault(name, i)), root(i)
+            parent[max(a, b)] = min(a, b)
+    units: dict[int, list[int]] = defaultdict(list)
+    for i in range(len(texts)):
+        units[root(i)].append(i)
+    return list(units.values())
+
+
+def _by_quota(
+    units: Sequence[list[int]],
+    classes: Sequence[Hashable],
+    drawn: NDArray[np.float64],
+    shares: dict[str, float],
+    seed: int,
+) -> list[str]:
+    """Of each class its share, rounded up or down by a key of the class: the sum is right on
+    average however small the classes are, and no class depends on another."""
+    by_class: dict[Hashable, list[int]] = defaultdict(list)
+    for number, unit in enumerate(units):
+        counts = Counter(classes[i] for i in unit)
+        by_class[min(counts, key=lambda c: (-counts[c], str(c)))].append(number)
+    place = [TRAIN] * len(units)
+    for name, numbers in by_class.items():
+        rows = sum(len(units[n]) for n in numbers)
+        rounding = float(_draws("split", seed, [hash_of(f"class {name}")])[0])
+        # At least one row of a class stays in train: the model must have seen it.
+        left: dict[str, int] = {}
+        spare = kept = rows - 1
+        for part, share in shares.items():
+            left[part] = min(int(share * rows + rounding), spare)
+            spare -= left[part]
+        numbers.sort(key=lambda n: drawn[n])
+        for number in numbers:
+            size = len(units[number])
+            for part in shares:
+                if left[part] >= size / 2 and left[part] > 0 and size <= kept:
+                    place[number] = part
+                    left[part] -= size
+                    kept -= size
+                    break
+    return place

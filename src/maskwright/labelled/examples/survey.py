@@ -1,0 +1,393 @@
+"""What is in labelled data, and what is wrong with it, before anything is trained.
+
+Rows and classes of each part, lengths, duplicates with equal and with different labels, texts that
+two parts share (case and blanks aside), and what a user should hear about it as sentences. Plain
+values, and tables of texts as `report/tables.py` shows them: {"title", "head", "rows", "note"}.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from maskwright.corpus.ledger import Counts
+from maskwright.counted import counted
+from maskwright.labelled.columns.contents import MISSING
+from maskwright.labelled.examples import shared_texts
+from maskwright.labelled.examples.examples import (
+    BETWEEN,
+    Answered,
+    Example,
+    Examples,
+    Tagged,
+    folded,
+    label_of,
+    whole_text,
+)
+from maskwright.labelled.examples.near_labels import near_misses
+from maskwright.labelled.examples.splits import told_apart_by
+from maskwright.labelled.formats import tag_spelling
+from maskwright.labelled.formats.table import TABLE_FILE
+
+LISTED, LISTED_FILES = 3, 5
+LISTED_CLASSES = 30
+# A class is called rare below so many training rows; classes are uneven beyond this ratio.
+RARE = 10
+UNEVEN = 10.0
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Of the texts of one part, both texts of a pair together."""
+
+    mean: float
+    median: float
+    high: float
+    """95 of 100 are not longer."""
+    longest: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part holds.
+
+    Attributes:
+        rows: how many.
+        classes: rows (of taggings: tokens) by class, every class of the task.
+        values: lowest, mean and highest target of regression; None where there are classes.
+        words: lengths in words.
+        copies: rows whose text came before with the same label.
+        contradictions: for each text with different labels, the places of its rows.
+    """
+
+    rows: int
+    classes: dict[str, int]
+    values: tuple[float, float, float] | None
+    words: Lengths
+    copies: int
+    contradictions: list[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Texts of `part` that also stand in `other`; of questions their contexts.
+
+    Attributes:
+        rows: how many rows of `part`; relabelled: those with another label there.
+        places: the first few, (place in `part`, place in `other`).
+    """
+
+    part: str
+    other: str
+    rows: int
+    relabelled: int
+    places: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The parts, what they share, and what to tell the user."""
+
+    kind: str
+    parts: dict[str, Part]
+    leaks: list[Leak]
+    warnings: list[str] = field(default_factory=list)
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Rows and lengths; classes, where there are any."""
+        head = [
+            "part",
+            "rows",
+            "words: mean",
+            "median",
+            "95 %",
+            "longest",
+            "copies",
+            "contradictions",
+        ]
+        rows = [
+            [
+                name,
+                f"{p.rows:,}",
+                f"{p.words.mean:.1f}",
+                f"{p.words.median:.0f}",
+                f"{p.words.high:.0f}",
+                f"{p.words.longest:,}",
+                f"{p.copies:,}",
+                f"{len(p.contradictions):,}",
+            ]
+            for name, p in self.parts.items()
+        ]
+        note = "Copies: a text that came before with the same label; contradictions: with another."
+        made = [{"title": f"The data ({self.kind})", "head": head, "rows": rows, "note": note}]
+        first = next(iter(self.parts.values()))
+        if first.classes:
+            made.append(self._classes(first))
+        return made
+
+    def _classes(self, first: Part) -> dict[str, Any]:
+        common = sorted(first.classes, key=lambda name: -first.classes[name])
+        totals = {name: max(1, sum(p.classes.values())) for name, p in self.parts.items()}
+        rows = [
+            [name]
+            + [
+                f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / totals[part]:.1%})"
+                for part, p in self.parts.items()
+            ]
+            for name in common[:LISTED_CLASSES]
+        ]
+        left = len(common) - LISTED_CLASSES
+        note = f"{left:,} smaller classes are not listed." if left > 0 else ""
+        return {"title": "Classes", "head": ["class", *self.parts], "rows": rows, "note": note}
+
+
+def survey(examples: Examples) -> Survey:
+    """Look through all parts of one table."""
+    parts = {name: _part(examples, rows) for name, rows in examples.parts.items()}
+    leaks = [
+        _leak(name, examples.parts[name], other, examples.parts[other])
+        for other, name in combinations(examples.parts, 2)
+    ]
+    leaks = [leak for leak in leaks if leak.rows]
+    found = Survey(examples.task.kind, parts, leaks)
+    return Survey(found.kind, parts, leaks, list(_warnings(examples, found)))
+
+
+# ------------------------------------------------------------------------------ one part
+def _part(examples: Examples, rows: Sequence[Example]) -> Part:
+    texts = [whole_text(e) for e in rows]
+    by_text: dict[str, list[Example]] = defaultdict(list)
+    for example, text in zip(rows, texts, strict=True):
+        by_text[folded(text)].append(example)
+    copies, contradictions = 0, []
+    for same in by_text.values():
+        different = len({label_of(e) for e in same})
+        if different > 1 and examples.task.columns.shape != "sequence":
+            contradictions.append(tuple(e.where for e in same))
+        copies += len(same) - different
+    labels = [label_of(e) for e in rows]
+    numeric = examples.labels is None and bool(rows) and isinstance(labels[0], float)
+    return Part(
+        rows=len(rows),
+        classes=_classes(examples, rows),
+        values=(min(labels), float(np.mean(labels)), max(labels)) if numeric else None,
+        words=_lengths(np.array([len(t.replace(BETWEEN, " ").split()) for t in texts])),
+        copies=copies,
+        contradictions=contradictions,
+    )
+
+
+def _lengths(sizes: np.ndarray) -> Lengths:
+    return Lengths(
+        mean=float(sizes.mean()),
+        median=float(np.median(sizes)),
+        high=float(np.quantile(sizes, 0.95)),
+        longest=int(sizes.max()),
+    )
+
+
+def _classes(examples: Examples, rows: Sequence[Example]) -> dict[str, int]:
+    if examples.labels is None:
+        return {}
+    counts: Counter[int] = Counter()
+    for row in rows:
+        label = label_of(row)
+        counts.update(label if isinstance(label, tuple) else [label])
+    return {name: counts[place] for place, name in enumerate(examples.labels.names)}
+
+
+# ------------------------------------------------------------------------------ between parts
+def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Example]) -> Leak:
+    there: dict[str, list[Example]] = defaultdict(list)
+    for example in others:
+        there[folded(told_apart_by(example))].append(example)
+    places: list[tuple[str, str]] = []
+    count = relabelled = 0
+    for example in rows:
+        same = there.get(folded(told_apart_by(example)))
+        if same is None:
+            continue
+        count += 1
+        if not isinstance(example, Answered):  # one context has many questions
+            relabelled += all(label_of(e) != label_of(example) for e in same)
+        if len(places) < LISTED:
+            places.append((example.where, same[0].where))
+    return Leak(part, other, count, relabelled, places)
+
+
+def as_read(part: str, counts: Counts) -> Iterator[str]:
+    """A sentence for each thing that was met when the files of `part` were read; its files where
+    there are several."""
+    if len(files := list(counts.hashes)) > 1:
+        more = len(files) - LISTED_FILES
+        listed = ", ".join(files[:LISTED_FILES]) + (f" and {more:,} more files" if more > 0 else "")
+        yield f"{part}: {listed}"
+    yield from (f"{part}: {said}" for said in counts.warnings)
+
+
+def left_out(examples: Examples) -> Iterator[str]:
+    """A sentence for each way in which the examples are not the rows of the files."""
+    if examples.dropped:
+        where, reason = examples.dropped[0]
+        yield f"left out: {counted(len(examples.dropped), 'bad row')}; the first: {where}, {reason}"
+    if examples.rejects and (examples.dropped or any(c.rejected for c in examples.counts.values())):
+        yield f"rows left out are listed in {examples.rejects}"
+    if examples.unlabelled:
+        yield f"left out: {counted(examples.unlabelled, 'row')} without a label"
+    if examples.folded:
+        yield (
+            f"{counted(examples.folded, 'label')} joined with a commoner spelling, which "
+            "differs only by case or blanks"
+        )
+    if examples.repaired:
+        yield f"{counted(examples.repaired, 'tag')} changed, so that spans begin with B-"
+
+
+def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
+    """A sentence for each thing that should not pass in silence."""
+    for name, counts in examples.counts.items():
+        yield from as_read(name, counts)
+    for leak in found.leaks:
+        here, there = leak.places[0]
+        also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
+        yield (
+            f"{counted(leak.rows, 'row')} of {leak.part} stand{_s(leak.rows)} in {leak.other}, "
+            f"too{also}; "
+            f"the first: {here} and {there}"
+        )
+    yield from shared_texts.told(examples)
+    for name, part in found.parts.items():
+        if part.contradictions:
+            places = " and ".join(part.contradictions[0][:2])
+            yield (
+                f"different labels of the same text in {name}: "
+                f"{counted(len(part.contradictions), 'text')}; "
+                f"the first: {places}"
+            )
+        if part.copies:
+            yield (
+                f"{counted(part.copies, 'row')} of {name} repeat{_s(part.copies)} an earlier "
+                "row, label included"
+            )
+        widened = [row for row in examples.parts[name] if isinstance(row, Tagged) and row.widened]
+        if widened:
+            yield (
+                f"{counted(sum(row.widened for row in widened), 'marked part')} of {name} "
+                "begin or end within a word, and take the whole of it; the first: "
+                f"{widened[0].where}"
+            )
+        yield from _unanswerable(name, examples)
+    yield from left_out(examples)
+    if examples.labels is not None:
+        yield from _label_warnings(examples, found)
+        yield from _class_warnings(found)
+
+
+def _unanswerable(part: str, examples: Examples) -> Iterator[str]:
+    """How many questions of a part have no answer."""
+    rows = [row for row in examples.parts[part] if isinstance(row, Answered)]
+    none = [row for row in rows if not row.answers]
+    if none:
+        yield (
+            f"{counted(len(none), 'question')} of {len(rows):,} in {part} "
+            f"({len(none) / len(rows):.0%}) have no answer in their context; the first: "
+            f"{none[0].where}"
+        )
+    columns = examples.task.columns
+    empty = columns.column("answers").empty if none else 0
+    if empty and TABLE_FILE.search(none[0].where.rpartition(",")[0]):  # elsewhere null is refused
+        yield (
+            f"an empty cell in the column {columns['answers']!r} is read as no answer; take out "
+            "rows whose answers are not known"
+        )
+
+
+def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
+    """What may be a label that nobody gave."""
+    columns = examples.task.columns
+    names = columns.roles.get("label", ())
+    if examples.task.kind == "tagging" and examples.labels is not None:
+        said = tag_spelling.about(examples.labels.names)
+        yield from [said] if said else []
+    if examples.task.kind == "multi-label" and len(names) == 1:
+        empty = columns.described[names[0]].empty
+        if empty:
+            yield (
+                f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
+                f"{counted(empty, 'row')}; take out rows whose labels are not "
+                "known"
+            )
+    if examples.task.kind == "multi-label":
+        sets = [row.label for rows in examples.parts.values() for row in rows]
+        if len(sets) >= RARE and all(len(some) == 1 for some in sets):
+            yield (
+                "every row has exactly one label; where only one can be right, a column with "
+                "its name makes the task a classification"
+            )
+    blank = [name for name in next(iter(found.parts.values())).classes if name != name.strip()]
+    if blank:
+        yield (
+            f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers; "
+            "take them out of the file if that is not meant"
+        )
+    counts: Counter[str] = Counter()
+    for part in found.parts.values():
+        below = [name for name in part.classes if name.startswith("-") and name[1:].isdigit()]
+        odd = MISSING if below != ["-1"] else {*MISSING, "-1"}
+        counts.update({name: n for name, n in part.classes.items() if name in odd})
+    for name, rows in counts.items():
+        if rows and len(names) == 1:  # of others nothing is left out
+            yield (
+                f"{name!r} ({counted(rows, 'row')}) is read as the name of a class; where it "
+                f"means that there is no label, say --read no_label={name}"
+            )
+
+
+def _class_warnings(found: Survey) -> Iterator[str]:
+    names = list(found.parts)
+    first = found.parts[names[0]]
+    for name, part in found.parts.items():
+        empty = [c for c, n in part.classes.items() if n == 0]
+        if empty and name == names[0]:
+            yield f"{name} has no row of {_some(empty)}: the model cannot learn what it never sees"
+        elif len(part.classes) - len(empty) == 1:
+            only = next(c for c, n in part.classes.items() if n)
+            yield f"all rows of {name} are {only!r}: no score on them tells classes apart"
+        elif empty:
+            yield f"{name} has no row of {_some(empty)}: no score can be given for them"
+    here = {c: n for c, n in first.classes.items() if n}
+    rare = [c for c, n in here.items() if n < RARE]
+    if rare:
+        yield f"{names[0]} has fewer than {RARE} rows of {_some(rare)}"
+    if here and max(here.values()) > UNEVEN * min(here.values()):
+        common, least = max(here, key=lambda c: here[c]), min(here, key=lambda c: here[c])
+        yield (
+            f"the classes are uneven: {here[common]:,} of {common!r} and {here[least]:,} of "
+            f"{least!r}; "
+            + (
+                "look at each class"
+                if found.kind == "tagging"
+                else "look at macro F1 beside accuracy"
+            )
+        )
+    for miss, name in near_misses(here):
+        yield (
+            f"{miss!r} ({counted(here[miss], 'row')}) may be {name!r} "
+            f"({counted(here[name], 'row')}) misspelt"
+        )
+
+
+def _s(number: int) -> str:
+    """The ending of a verb of one thing."""
+    return "s" if number == 1 else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    listed = ", ".join(map(repr, names[:LISTED]))
+    return listed + (f" and {more:,} more classes" if more > 0 else "")

@@ -1,0 +1,173 @@
+"""Label Studio's exports: a task for each text, with what each annotator made of it.
+
+    JSON        {"id": 1, "data": {"text": …}, "annotations": [{"result": [
+                    {"from_name": "label", "type": "labels",
+                     "value": {"start": 0, "end": 4, "text": "Anna", "labels": ["PER"]}}]}]}
+    JSON_MIN    {"text": …, "label": [{"start": 0, "end": 4, "labels": ["PER"]}], "annotator": 1, …}
+    CSV         the same in cells
+
+Each is read to rows as JSON_MIN has them: a row for each annotation, a column for each kind of
+question. (HumanSignal, label-studio-converter.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from maskwright.corpus.ledger import Ledger
+from maskwright.counted import counted
+from maskwright.errors import DataError
+from maskwright.labelled.formats.exported import Chosen, Exported
+from maskwright.storage.strict_json import parse
+
+# Of a kind of result, where its value has what was told.
+VALUES = {
+    "labels": "labels",
+    "choices": "choices",
+    "rating": "rating",
+    "number": "number",
+    "textarea": "text",
+    "pairwise": "selected",
+}
+# Whose places are not those of characters of a text.
+OTHER_PLACES = ("hypertextlabels", "paragraphlabels", "timeserieslabels")
+BOOKS = ("annotation_id", "annotator")
+
+
+def is_task(value: Any) -> bool:
+    """Whether a value is a task of the full export, or an annotation with its task in it, as they
+    are put into a storage."""
+    if type(value) is not dict:
+        return False
+    if type(value.get("result")) is list and type(value.get("task")) is dict:
+        return type(value["task"].get("data")) is dict
+    if type(value.get("data")) is not dict:
+        return False
+    return type(value.get("annotations", value.get("completions"))) is list
+
+
+def is_row(values: Mapping[str, Any]) -> bool:
+    """Whether a row is one of the short exports."""
+    return all(name in values for name in BOOKS)
+
+
+def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
+    """A row for each annotation of each task that was not cancelled, or of those that are marked as
+    the truth, where some are; of a task without any, its data alone.
+
+    Raises:
+        DataError: an annotation of another form, or marks that are no places of characters.
+    """
+    found: list[dict[str, Any]] = []
+    unread: Counter[str] = Counter()
+    several = golden = 0
+    for number, task in enumerate(tasks, 1):
+        where = f"{file}, item {number}"
+        if "result" in task:
+            task = {**task["task"], "annotations": [task]}
+        every = task.get("annotations", task.get("completions"))
+        if not all(type(each) is dict and type(each.get("result")) is list for each in every):
+            raise DataError(
+                "no annotation of Label Studio",
+                where=where,
+                found=repr(every)[:80],
+                wanted='objects with a list "result"',
+                do="export the project as JSON or JSON-MIN",
+            )
+        live = [a for a in every if not a.get("was_cancelled") and not a.get("skipped")]
+        true = [a for a in live if a.get("ground_truth") is True]
+        golden += bool(true) and len(true) < len(live)
+        live = true or live
+        several += len(live) > 1
+        base = Exported(task["data"])
+        base.setdefault("id", task.get("id"))
+        if not live:
+            base.left_out, base.item = _why(task, every), number
+            found.append(base)
+        for annotation in live:
+            told = Exported({**base, **_told(annotation["result"], unread, where)})
+            told.item = number
+            found.append(told)
+    _note(ledger.counts.notes, several, golden, unread)
+    return found
+
+
+def _note(notes: list[str], several: int, golden: int, unread: Counter[str]) -> None:
+    if several:
+        notes.append(f"{counted(several, 'text')} with several annotations: a row for each")
+    if golden:
+        notes.append(
+            f"of {counted(golden, 'text')} only the annotation that is marked as the truth is read"
+        )
+    for kind, number in unread.items():
+        notes.append(f"not read: {counted(number, 'result')} of the kind {kind}")
+
+
+def _why(task: Mapping[str, Any], every: list[Any]) -> str:
+    if every:
+        return "its annotation was cancelled"
+    return "predictions, and no annotation" if task.get("predictions") else "no annotation"
+
+
+def _told(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any]:
+    """What one annotator told, by the names of the questions."""
+    found: dict[str, Any] = {}
+    for result in results:
+        kind, name = str(result.get("type")), result.get("from_name")
+        value = result.get("value")
+        if kind in OTHER_PLACES:
+            raise DataError(
+                "marks that are no places of characters",
+                where=where,
+                found=kind,
+                wanted="labels of a plain text",
+                do="annotate as Text, and not as HyperText or Paragraphs",
+            )
+        told = value.get(VALUES.get(kind, "")) if type(value) is dict else None
+        marks = kind == "labels"
+        # What is told of a part of a text is nothing that the text is labelled with.
+        if told is None or type(name) is not str or (not marks and "start" in value):
+            unread[kind if marks or "start" not in (value or {}) else f"{kind} of a part"] += 1
+        elif marks:
+            found.setdefault(name, []).append(value)
+        elif kind == "choices":
+            found[name] = Chosen([*found.get(name, ()), *told])
+        else:
+            found[name] = _single(told)
+    return found
+
+
+def _single(told: Any) -> Any:
+    return told[0] if type(told) is list and len(told) == 1 else told
+
+
+def row(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the short export with its values as the full one has them."""
+    return Exported({name: _value(value) for name, value in values.items()})
+
+
+def of_table(values: Mapping[str, str]) -> dict[str, Any]:
+    """The same of a table, in whose cells JSON stands."""
+    found = {}
+    for name, cell in values.items():
+        found[name] = cell
+        if cell.startswith(("[{", '{"')):
+            try:
+                found[name] = parse(cell)
+            except DataError:
+                continue  # a text that begins so
+    return row(found)
+
+
+def _value(value: Any) -> Any:
+    if type(value) is list and len(value) == 1 and type(value[0]) is dict:
+        inner = value[0]
+        if "start" not in inner and (kinds := inner.keys() & {"rating", "number", "selected"}):
+            return inner[kinds.pop()]
+    if type(value) is dict and type(value.get("choices")) is list:
+        return Chosen(value["choices"])
+    if type(value) is dict and value.keys() == {"text"}:
+        return _single(value["text"])
+    return value

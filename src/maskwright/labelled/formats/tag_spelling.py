@@ -1,0 +1,144 @@
+"""How the tags of a file spell entities: `B-PER`, `b-per`, `B_PER`, `PER-B`, and what is outside.
+
+All are read as the tags of tags.py, and stay what they are in data and answers. `I-O` and `B-O`
+are outside, too: files get them where a prefix is put before every tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from maskwright.labelled.formats.tags import OUTSIDE, PREFIXES
+
+MARKS = ("-", "_", ":", "|", "/")
+# What stands outside of entities where O does not.
+OUTSIDES = ("o", "0", "_", "-", "--", "none", "out", "outside", "other")
+LISTED = 3
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a set of tags is written.
+
+    Attributes:
+        mark: what parts prefix and kind; last: whether the prefix stands last; lower: whether it is
+            a small letter.
+        outside: the tag of words outside.
+        empty: tags of the kind O, which are outside, too.
+    """
+
+    mark: str = "-"
+    last: bool = False
+    lower: bool = False
+    outside: str = OUTSIDE
+    empty: frozenset[str] = frozenset()
+
+    @property
+    def usual(self) -> bool:
+        """Whether tags stand there as they are read."""
+        return self == Spelling()
+
+    def split(self, tag: str) -> tuple[str, str] | None:
+        """(prefix, kind) of a tag; None where it has none of this spelling."""
+        prefix, kind = (tag[-1:], tag[:-2]) if self.last else (tag[:1], tag[2:])
+        mark = tag[-2:-1] if self.last else tag[1:2]
+        known = prefix in (PREFIXES.lower() if self.lower else PREFIXES)
+        if len(tag) == 1 and known and not self.last:
+            return prefix.upper(), ""
+        return (prefix.upper(), kind) if known and kind and mark == self.mark else None
+
+    def read(self, tag: str) -> str:
+        """The tag as tags.py has it."""
+        if tag == self.outside or tag in self.empty or (found := self.split(tag)) is None:
+            return OUTSIDE
+        return "-".join(found) if found[1] else found[0]
+
+    def write(self, tag: str) -> str:
+        """The reverse of `read`."""
+        if tag == OUTSIDE:
+            return self.outside
+        prefix, _, kind = tag.partition("-")
+        prefix = prefix.lower() if self.lower else prefix
+        if not kind:
+            return prefix
+        return f"{kind}{self.mark}{prefix}" if self.last else f"{prefix}{self.mark}{kind}"
+
+
+def spelling_of(names: Iterable[str]) -> Spelling | None:
+    """How these tags, all of a task, are written; None where they are of no scheme."""
+    return _spelling_of(tuple(sorted(set(names))))
+
+
+@lru_cache(maxsize=256)
+def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
+    for mark in MARKS:
+        for last in (False, True):
+            for lower in (False, True):
+                found = Spelling(mark, last, lower)
+                alone = [name for name in names if name != OUTSIDE and found.split(name) is None]
+                outside = OUTSIDE if OUTSIDE in names else "".join(alone)
+                if alone and (outside == OUTSIDE or alone[0].casefold() not in OUTSIDES):
+                    continue
+                if len(alone) < 2 and _is_scheme(found, marked := set(names) - {outside, *alone}):
+                    return replace(
+                        found,
+                        outside=outside or OUTSIDE,
+                        empty=frozenset(_empty(found, marked, outside or OUTSIDE)),
+                    )
+    return None
+
+
+def _is_scheme(spelling: Spelling, marked: set[str]) -> bool:
+    """Whether tags of this spelling are those of entities: others than the usual one need a tag
+    that begins one."""
+    parts = [found for name in marked if (found := spelling.split(name)) is not None]
+    begins = any(prefix in "BSUW" for prefix, _ in parts)
+    usual = (spelling.mark, spelling.last, spelling.lower) == ("-", False, False)
+    with_kinds = all(kind for _, kind in parts)
+    without = all(not kind for _, kind in parts)
+    return bool(parts) and (
+        (with_kinds and (usual or begins)) or (without and "B" in {prefix for prefix, _ in parts})
+    )
+
+
+def _empty(spelling: Spelling, marked: Iterable[str], outside: str) -> list[str]:
+    """The tags of the kind O, unless other kinds are single letters, too: O may be one of them."""
+    kinds = {name: found[1] for name in marked if (found := spelling.split(name)) is not None}
+    empty = [name for name, kind in kinds.items() if kind.casefold() in ("o", outside.casefold())]
+    others = {kinds[name] for name in kinds if name not in empty}
+    return [] if all(len(kind) == 1 for kind in others) else empty
+
+
+def as_entities(tags: Sequence[str], names: Iterable[str]) -> list[str]:
+    """Tags of a task whose tags are `names`, as tags.py has them."""
+    spelling = spelling_of(names)
+    return list(tags) if spelling is None else [spelling.read(tag) for tag in tags]
+
+
+def about(names: Sequence[str]) -> str | None:
+    """What the user should hear of the tags of a task; None where they are as usual."""
+    spelling = spelling_of(names)
+    if spelling is None:
+        odd = [name for name in names if name != OUTSIDE and Spelling().split(name) is None]
+        some = ", ".join(map(repr, (odd or list(names))[:LISTED]))
+        return (
+            f"no entities are scored: tags such as {some} are of no scheme of entities (B-LOC, "
+            "I-LOC, O); the figure is the share of words with the right tag"
+        )
+    kinds = {name: found[1] for name in names if (found := spelling.split(name)) is not None}
+    letter = next((n for n, k in kinds.items() if k == OUTSIDE and n not in spelling.empty), None)
+    if letter is not None:
+        return (
+            f"{letter!r} is read as an entity of the kind O; where it is outside, write "
+            f"{spelling.outside}"
+        )
+    if spelling.usual:
+        return None
+    marked = next(name for name in names if spelling.split(name) and name not in spelling.empty)
+    said = [f"{marked!r} as {spelling.read(marked)!r}"] if marked != spelling.read(marked) else []
+    if spelling.outside != OUTSIDE and spelling.outside in names:
+        said.append(f"{spelling.outside!r} as outside")
+    said += [f"{name!r} as outside" for name in names if name in spelling.empty]
+    return f"tags are read as those of entities: {', '.join(said)}" if said else None

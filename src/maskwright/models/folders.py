@@ -1,0 +1,101 @@
+"""Which folder of a model a path means: a run stands for its newest checkpoint, a fine-tuning for
+the model in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK, read_task, require_finished
+from maskwright.checkpoint.sentence_modules import transformer_folder
+from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.models.run_folder import is_run
+from maskwright.storage import commit
+from maskwright.terminal import shell_word
+
+
+def newest(run: Path) -> Path:
+    """The newest valid checkpoint of a run folder.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    return commit.newest(run / "checkpoints")[0]
+
+
+def called(path: Path) -> str:
+    """What a person calls the model in `path`: a checkpoint by its run, a `model` by what is around
+    it."""
+    path = path.resolve()
+    if path.parent.name == "checkpoints":
+        return path.parent.parent.name
+    return path.parent.name if path.name == "model" else path.name
+
+
+def has_checkpoint(out: Path) -> bool:
+    """Whether the run in `out` has come to a checkpoint, valid or not."""
+    return bool(commit.numbered(out / "checkpoints"))
+
+
+def learned_beside(folder: Path) -> bool:
+    """Whether what was learned for a task lies in an adapter, beside the model of `folder`."""
+    told = read_task(folder)
+    return told is not None and told.attached
+
+
+def model_folder(folder: Path) -> Path:
+    """`folder`, or the newest valid checkpoint where it is a run, or the model in it where it was
+    fine-tuned.
+
+    Raises:
+        CheckpointError: it is a run, and it has no checkpoint yet, or none that is valid; or a
+            fine-tuning that is not finished.
+        IncompatibleError: it was fine-tuned, and its model alone would be another one.
+    """
+    require_finished(folder)
+    if (folder / TASK).is_file() and not (folder / pretrained.CONFIG).exists():
+        if learned_beside(folder) and not (folder / MODEL).exists():
+            raise IncompatibleError(
+                "this is a head, and no model",
+                where=folder,
+                wanted="a model with all its weights",
+                do="ask it with maskwright predict; or name the model that it stands on, which "
+                f"{folder / ADAPTER / 'adapter.json'} says",
+            )
+        if learned_beside(folder):
+            raise IncompatibleError(
+                "the adapter is in a folder beside this model",
+                where=folder,
+                wanted="a model with all its weights",
+                do=f"ask it with maskwright predict, or name {folder / MODEL} to go without",
+            )
+        return folder / MODEL
+    begun = has_checkpoint(folder) or (folder / pretrained.CONFIG).exists()
+    if is_run(folder) and not begun:
+        raise CheckpointError(
+            "the run has no checkpoint yet",
+            where=folder,
+            do=f"let it come to one: maskwright resume {shell_word(folder)}",
+        )
+    return _undamaged(folder) if (folder / "checkpoints").is_dir() else transformer_folder(folder)
+
+
+def _undamaged(run: Path) -> Path:
+    """The newest checkpoint of a run. An older one would give other answers, and nobody would know:
+    only `resume` goes on from it, and says so.
+
+    Raises:
+        CheckpointError: there is none, or the newest is damaged.
+    """
+    path, _, skipped = commit.newest(run / "checkpoints")
+    if not skipped:
+        return path
+    reason, last = skipped[0], commit.numbered(run / "checkpoints")[-1]
+    raise CheckpointError(
+        "the newest checkpoint is damaged",
+        where=reason.where,
+        found=reason.what,
+        wanted=f"a whole one, as {path.name} is",
+        do=f"name that one, {shell_word(path)}; go on from it with maskwright resume "
+        f"{shell_word(run)}; or remove {shell_word(last)}",
+    )

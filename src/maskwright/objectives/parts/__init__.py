@@ -1,0 +1,1 @@
+"""What objectives share: the contract (`objective`), corruption by key, rows for two stacks."""

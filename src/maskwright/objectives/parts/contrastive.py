@@ -1,0 +1,144 @@
+"""Texts as vectors, so that what belongs together lies close together.
+
+    similarity   (cos(a, b) - y)²                           Reimers & Gurevych 2019, section 3
+    ranking      -log softmax_j(20 cos(a, b_j))[own b]      Henderson et al. 2017, section 4: the
+                                                            b of other pairs are the wrong ones, and
+                                                            the negatives of all, where there are
+
+A batch holds two texts for each row of labels, or more: a, b, and what is near a and wrong. A
+vector is made of a text's hidden states, by one pooling or by several side by side:
+
+    cls, lasttoken               the first state, the last
+    max, mean                    of each number the largest, the mean
+    mean_sqrt_len_tokens         the sum beside the root of their number
+    weightedmean                 the mean with weights 1, 2, 3, …        Muennighoff 2022, section 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.errors import IncompatibleError
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts.objective import Loss, Objective, Part
+from maskwright.objectives.supervised import last_states, numbered
+
+SCALE = 20.0
+Aim = Literal["similarity", "ranking"]
+POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+"""By the names of sentence-transformers, in the order in which it puts them side by side."""
+
+
+class Unit(nn.Module):
+    """Vectors (R, D) at the length 1."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return functional.normalize(vectors, dim=1)
+
+
+class Contrast(Objective):
+    """A model without a head, and what its vectors are to say.
+
+    Args:
+        poolings: of `POOLINGS`, side by side in this order.
+        skip: how many tokens at the beginning of each text are not pooled.
+    """
+
+    def __init__(
+        self, model: Transformer, aim: Aim, poolings: Sequence[str] = ("mean",), skip: int = 0
+    ) -> None:
+        super().__init__()
+        self.poolings, self.skip = tuple(poolings), skip
+        self.product = model
+        self.aim = aim
+        self.top: nn.Module = Unit()
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        raise IncompatibleError(
+            "pairs of texts are no rows of a corpus",
+            where="objective",
+            do="use finetune with a file of pairs",
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.labels is not None
+        return {self.aim: len(batch.labels)}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.labels is not None
+        found = self.scores(batch)
+        if self.aim == "similarity":
+            first, second = found.chunk(2, dim=1)  # R, D each
+            near = (first * second).sum(1)
+            return Loss({self.aim: Part((near - batch.labels.float()).square().sum())})
+        anchors, *codes = batch.labels.T  # which text each is: a, b, and the negatives
+        first, *others = found.chunk(1 + len(codes), dim=1)
+        right = torch.arange(len(first), device=first.device)
+        # What is the b of an equal a is as right as the row's own.
+        same = (anchors[:, None] == anchors).float()
+        equal = same @ (codes[0][:, None] == torch.cat(codes)).float() > 0
+        near = SCALE * first @ torch.cat(others).T
+        near = near.masked_fill(equal.fill_diagonal_(False), -torch.inf)
+        total = functional.cross_entropy(near, right, reduction="sum")
+        return Loss({self.aim: Part(total)})
+
+    def scores(self, batch: Batch) -> Tensor:
+        """(R, 2 D) float32: the vectors of each pair, side by side, of length 1 unless `top` is
+        another; more columns where there are negatives."""
+        assert batch.labels is not None
+        hidden = last_states(self.product, batch)
+        found = pool(hidden, batch, self.poolings, self.skip)
+        vectors: Tensor = self.top(found)
+        return vectors.view(len(batch.labels), -1)
+
+    def target_states(self, batch: Batch) -> Tensor:
+        raise IncompatibleError(
+            "vectors of texts are no scores over the vocabulary",
+            where="objective",
+            found="contrast",
+            wanted="masked or causal",
+        )
+
+
+def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -> Tensor:
+    """(R, D len(poolings)) float32: what the poolings make of each text in the states (B, T, D), in
+    the order of the batch's `pooled`; without the first `skip` tokens of each."""
+    assert batch.pooled is not None
+    written = batch.decoder_tokens is not None
+    documents = batch.decoder_documents if written else batch.documents
+    numbers, total = numbered(documents, hidden)
+    flat = hidden.reshape(len(numbers), -1)
+    place = torch.arange(len(numbers), device=hidden.device)
+    ends = numbers.new_zeros(2, total + 1)
+    ends[0] = ends[0].scatter_reduce(0, numbers, place, "amin", include_self=False)
+    ends[1] = ends[1].scatter_reduce(0, numbers, place, "amax", include_self=False)
+    order = place - ends[0][numbers]  # of each token within its text, from 0
+    kept = torch.where(order >= skip, numbers, 0)
+
+    def summed(weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(R, D) sums and (R, 1) sums of the weights."""
+        weighed = torch.ones_like(order) if weights is None else weights
+        zeros = flat.new_zeros(total + 1, flat.shape[1], dtype=torch.float32)
+        each = flat.float() if weights is None else flat.float() * weights[:, None]
+        counts = weighed.new_zeros(total + 1).index_add(0, kept, weighed)
+        return zeros.index_add(0, kept, each), counts[:, None].clamp(min=1).float()
+
+    def made(way: str) -> Tensor:
+        if way in ("cls", "lasttoken"):
+            return flat.index_select(0, ends[0 if way == "cls" else 1])
+        if way == "max":
+            lowest = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
+            return lowest.scatter_reduce(0, kept[:, None].expand_as(flat), flat, "amax")
+        sums, counts = summed(order + 1 if way == "weightedmean" else None)
+        return sums / (counts.sqrt() if way == "mean_sqrt_len_tokens" else counts)
+
+    found = torch.cat([made(way).float() for way in poolings], dim=1)
+    return found.index_select(0, numbers[batch.pooled])

@@ -1,0 +1,56 @@
+"""What an answer is called beside the row that it answers; the row must not use these names.
+
+    prediction                         in JSON Lines, the answer as it is
+    predicted_label, predicted_score   in a table, a column for each part of it
+
+Those of several models stand one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from maskwright.errors import UsageError
+from maskwright.predict.predictor import Predictor
+from maskwright.predict.shared_encoder import Several
+
+PREDICTION, PREDICTED = "prediction", "predicted_"
+
+
+def flat_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a csv: the answer in columns of its own, lists as JSON."""
+    answer = row.pop(PREDICTION)
+    told = {} if answer is None else dict(_cells(PREDICTED, answer))
+    if taken := sorted(told.keys() & row.keys()):
+        raise name_taken(", ".join(taken))
+    row |= told
+    return {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+        for name, value in row.items()
+    }
+
+
+def names_of(example: Any, model: Predictor | Several, top: int | None) -> list[str]:
+    """The columns of an answer, which are the same for all rows."""
+    return [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0])]
+
+
+def _cells(name: str, answer: Any) -> Iterator[tuple[str, Any]]:
+    """The columns of an answer, each with what stands there."""
+    if not isinstance(answer, dict):
+        yield name.removesuffix("_"), answer
+        return
+    for part, value in answer.items():
+        yield from _cells(f"{name}{part}_", value)
+
+
+def name_taken(name: str, where: str | None = None) -> UsageError:
+    """What refuses a row that has the `name` of an answer."""
+    return UsageError(
+        "the file has a column of that name already",
+        where=where,
+        found=name,
+        do="rename it, or the answer would take its place",
+    )

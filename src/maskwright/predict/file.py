@@ -1,0 +1,213 @@
+"""Answers of a fine-tuned model to the rows of a file, in the order of the rows.
+
+    {…the row…, "prediction": {"label": "good", "score": 0.93}}
+
+Rows are read, answered and written by portions, so that files of any size do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright.corpus import growing
+from maskwright.corpus.files import listed
+from maskwright.corpus.ledger import Counts
+from maskwright.counted import counted
+from maskwright.errors import UsageError
+from maskwright.labelled.columns.columns import JOINED, as_names
+from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
+from maskwright.predict.columns import PREDICTION
+from maskwright.predict.predictor import PORTION, Predictor, load
+from maskwright.predict.rows import rows_to_answer
+from maskwright.predict.shared_encoder import Several, load_several
+from maskwright.report.say import Say, quiet
+from maskwright.tasks.parts.task_type import SECOND, UNTOLD
+from maskwright.terminal import harmless_json
+
+SAID = 3  # portions of which it is told what did not fit
+SHOW_SECONDS = 10.0  # between two lines of progress
+
+
+def predict_file(
+    folder: Path | str,
+    source: Path | str,
+    stream: TextIO,
+    *,
+    also: Path | str | Sequence[Path | str] = (),
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    read: HowRead = AS_IT_COMES,
+    top: int | None = None,
+    skip: int = 0,
+    base: Path | str | None = None,
+    say: Say = quiet,
+) -> int:
+    """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
+    returns how many.
+
+    Args:
+        also: further models with the same body; an answer then has a part for each model, by the
+            name of its folder.
+        columns: role -> the column of this file, where it is not that of the training data.
+        read: how the file is read; with `on_bad=skip` a row that cannot be answered has a
+            prediction of null.
+        top: the best so many answers for each row, as a list.
+        base: the folder of the base, where `folder` is an adapter and does not name it.
+        say: is told how many rows could not be answered.
+
+    Raises:
+        UsageError: no such file, tables beside plain text, or a column that is called as the answer
+            is.
+        DataError: a row without the columns that are read.
+    """
+    model, counts = loaded(folder, also, columns, base), Counts()
+    count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts)
+    say_bad(bad, counts, say)
+    return count
+
+
+def loaded(
+    folder: Path | str,
+    also: Path | str | Sequence[Path | str],
+    columns: Mapping[str, str | Sequence[str]] | None,
+    base: Path | str | None = None,
+) -> Predictor | Several:
+    """What answers: the model in `folder`, or several with one body, which reads these `columns`.
+
+    Raises:
+        UsageError: a column for a role that is not read.
+    """
+    others = listed(also)
+    given: dict[str, Sequence[str]] = {**as_names(columns)}
+    model = load_several([folder, *others]) if others else load(folder, base=base)
+    if isinstance(model, Several):
+        _require_one_reading(model, given)
+    if given and given.keys() == {model.kind.alone}:
+        return replace(model, columns=given)
+    pairs = model.kind.head == "sequence" and model.kind.settled.get(UNTOLD)
+    known = {*model.columns, *([SECOND] if pairs else [])}
+    for role, names in given.items():
+        if role not in known or (
+            role not in JOINED and len(names) != len(model.columns.get(role, names[:1]))
+        ):
+            raise UsageError(
+                "not a column that the model reads",
+                where="--column",
+                found=f"{role}={', '.join(names)}",
+                wanted=", ".join(sorted(known)),
+                do="name one of these: --column ROLE=NAME",
+            )
+    return replace(model, columns={**model.columns, **given})
+
+
+def _require_one_reading(model: Several, columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuse models of which one reads one column and another several, until it is said."""
+    for name, member in model.members.items():
+        for role in set(JOINED) & model.columns.keys() - columns.keys():
+            ours, theirs = model.columns[role], member.columns.get(role, ())
+            if len(ours) != len(theirs):
+                raise UsageError(
+                    "the models were trained on different columns",
+                    where=name,
+                    found=f"{role}: {', '.join(theirs)}",
+                    wanted=", ".join(ours),
+                    do=f"say what both read: --column {role}=NAME",
+                )
+
+
+def answer_rows(
+    model: Predictor | Several,
+    source: Path,
+    stream: TextIO,
+    read: HowRead,
+    top: int | None,
+    skip: int,
+    say: Say,
+    counts: Counts,
+) -> tuple[int, int]:
+    """How many rows were written, and how many of these without an answer. Rows of a pipe are
+    answered as soon as it brings no more."""
+    count = bad = cuts = 0
+    rows: list[tuple[dict[str, Any], Any]] = []
+    begun = shown = time.monotonic()
+
+    def cut(line: str) -> None:
+        nonlocal cuts
+        cuts += 1
+        if cuts <= SAID:  # at once, so that a kill does not take it along
+            first, last = skip + count + 1, skip + count + len(rows)
+            whole = first == 1 and len(rows) < PORTION
+            say(f"note: {line}" if whole else f"note: of the rows {first:,} to {last:,}: {line}")
+
+    def answer() -> None:
+        """Answer the rows that are there, and write them."""
+        nonlocal count, bad, shown
+        asked = [example for _, example in rows if example is not None]
+        bad += len(rows) - len(asked)
+        answers = iter(model.answers(asked, top, cut) if asked else [])
+        for values, example in rows:
+            found = None if example is None else next(answers)
+            row = {
+                **{name: _finite(value) for name, value in values.items()},
+                PREDICTION: _finite(found),
+            }
+            line = json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
+            stream.write(harmless_json(line) + "\n")
+        count += len(rows)
+        rows.clear()
+        stream.flush()
+        if (now := time.monotonic()) - shown >= SHOW_SECONDS:
+            shown = now
+            say(f"{counted(count, 'row')} answered, {count / (now - begun):,.0f} per second")
+
+    for note in model.notes:
+        say(f"note: {note}")
+    if (pipe := growing.find(source)) is not None:
+        pipe.waiting = answer
+    for row in islice(rows_to_answer(source, model, read, counts), skip, None):
+        rows.append(row)
+        if len(rows) == PORTION:
+            answer()
+    answer()
+    if cuts > SAID:
+        say(f"note: and so on, in {cuts - SAID:,} more portions of {PORTION:,} rows")
+    return count, bad
+
+
+def _finite(value: Any) -> Any:
+    """The value; nothing in place of a float that JSON has no word for, as an empty cell of a
+    parquet file may be, also within lists."""
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def say_bad(bad: int, counts: Counts, say: Say) -> None:
+    """Tell of the rows without an answer, and what else was met."""
+    for note in counts.notes:
+        say(f"note: {note}")
+    if bad:
+        say(f"{counted(bad, 'row')} could not be answered; the prediction there is null")
+    for note in counts.warnings:
+        if counts.spanning and "of several lines" in note:
+            note += "; where quotes are plain signs: --read quoting=false"
+        if "rows dropped" not in note:
+            say(f"note: {note}")
+    if counts.blank:
+        say(
+            f"{counted(counts.blank, 'blank line')} passed over, with no line among the predictions"
+        )
+    if counts.rejected:
+        reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
+        say(
+            f"{counted(counts.rejected, 'row')} could not be read, with no line among the "
+            f"predictions, the first: {counts.first_rejected} ({reasons})"
+        )

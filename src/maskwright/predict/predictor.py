@@ -1,0 +1,405 @@
+"""Answers of a fine-tuned model (for files: predict_file.py).
+
+    load(folder).predict(["a text", …])  ->  [{"label": "good", "score": 0.93}, …]
+
+Order is kept whatever is read together. Each answer has the shape that `pipeline` of the reference
+library gives it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from maskwright.adapters.parts.folder import load as attach
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.fine_tuned import (
+    ADAPTER,
+    COPY,
+    MODEL,
+    TASK,
+    Told,
+    read_task,
+    require_agreement,
+    require_finished,
+)
+from maskwright.errors import (
+    CheckpointError,
+    DataError,
+    IncompatibleError,
+    UsageError,
+    near,
+)
+from maskwright.finetune import learner
+from maskwright.inference.encoded import Collation
+from maskwright.labelled.columns.columns import JOINED
+from maskwright.labelled.columns.contents import is_empty
+from maskwright.labelled.examples.cell import joined_or_whole
+from maskwright.models import folders
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.supervised import PROBLEM_TYPES, Problem
+from maskwright.predict import head_alone
+from maskwright.predict.adapter_folder import is_adapter, open_adapter
+from maskwright.predict.calibrated import require_settled
+from maskwright.predict.given import examples
+from maskwright.report.say import Say, quiet
+from maskwright.tasks.parts import sentence_folder
+from maskwright.tasks.parts.find import kind_of, kind_of_head
+from maskwright.tasks.parts.reading import HIERARCHICAL, LONG, Frame, collation_of, frame_of, room
+from maskwright.tasks.parts.task_type import LOGIT, PAIR, UNTOLD, Encoded, Kind, Outputs
+from maskwright.tokenizer.training.sample import not_unicode
+from maskwright.train.machine import machine
+
+OnBad = Literal["strict", "skip"]  # as of files
+PORTION = 2048  # examples that are read, encoded and answered together
+Answer = Any
+
+
+class Answering(ABC):
+    """What answers examples, a portion at a time."""
+
+    kind: Kind
+    columns: Mapping[str, Sequence[str]]
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know of its answers, a sentence each."""
+        return []
+
+    @abstractmethod
+    def answers(
+        self, rows: Sequence[Any], top: int | None = None, say: Say = quiet
+    ) -> list[Answer]:
+        """An answer for each example as the kind makes them; with `top` the best so many. What did
+        not fit into the model is said."""
+
+    def predict(
+        self,
+        given: Iterable[Any],
+        *,
+        top: int | None = None,
+        on_bad: OnBad = "strict",
+    ) -> list[Answer]:
+        """An answer for each text, or for each tuple or mapping of texts, in their order; a text or
+        a mapping of texts by itself is one example. A mapping has the names of the roles, or those
+        that the columns of the training data had. A mapping of lists, or a table of pandas, polars,
+        pyarrow or datasets, is read by its columns of these names; others are not read.
+
+        Args:
+            given: as above.
+            top: give a list of the best so many answers for each, the best first.
+            on_bad: with "skip" the answer to an example that cannot be read, such as an empty text,
+                is None; with "strict" it is refused.
+
+        Raises:
+            DataError: an example that is empty, or of another shape than the model was trained on;
+                a table without the columns that are read.
+            UsageError: another word for `on_bad`; the path of a file; a set, which has no order.
+        """
+        if on_bad not in get_args(OnBad):
+            raise UsageError(
+                "no such way with bad examples",
+                where="on_bad",
+                found=repr(on_bad),
+                wanted=near(str(on_bad), get_args(OnBad)),
+            )
+        each = examples(given, self.columns, self._other_names)
+        rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(each, start=1))
+        return [answer for part in portions(rows) for answer in self._answered(part, top)]
+
+    @property
+    def _other_names(self) -> set[str]:
+        """What a column of examples may be called besides."""
+        known = {*self.kind.roles, *self.kind.beside, *filter(None, [self.kind.alone])}
+        return known | (PAIR if self.kind.head == "sequence" else set())
+
+    def _answered(self, part: list[Any], top: int | None) -> Iterator[Answer]:
+        """An answer to each row of the part, None to None."""
+        there = [row for row in part if row is not None]
+        answers = iter(self.answers(there, top) if there else ())
+        yield from (None if row is None else next(answers) for row in part)
+
+    def _tried(self, value: Any, where: str, on_bad: OnBad) -> Any:
+        """The row of an example; None of a bad one that is passed over."""
+        try:
+            return self._row(value, where)
+        except DataError as error:
+            if on_bad == "skip":
+                return None
+            raise error.advising(
+                'correct it, or pass it over (on_bad="skip"): its answer is then None'
+            ) from None
+
+    def _row(self, value: Any, where: str) -> Any:
+        if isinstance(value, Mapping):
+            two = self.kind.settled.get(UNTOLD) and value.keys() >= PAIR
+            value = value if two else self._renamed(value)
+        _require_unicode(list(value.values()) if isinstance(value, Mapping) else value, where)
+        return self.kind.of_value(value, where)
+
+    def _renamed(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """By role, where the keys are the columns that were learned from; of several columns that
+        fill a role together, the last may be missing or empty."""
+        found: dict[str, Any] = {}
+        for role, names in self.columns.items():
+            some = [value.get(name) for name in names]
+            while len(some) > 1 and is_empty(some[-1]):
+                some.pop()
+            if role in JOINED and len(names) > 1 and not value.keys().isdisjoint(names):
+                found[role] = joined_or_whole(some)
+            elif names[0] not in value:
+                return value
+            else:
+                found[role] = some[0] if len(names) == 1 else some
+        return found
+
+
+def _require_unicode(value: Any, where: str) -> None:
+    """Refuse half of a surrogate pair, which no tokenizer takes, by the place of the example."""
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise not_unicode(error, where) from error
+    elif isinstance(value, Mapping):
+        _require_unicode(list(value.values()), where)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _require_unicode(each, where)
+
+
+@dataclass(frozen=True)
+class Predictor(Answering):
+    """A fine-tuned model, and how it is asked.
+
+    Attributes:
+        columns: what is read of a row of a file, by role.
+        targets: where the training data had what is to be answered, by role.
+        values: the numbers that stood there for the labels; None: these stood there themselves.
+        separator: what stood there between several labels in a cell; None: no cells had several.
+        also: what to know of how texts are read, a sentence each.
+    """
+
+    model: Transformer
+    kind: Kind
+    frame: Frame
+    collation: Collation
+    columns: dict[str, Sequence[str]]
+    targets: dict[str, Sequence[str]] = field(default_factory=dict)
+    values: Sequence[int] | None = None
+    separator: str | None = None
+    also: Sequence[str] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        marks = self.frame.tokenizer.markers if self.kind.settled.get(UNTOLD) else []
+        if not marks:
+            return list(self.also)
+        some = ", ".join(marks[:5]) + (", …" if len(marks) > 5 else "")
+        return [
+            f"the model's own special tokens ({some}) are read as any other characters; where "
+            "its texts had them, its answers differ from those of the library that made it"
+        ]
+
+    def answers(
+        self, rows: Sequence[Any], top: int | None = None, say: Say = quiet
+    ) -> list[Answer]:
+        read = learner.reader(self.model, self.kind, self.frame, self.collation)
+        encoded = self.kind.encode(rows, self.frame)
+        if encoded.cut:
+            say(encoded.cut)
+        return list(answers_of(self.kind, encoded, read(encoded), top))
+
+
+def answers_of(kind: Kind, encoded: Encoded, outputs: Outputs, top: int | None) -> Iterator[Answer]:
+    """What a kind makes of what a model gave: an answer each, or the best `top`.
+
+    Raises:
+        UsageError: fewer than one, or a task with one answer only.
+    """
+    if top is None:
+        return kind.as_pipeline(encoded, outputs)
+    if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
+        raise UsageError("no answer to give", where="--top", found=repr(top), wanted="1 or more")
+    return kind.ranked(encoded, outputs, int(top))
+
+
+def home(folder: Path) -> Path:
+    """What `finetune` wrote, where `folder` is the model in it: what belongs to that lies beside
+    it.
+
+    Raises:
+        CheckpointError: it is not finished.
+    """
+    within = is_adapter(folder) and (folder.resolve().parent / TASK).is_file()
+    whole = folder.resolve().parent if within else folder
+    return require_finished(whole) or whole
+
+
+def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
+    """The fine-tuned model in `folder`: what `finetune` wrote, a model folder with one head, one of
+    sentence-transformers, whose vectors are given as that library makes them, or an adapter of
+    `peft`, which is opened on its base.
+
+    Args:
+        base: the folder of an adapter's base; None: the one that the adapter names.
+
+    Raises:
+        UsageError: no such folder.
+        CheckpointError: a fine-tuning that is not finished, or whose `task.json` is damaged or does
+            not fit the model.
+        IncompatibleError: a model without a head, or a tokenizer.
+    """
+    folder = home(Path(folder))
+    own, path, also = folder / MODEL, folder, list[str]()
+    above, adapter = head_alone.opened(folder / ADAPTER), is_adapter(folder)
+    if base is not None and not adapter:
+        raise UsageError(
+            "only an adapter has a base",
+            where="--base",
+            found=f"{folder} is none",
+            do="leave it out",
+        )
+    if adapter:
+        found = open_adapter(folder, base)
+        path, above = found.base, found.loaded
+        also.append(f"the adapter is opened on its base, {path}")
+        if above.config.heads and not above.about.labels:
+            also.append(
+                "an adapter does not name its classes, so they are called LABEL_0, "
+                "LABEL_1, … in the order of its training"
+            )
+    elif above is None:
+        path = own if own.is_dir() else folders.model_folder(folder)
+    loaded = above or pretrained.load(path)
+    heads = loaded.config.heads
+    told = read_task(folder)
+    bare = told is None and not heads and not adapter
+    made = sentence_folder.read(path) if bare else None
+    also += [] if made is None else made.notes()
+    if loaded.tokenizer is None or (len(heads) != 1 and told is None and made is None):
+        raise IncompatibleError(
+            "this model was not fine-tuned for a task",
+            where=path,
+            found=", ".join(f"a {h.kind} head" for h in heads) or "no head",
+            wanted="one head, or what sentence-transformers writes of vectors, and a tokenizer",
+            do="fine-tune it first: maskwright finetune MODEL --data FILE",
+        )
+    task: dict[str, Any] = {"length": loaded.config.longest or Kind.longest}
+    if told is not None:
+        kind = _kind_told(told, loaded, folder / TASK)
+        task |= {name: value for name, value in vars(told).items() if value is not None}
+    elif made is not None:
+        kind = sentence_folder.as_made(made, loaded.tokenizer, loaded.config.width)
+        task["length"] = made.length or task["length"]
+        task["columns"] = {kind.alone: (kind.alone,)}
+    else:
+        named = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
+        labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
+        alone = heads[0].kind == "sequence" and heads[0].labels == 1
+        usual: Problem = "regression" if alone else "single"
+        if heads[0].over is not None:
+            task["long"] = HIERARCHICAL
+        problem = named.get(loaded.about.problem_type or "", usual)
+        if problem == "regression" and not alone:
+            raise IncompatibleError(
+                "a model of several numbers",
+                where=path,
+                found=", ".join(labels),
+                wanted="one number, or classes",
+                do="fine-tune it for one of them, or use the library that made it",
+            )
+        # Without a word about it, one score is how likely something is, as `pipeline` has it.
+        settled = {UNTOLD: True, LOGIT: alone and loaded.about.problem_type is None}
+        kind = kind_of_head(heads[0].kind, labels, problem, settled)
+        if kind.head == "span":  # which reads longer texts in windows
+            task["length"] = min(task["length"], kind.longest)
+    taken = 0
+    if task.get("attached") and above is None:
+        if not (folder / ADAPTER).is_dir():
+            raise CheckpointError(
+                "what was learned does not lie beside the model",
+                where=folder / ADAPTER,
+                found="no such folder",
+                wanted="the folder adapter that finetune wrote",
+                do="copy the whole result, and not the model in it alone",
+            )
+        taken = attach(
+            loaded.model, folder / ADAPTER, family=loaded.about.family
+        ).settings.positions
+    collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
+    length = room(loaded.config, int(task["length"]), taken)
+    return Predictor(
+        loaded.model.to(machine.best_device()).eval(),
+        kind,
+        frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
+        replace(collation, alone=taken > 0),
+        task.get("columns") or {role: (role,) for role in kind.roles},
+        task.get("targets", {}),
+        task.get("values"),
+        task.get("separator"),
+        also,
+    )
+
+
+def _kind_told(told: Told, loaded: pretrained.Pretrained, path: Path) -> Kind:
+    """The kind that `task.json` says, if it fits the model.
+
+    Raises:
+        CheckpointError: naming what does not.
+    """
+    try:
+        kind = kind_of(told.kind, told.labels, told.settled)
+    except UsageError as error:
+        raise CheckpointError(
+            error.what, where=f"{path}: kind", found=error.found, wanted=error.wanted, do=COPY
+        ) from error
+    if told.long not in LONG:
+        raise CheckpointError(
+            "no such way with long texts",
+            where=f"{path}: long",
+            found=repr(told.long),
+            wanted=near(told.long, LONG),
+            do=COPY,
+        )
+    require_settled(told, path)
+    head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
+    if (None if head is None else head.kind) != kind.head:
+        raise CheckpointError(
+            "another head than the task has",
+            where=f"{path}: kind",
+            found=told.kind,
+            wanted="a task for " + ("no head" if head is None else f"its {head.kind} head"),
+            do=COPY,
+        )
+    if (head is not None and head.over is not None) is not (told.long == HIERARCHICAL):
+        raise CheckpointError(
+            "not the way with long texts that the model was made for",
+            where=f"{path}: long",
+            found=told.long,
+            do=COPY,
+        )
+    if head is not None:
+        require_agreement(told, loaded.about.labels, head.kind, head.labels, path)
+    problem = loaded.about.problem_type
+    if kind.head == "sequence" and problem not in (None, PROBLEM_TYPES[kind.problem]):
+        raise CheckpointError(
+            "another task than the model was made for",
+            where=f"{path}: kind",
+            found=told.kind,
+            wanted=problem,
+            do=COPY,
+        )
+    return kind
+
+
+def portions(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    """`rows` in lists of at most `PORTION`."""
+    left = iter(rows)
+    while part := list(itertools.islice(left, PORTION)):
+        yield part

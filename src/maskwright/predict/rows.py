@@ -1,0 +1,219 @@
+"""The rows of a file that is to be answered, each with its example.
+
+A file may have the columns of the training data or, for tasks of one text, be plain text with a
+line for each; cells of a csv may spell lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus.files import RegularFile, Source, find, shown
+from maskwright.corpus.ledger import Counts, Ledger
+from maskwright.corpus.read import text_blocks
+from maskwright.corpus.reading import Reading
+from maskwright.corpus.table import OTHERS
+from maskwright.errors import DataError, UsageError, near
+from maskwright.labelled.columns.columns import JOINED
+from maskwright.labelled.columns.contents import stands
+from maskwright.labelled.formats import class_folders, conllu_file, tag_file, unnamed_files
+from maskwright.labelled.formats.as_given import as_read
+from maskwright.labelled.formats.list_cells import row_with_lists
+from maskwright.labelled.formats.options import WHERE, HowRead
+from maskwright.labelled.formats.parts import names_beside
+from maskwright.labelled.formats.rows import Row, read_rows
+from maskwright.labelled.formats.table import TABLE_FILE
+from maskwright.predict.columns import PREDICTION, name_taken
+from maskwright.predict.given import LISTS
+from maskwright.predict.predictor import Predictor
+from maskwright.predict.shared_encoder import Several
+
+# What the file of a row is called.
+FILE = ("file", "source_file", "predicted_from")
+# So many first rows without what is read, and it is no matter of single rows.
+AT_MOST = 1000
+
+
+def rows_to_answer(
+    source: Path, model: Predictor | Several, read: HowRead, counts: Counts
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    """(values of the row, the example) of a table, or of lines of plain text; None is the example
+    of a bad row, where those are passed over. Of a folder the values say the file, too. `counts`
+    takes what the reading met."""
+    skips = read.reading.on_bad == "skip"
+    files = names_beside(find(source, unnamed_files.sources)[0])[0]
+    names = [name for role in model.columns.values() for name in role]
+    lines = [file for file in files if file.kind == "text" and not _is_labelled(file, read.reading)]
+    if class_folders.in_folders(files, lambda name: False):
+        lines = []  # each is a text
+    if lines and len(lines) < len(files):
+        raise UsageError(
+            "tables and plain text in one folder",
+            where=source,
+            found=", ".join(file.shown for file in files[:10]),
+            wanted="one or the other",
+            do="name the files of one kind",
+        )
+    if lines:
+        if len(names) > 1 and model.kind.alone:
+            names = [model.kind.alone]
+        elif [role in JOINED for role in model.columns] == [True]:
+            names = names[:1]
+        if len(names) > 1:
+            raise UsageError(
+                "lines of plain text are one text each",
+                where=source,
+                wanted=f"a table with the columns {', '.join(names)}",
+                do="give a .csv, .tsv or .jsonl file",
+            )
+        if idle := table_settings(read):
+            raise UsageError(
+                "option has no effect here",
+                where=f"{WHERE} {idle[0]}",
+                found="lines of text, one text each",
+                do="leave it out, or name a .csv or .tsv file",
+            )
+        for file in files:
+            for place, (number, text) in enumerate(_lines(file, read.reading, counts)):
+                where = f"{file.shown}, line {number}"
+                if not place:
+                    _refuse_header(text, names[0], where)
+                values = _with_file({names[0]: text}, file.shown, source)
+                value = text if model.kind.counts_places else as_read(text)
+                yield values, _tried(skips, model.kind.of_value, value, where)
+        return
+    lacking: list[Row] | None = []  # rows without what is read, before the first that has it
+    for row in read_rows(files, read.reading, read.header, counts=counts):
+        if PREDICTION in row.values:
+            raise name_taken(PREDICTION, row.where)
+        if (missing := _missing(row, model)) is not None:
+            if not skips or TABLE_FILE.search(row.file):
+                raise _not_there(row, missing, model)
+            if lacking is None:
+                yield _with_file(row.as_given().values, row.file, source), None
+                continue
+            lacking.append(row)
+            if len(lacking) == AT_MOST:  # no row has it
+                break
+            continue
+        yield from (
+            (_with_file(each.as_given().values, each.file, source), None) for each in lacking or ()
+        )
+        lacking = None
+        yield (
+            _with_file(row.as_given().values, row.file, source),
+            _tried(skips, _example, model, row),
+        )
+    if lacking:
+        raise _not_there(lacking[0], _missing(lacking[0], model) or "", model)
+
+
+def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, Any]:
+    """The values of a row, and, where `source` is a folder, in which of its files the row stands;
+    under the first name that the row has not."""
+    if not source.is_dir():
+        return dict(values)
+    name = next(name for name in FILE if name not in values)
+    return {**values, name: file.removeprefix(shown(source)).lstrip("/")}
+
+
+def _not_there(row: Row, missing: str, model: Predictor | Several) -> DataError:
+    alone = model.kind.alone
+    role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
+    other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
+    return DataError(
+        "a column that the model reads is not there",
+        where=row.where,
+        found=", ".join(row.values),
+        wanted=repr(missing),
+        do=f"say which it is: --column {role}=NAME ({near(missing, row.values)}){other}",
+    )
+
+
+def _is_labelled(file: Source, reading: Reading) -> bool:
+    """Whether lines of text say more than one text each."""
+    if isinstance(file, unnamed_files.Parallel):
+        return True
+    with RegularFile(file) as opened:
+        first = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
+    return first is not None and (
+        class_folders.is_labelled(first.text)
+        or conllu_file.is_one(first.text, may_be_table=True)
+        or tag_file.is_words(first.text)
+    )
+
+
+def _missing(row: Row, model: Predictor | Several) -> str | None:
+    """A column that the model reads and the row has not. Objects of their own leave out what is
+    empty; of a text of several columns one is enough in them."""
+    known = row.values.keys()
+    for role, names in model.columns.items():
+        there = [stands(name, known) for name in names]
+        if not (all(there) or (role in JOINED and any(there) and not TABLE_FILE.search(row.file))):
+            return names[there.index(False)]
+    return None
+
+
+def table_settings(read: HowRead) -> list[str]:
+    """What is set of `read` that only tables have."""
+    usual = Reading()
+    names = [
+        n
+        for n in ("separator", "quoting", "escapechar")
+        if getattr(read.reading, n) != getattr(usual, n)
+    ]
+    return [*names, *(["header"] if read.header else [])]
+
+
+def _refuse_header(line: str, name: str, where: str) -> None:
+    """Refuse a first line of text that names the column of the texts: a table begins so.
+
+    Raises:
+        DataError: it does.
+    """
+    cells = [cell.strip().strip('"') for mark in OTHERS for cell in line.split(mark)]
+    if name in cells:
+        raise DataError(
+            "the first line names columns, as that of a table",
+            where=where,
+            found=repr(line[:80]),
+            wanted=f'lines of text, one text each, or JSON lines such as {{"{name}": …}}',
+            do="name a .csv or .tsv file; of a pipe say what separates the columns: "
+            "--read separator=,",
+        )
+
+
+def _example(model: Predictor | Several, row: Row) -> Any:
+    listed = [model.columns[role] for role in LISTS if role in model.columns]
+    alone = [names[0] for names in listed if len(names) == 1]
+    return model.kind.of_row(row_with_lists(row, alone), model.columns)
+
+
+def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
+    """The example that `make` makes; None of a bad one, if those are passed over."""
+    try:
+        return make(*given)
+    except DataError as error:
+        if skips:
+            return None
+        if error.do is not None and "on_bad=skip" not in error.do:
+            raise
+        # Rows that are learned from would be dropped; here they stay.
+        raise error.advising(
+            "correct the row, or pass it over (--read on_bad=skip): its prediction is then null"
+        ) from None
+
+
+def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a text file of any encoding and compression that the corpus reader
+    takes."""
+    ledger = Ledger(reading, counts, None)
+    with RegularFile(file) as opened:
+        for block in text_blocks(opened, file, ledger, as_given=True):
+            for number, line in block.lines():
+                counts.documents += 1
+                yield number, line.removesuffix("\r")
+        counts.hashes[file.shown] = opened.finish()
+    ledger.finish("the file has 0 lines", "line")

@@ -1,0 +1,137 @@
+"""Several tasks of one body that stood still, answered with one reading of each text.
+
+    load_several(["topics", "mood"]).predict(["a text", …])
+        ->  [{"topics": {"label": …, "score": …}, "mood": {…}}, …]
+
+Heads that were trained alone (`--method probe`) above the same model share all that lies below
+them, so a further task costs a head and not a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from maskwright.checkpoint.transfer import TOPS
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.inference.scores import scores_together
+from maskwright.models import special_tokens
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.supervised import Supervised
+from maskwright.predict.predictor import Answer, Answering, Predictor, answers_of, load
+from maskwright.report.say import Say, quiet
+from maskwright.tasks.parts.task_type import Kind
+
+
+@dataclass(frozen=True)
+class Several(Answering):
+    """Models that share their body, by name; rows are read as the first of them reads them, and an
+    answer is what each of them says."""
+
+    members: Mapping[str, Predictor]
+    kind: Kind
+    columns: Mapping[str, Sequence[str]]
+
+    @property
+    def first(self) -> Predictor:
+        return next(iter(self.members.values()))
+
+    @property
+    def notes(self) -> list[str]:
+        return self.first.notes
+
+    def answers(
+        self, rows: Sequence[object], top: int | None = None, say: Say = quiet
+    ) -> list[Answer]:
+        frame, objectives = self.first.frame, []
+        for each in self.members.values():
+            vocabulary = special_tokens.vocabulary(frame.tokenizer)
+            objective = each.kind.objective(each.model, vocabulary, frame.long)
+            assert isinstance(objective, Supervised)
+            objectives.append(objective.eval())
+        encoded = self.kind.encode(rows, frame)
+        if encoded.cut:
+            say(encoded.cut)
+        told = scores_together(objectives, encoded.examples, self.first.collation)
+        answers = [
+            answers_of(each.kind, encoded, one, top)
+            for each, one in zip(self.members.values(), told, strict=True)
+        ]
+        return [dict(zip(self.members, row, strict=True)) for row in zip(*answers, strict=True)]
+
+
+def load_several(folders: Sequence[Path | str]) -> Several:
+    """The fine-tuned models in `folders`, which have one body; it is held once.
+
+    Raises:
+        UsageError: no folder, two of one name, and as `predict.load`.
+        IncompatibleError: the bodies differ, or the models do not read whole texts alike.
+    """
+    if not folders:
+        raise UsageError("no model to load", wanted="one folder or more")
+    members: dict[str, Predictor] = {}
+    for folder in map(Path, folders):
+        name = folder.resolve().name
+        if name in members:
+            raise UsageError(
+                "two models of one name", where=folder, found=name, do="rename the folder of one"
+            )
+        member = load(folder)
+        if member.kind.head != "sequence":
+            raise IncompatibleError(
+                "only tasks of whole texts share a reading", where=folder, found=member.kind.task
+            )
+        if members:
+            first_name, first = next(iter(members.items()))
+            _require_alike(first, first_name, member, folder)
+            for part in ("tokens", "encoder", "decoder"):
+                setattr(member.model, part, getattr(first.model, part))
+        members[name] = member
+    first = next(iter(members.values()))
+    return Several(members, first.kind, first.columns)
+
+
+def _require_alike(first: Predictor, name: str, other: Predictor, folder: Path) -> None:
+    ours, theirs = _reading(first), _reading(other)
+    for what, value in ours.items():
+        if value != theirs[what]:
+            raise IncompatibleError(
+                "the models do not read texts alike",
+                where=folder,
+                found=f"{what} {theirs[what]}",
+                wanted=f"{value}, as {name}",
+                do="fine-tune them with the same settings",
+            )
+    one, two = _body(first.model), _body(other.model)
+    differing = [
+        n
+        for n in sorted(one.keys() | two.keys())
+        if n not in one or n not in two or not torch.equal(one[n], two[n])
+    ]
+    if differing:
+        raise IncompatibleError(
+            "the models differ below their heads",
+            where=folder,
+            found=f"{differing[0]} is another, and {len(differing) - 1} more",
+            wanted=f"the body of {name}",
+            do="fine-tune both from one model with --method probe",
+        )
+
+
+def _reading(model: Predictor) -> dict[str, object]:
+    frame = model.frame
+    return {
+        "roles": model.kind.roles,
+        "tokenizer": frame.tokenizer.fingerprint,
+        "length": frame.length,
+        "long": frame.long,
+        "segments": frame.segments,
+        "collation": model.collation,
+    }
+
+
+def _body(model: Transformer) -> dict[str, torch.Tensor]:
+    return {n: p for n, p in model.named_parameters() if not n.startswith(TOPS)}

@@ -1,0 +1,241 @@
+"""The answers to the rows of a file as a new file.
+
+    predictions.jsonl   {…the row…, "prediction": {"label": "good", "score": 0.93}}
+    predictions.csv     …the row…, predicted_label, predicted_score
+
+The file is there whole or not at all. What was answered before a kill waits beside it and is gone
+on with when the same file is asked of the same model again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
+from maskwright.corpus.files import listed, size_of
+from maskwright.corpus.ledger import Counts
+from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError
+from maskwright.finetune.hashes import hashes
+from maskwright.labelled.columns.columns import as_names
+from maskwright.labelled.formats import unnamed_files
+from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
+from maskwright.models import folders
+from maskwright.predict.columns import PREDICTION, flat_row, name_taken, names_of
+from maskwright.predict.file import answer_rows, loaded, say_bad
+from maskwright.predict.given import LISTS
+from maskwright.predict.predictor import Predictor, home
+from maskwright.predict.rows import rows_to_answer
+from maskwright.predict.shared_encoder import Several
+from maskwright.report.say import Say, quiet
+from maskwright.storage import files as storage
+from maskwright.storage.files import lock_beside
+from maskwright.storage.lock import Lock
+from maskwright.storage.one_file import new_text
+
+# What is written by the name of the file: what stands between columns, None for JSON Lines.
+WRITES = 2
+WRITTEN = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
+
+
+def write_predictions(
+    folder: Path | str,
+    source: Path | str,
+    out: Path | str,
+    *,
+    also: Path | str | Sequence[Path | str] = (),
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    read: HowRead = AS_IT_COMES,
+    top: int | None = None,
+    base: Path | str | None = None,
+    say: Say = quiet,
+) -> int:
+    """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
+    many. All of the source is looked at before anything is computed.
+
+    Raises:
+        UsageError: the file is there already, or of another kind, and as `predict_file`.
+        OutputError: it cannot be written.  StoppedError: another process is writing it.
+    """
+    folder, source, out = Path(folder), Path(source), Path(out)
+    delimiter = WRITTEN.get(out.suffix.lower(), "")
+    if delimiter == "":
+        raise UsageError(
+            "no such kind of file is written",
+            where=out,
+            found=out.suffix or "none",
+            wanted=", ".join(WRITTEN),
+            do="choose another name for --out",
+        )
+    if out.exists():
+        raise UsageError("the file is there already", where=out, do="choose another --out")
+    if not out.parent.is_dir():
+        raise OutputError(
+            "the predictions cannot be written",
+            where=out,
+            found="no such folder",
+            do="choose a folder that is there",
+        )
+    with Lock(lock_beside(out), passing=True):
+        return _written(
+            folder, source, out, delimiter, listed(also), as_names(columns), read, top, base, say
+        )
+
+
+def _written(
+    folder: Path,
+    source: Path,
+    out: Path,
+    delimiter: str | None,
+    also: Sequence[str],
+    columns: Mapping[str, Sequence[str]],
+    read: HowRead,
+    top: int | None,
+    base: Path | str | None,
+    say: Say,
+) -> int:
+    staged = out.with_name(f".tmp-{out.name}.jsonl")
+    if out.exists():  # another process has just written it
+        raise UsageError("the file is there already", where=out, do="choose another --out")
+    begun = False
+    try:
+        about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
+        about |= {} if base is None else {"base": hashes(Path(base))}
+        about |= {"also": [_model(Path(each)) for each in also]} if also else {}
+        about |= {"columns": columns} if columns else {}
+        about |= {} if read == AS_IT_COMES else {"read": repr(read)}
+        about |= {} if top is None else {"top": top}
+        model, counts = loaded(folder, also, columns, base), Counts()
+        names = _look_at(source, model, read, top, delimiter is not None)
+        begun = True
+        # The rows stand in both files for a while.
+        storage.require_space(
+            out.parent, WRITES * size_of(source, unnamed_files.sources) - _size(staged)
+        )
+        kept, kept_bad = _kept(staged, json.dumps(about), say)
+        with staged.open("a", encoding="utf-8") as stream:
+            count, bad = answer_rows(model, source, stream, read, top, kept, say, counts)
+        _require_unchanged(source, about["source"])
+    except MaskwrightError:  # the same would be met again
+        if begun:  # else another command's, which may go on
+            with contextlib.suppress(OSError):
+                staged.unlink(missing_ok=True)
+        raise
+    except OSError as error:
+        raise _cannot_be_written(out, error) from error
+    try:
+        if delimiter is None:
+            _as_lines(staged, out)
+        else:
+            _as_table(staged, out, delimiter, names)
+        staged.unlink()
+    except OSError as error:
+        raise _cannot_be_written(out, error) from error
+    say_bad(kept_bad + bad, counts, say)
+    return kept + count
+
+
+def _cannot_be_written(out: Path, error: OSError) -> OutputError:
+    return OutputError(
+        "the predictions cannot be written",
+        where=out,
+        found=error,
+        do="make room, then give the same command: what was answered is kept",
+    )
+
+
+def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
+    """Refuse answers to rows of two versions of a file.
+
+    Raises:
+        DataError: naming what changed since `before`.
+    """
+    now = hashes(source)
+    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise DataError(
+            "the file has changed while it was answered",
+            where=source,
+            found=", ".join(changed[:5]),
+            wanted="a file that stays as it is",
+            do="give the same command again",
+        )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _model(folder: Path) -> dict[str, str]:
+    """The hashes of what answers, without what else lies in the folder."""
+    whole = home(folder)
+    parts = [whole / name for name in (MODEL, ADAPTER, TASK)]
+    if not parts[0].is_dir() and not parts[1].is_dir():
+        parts = [folders.model_folder(whole)]
+    there = [part for part in parts if part.exists()]
+    return {f"{part.name}/{n}": digest for part in there for n, digest in hashes(part).items()}
+
+
+def _look_at(
+    source: Path, model: Predictor | Several, read: HowRead, top: int | None, flat: bool
+) -> list[str]:
+    """Refuse now what would be refused after hours: bad rows, and in a table columns that are
+    called as those of an answer; their names are given, none for lines."""
+    names: list[str] = []
+    for values, example in rows_to_answer(source, model, read, Counts()):
+        if flat and not names and example is not None:
+            names = names_of(example, model, top)
+        if taken := sorted(set(names) & values.keys()):
+            raise name_taken(", ".join(taken), str(source))
+    if flat and not names:  # no row can be answered
+        values = {role: ["a", "b"] if role in LISTS else "a" for role in model.kind.roles}
+        names = names_of(model.kind.of_value(values, ""), model, top)
+    return names
+
+
+def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
+    """How many rows of an earlier try are whole, and how many of these without an answer; the first
+    line of the file says of what. What a kill has torn is cut off."""
+    first, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
+    count = bad = 0
+    with staged.open("a+b") as file:
+        file.seek(0)
+        if (found := file.readline()) != first:
+            if found:
+                say("note: what an earlier command of another kind had answered is begun anew")
+            file.truncate(0)
+            file.write(first)
+            return 0, 0
+        whole = len(first)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            count, bad = count + 1, bad + line.endswith(null)  # the last value of a row
+        file.truncate(whole)
+    return count, bad
+
+
+def _as_lines(staged: Path, target: Path) -> None:
+    with new_text(target) as file:
+        file.writelines(_answered(staged))
+
+
+def _as_table(staged: Path, target: Path, delimiter: str, answer: Sequence[str]) -> None:
+    """The columns of the rows, then those of an `answer`."""
+    names: dict[str, None] = {}
+    for line in _answered(staged):
+        names |= dict.fromkeys(name for name in json.loads(line) if name != PREDICTION)
+    with new_text(target, newline="") as file:
+        writer = csv.DictWriter(file, [*names, *answer], delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(flat_row(json.loads(line)) for line in _answered(staged))
+
+
+def _answered(staged: Path) -> Iterator[str]:
+    with staged.open(encoding="utf-8") as file:
+        yield from islice(file, 1, None)

@@ -1,0 +1,353 @@
+"""A recipe for training a model further on text of another kind (Gururangan et al. 2020,
+arXiv:2004.10964).
+
+A run goes on with the objective and the rows it was trained with. Of any other folder these follow
+from maskwright.models import folders
+from maskwright.models import special_tokens
+from what the model is: an encoder fills masks, a decoder reads on, and a model of both writes what
+was cut out of its text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shlex
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+import torch
+
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.layout import Layout
+from maskwright.corpus import embedded
+from maskwright.corpus.files import Paths
+from maskwright.data.batch import Batch
+from maskwright.data.pack import PackedDocuments
+from maskwright.data.store import TokenStore
+from maskwright.data.tokenize import build_store
+from maskwright.errors import IncompatibleError, MaskwrightError
+from maskwright.inference import held_out_loss as likelihood
+from maskwright.metrics import metrics
+from maskwright.models import folders, special_tokens
+from maskwright.models.run_folder import is_run
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts.objective import encode, facts
+from maskwright.objectives.supervised import pool_texts
+from maskwright.pretrain import build, checkpoints, head_first, run
+from maskwright.pretrain.rows import held_out_rows
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.override import override, with_text
+from maskwright.recipes.parts.recipe import (
+    Folder,
+    ObjectiveChoice,
+    Recipe,
+    RowChoice,
+    TokenizerFolder,
+    Training,
+)
+from maskwright.report import page, tables
+from maskwright.report.say import printer
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train import distribute
+from maskwright.train.machine import machine
+from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.phases import Ramp
+from maskwright.train.schedule import Budget, Schedule
+
+MINUTES, HELD_OUT = 10.0, "data/held-out"
+WORTH = "What training further was worth"
+SENTENCE_MODEL = "modules.json"  # of sentence-transformers
+GENERAL = 60_000  # bytes of text that has nothing to do with the run
+SEEN_ROWS, SEEN_TEXTS = 64, 200
+# What is known is easily overwritten: of a run's own rate a part; of others a rate for a width of
+# 768, and in proportion more for narrower models.
+SHARE, RATE, WIDTH = 0.3, 1e-4, 768
+# A head that is drawn learns alone for a share of the run, and faster than the body under it, which
+# was never trained for it and has most to lose: that learns at a rate for a width of 768, too.
+HEAD_FIRST, HEAD_RATE, BODY_RATE = 0.3, 1e-3, 1e-5
+LENGTH, BATCH = 128, 64
+SCHEDULE = Schedule(kind="linear", warmup=0.1)
+
+
+def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
+    """The recipe that trains the model in `folder` further, on the embedded text until another is
+    named.
+
+    Raises:
+        UsageError: no such folder.
+        IncompatibleError: it has no tokenizer, or is of two stacks and has no mask to write for.
+    """
+    budget = Budget(minutes=minutes)
+    if is_run(folder):
+        own = read(folder / run.RECIPE)
+        optimizer = replace(
+            own.training.optimizer, learning_rate=SHARE * own.training.optimizer.learning_rate
+        )
+        training = replace(
+            own.training,
+            budget=budget,
+            phases=(),
+            ramp=Ramp(),
+            optimizer=optimizer,
+            schedule=SCHEDULE,
+        )
+        begun = replace(
+            own,
+            corpus=Corpus(),
+            model=Folder(path=str(folder)),
+            training=training,
+            tokenizer=TokenizerFolder(path=str(folder)),
+        )
+        return replace(begun, name=f"{own.name}-further", note=f"{own.note}, further")
+    path = folders.model_folder(folder)
+    form = pretrained.described(path)
+    config = form.config
+    longest = min(
+        getattr(stack.embeddings.positions, "length", LENGTH) for stack in config.stacks.values()
+    )
+    narrower = max(1.0, WIDTH / config.width)
+    model = Folder(path=str(path), architecture=_architecture(form))
+    rate = RATE * narrower
+    if model.architecture is not None:
+        rate = HEAD_RATE
+        model = replace(
+            model, head_first=HEAD_FIRST, body_rate=min(1.0, BODY_RATE * narrower / rate)
+        )
+    return Recipe(
+        name=f"{folders.called(path)}-further",
+        note=f"a {form.model_type}, further",
+        tokenizer=TokenizerFolder(path=str(path)),
+        model=model,
+        objective=ObjectiveChoice(name=_objective(path, form), options={}),
+        rows=RowChoice(length=min(LENGTH, longest)),
+        training=Training(
+            budget=budget, batch=BATCH, optimizer=AdamW(learning_rate=rate), schedule=SCHEDULE
+        ),
+    )
+
+
+def adapt(
+    folder: Path | str,
+    texts: Paths,
+    out: Path | str,
+    *,
+    minutes: float = MINUTES,
+    settings: Sequence[str] = (),
+    stream: TextIO | None = None,
+) -> Path:
+    """Train the model in `folder` further on `texts` in the new folder `out`, and say what was won
+    there and what was lost on other text; the last checkpoint is returned. Stopped, it is gone on
+    with as any run, and that table is made then.
+
+    Raises:
+        MaskwrightError: as `recipe_of` and `run.pretrain`.
+    """
+    folder, out, say = Path(folder), Path(out), printer(stream)
+    recipe = override(with_text(recipe_of(folder, minutes), texts), settings)
+    if distribute.join().first:
+        for note in _notes(folder, recipe):
+            say(f"note: {note}")
+    last = run.pretrain(recipe, out, stream=stream)
+    close(out, stream=stream)
+    return last
+
+
+def _notes(folder: Path, recipe: Recipe) -> list[str]:
+    """What to know before a model is trained further."""
+    model, found = recipe.model, list[str]()
+    assert isinstance(model, Folder)
+    if (folder / SENTENCE_MODEL).is_file():
+        found.append(
+            "this model was made for vectors of texts. Learning to fill masks makes these worse, "
+            "and its pooling is not taken along: what comes of it is a model to fine-tune. To "
+            "compare vectors, keep the model as it is, or fine-tune it: maskwright finetune "
+            f"{shlex.quote(str(folder))} --data PAIRS --task embedding"
+        )
+    if model.architecture is not None and model.head_first:
+        found.append(
+            f"the folder has no scores over the vocabulary. These learn alone for the first "
+            f"{model.head_first:.0%} of the run (model.head_first); then the model below them "
+            f"learns, too, {model.body_rate:g} times as fast (model.body_rate)"
+        )
+    return found
+
+
+def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> None:
+    """Say and write down what training further was worth, where the complete run `out` did so.
+
+    Args:
+        again: also where that is written already.
+    """
+    recipe = read(out / run.RECIPE)
+    if not isinstance(recipe.model, Folder) or not distribute.join().first:
+        return
+    if not again and any(table.get("title") == WORTH for table in tables.read(out)):
+        return
+    if not Path(recipe.model.path).is_dir():
+        printer(stream)(
+            f"note: the model from which this run began is not there any more ({recipe.model.path})"
+            ", so there is nothing to compare with"
+        )
+        return
+    try:
+        made = worth(out)
+    except MaskwrightError as error:  # the model is trained and saved all the same
+        printer(stream)(
+            f"note: what training further was worth cannot be told: {error.what} ({error.where})"
+        )
+        return
+    tables.add(out, made)
+    for each in made:
+        printer(stream)(tables.for_terminal(each))
+    lost = [row[0] for row in made[0]["rows"][1:] if row[-1].startswith("+")]
+    if lost:
+        printer(stream)(
+            f"warning: something was lost on {lost[0]}: whether what was won is worth "
+            "it, a task of yours can tell: fine-tune both models on it"
+        )
+    page.write_report(out)
+
+
+def worth(out: Path) -> list[tables.Table]:
+    """What the run `out` won on its own held-out text and lost on other text; and how far it moved
+    the vectors of texts, where a model that only reads was not pretrained here."""
+    recipe = read(out / run.RECIPE)
+    assert isinstance(recipe.model, Folder)
+    path = Path(recipe.model.path)
+    tokenizer = Tokenizer.load(out / "tokenizer")
+    begun = build.model(recipe, build.transformer_config(recipe, tokenizer))
+    known = head_first.take(out, begun, recipe.model.new) or recipe.model.architecture is None
+    last = folders.newest(out)
+    models = [(begun, path)] * known + [(pretrained.load(last).model, last)]
+    store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
+    # A checkpoint lies in its run, beside the text that was held out of that.
+    old = path.parent.parent / HELD_OUT
+    own = path.parent.name == "checkpoints" and old.is_dir()
+    found = {"the new text": _losses(recipe, models, tokenizer, store)}
+    if own:
+        # Rows of another kind may ask for what was not written down when that text was prepared.
+        with contextlib.suppress(MaskwrightError):
+            before = TokenStore.open(old, tokenizer_fingerprint=tokenizer.fingerprint)
+            found["the text before"] = _losses(recipe, models, tokenizer, before)
+    else:
+        with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(MaskwrightError):
+            general = build_store(
+                embedded.documents(limit_bytes=GENERAL), tokenizer, Path(scratch) / "store"
+            )
+            found["general text"] = _losses(recipe, models, tokenizer, general)
+    rows = []
+    for name, told in found.items():
+        gap = f"{told[-1] - told[0]:+.4f}" if known else "–"
+        rows.append([name, *["–"] * (not known), *(f"{loss:.4f}" for loss in told), gap])
+    note = "In nats for each target, the same rows and the same questions before and after."
+    if recipe.model.new and known:
+        note += " Before: the new head above the model as it was."
+    elif not known:
+        note = (
+            "In nats for each target; a model without scores over the vocabulary has no loss "
+            "before."
+        )
+    if "general text" in found:
+        note += " General text: documentation in this Python installation."
+    made: list[tables.Table] = [
+        {
+            "title": WORTH,
+            "head": ["held-out loss", "before", "after", "change"],
+            "rows": rows,
+            "note": note,
+        }
+    ]
+    if not own and begun.encoder is not None and begun.decoder is None:
+        made.append(_moved(begun, models[-1][0], store, recipe.rows.length))
+    return made
+
+
+def _moved(before: Transformer, after: Transformer, store: TokenStore, length: int) -> tables.Table:
+    """How alike the two find the same held-out texts."""
+    rows = PackedDocuments(store, length)
+    numbers = np.arange(min(len(rows), SEEN_ROWS))
+    taken = rows.rows(numbers, 0)
+    batch = Batch(tokens=torch.from_numpy(taken.tokens), **facts(taken))
+    found = []
+    for model in (before, after):
+        with torch.no_grad():
+            vectors = pool_texts(encode(model.eval(), batch), batch.documents, "mean")
+        unit = torch.nn.functional.normalize(vectors[:SEEN_TEXTS].float(), dim=1)
+        several = torch.triu_indices(len(unit), len(unit), 1)
+        found.append((unit @ unit.T)[several[0], several[1]].numpy())
+    kept = metrics.METRICS["spearman"](*found) if len(found[0]) > 1 else math.nan
+    shown = f"{kept:.3f}" if math.isfinite(kept) else "–"
+    return {
+        "title": "What is left of the vectors of texts",
+        "head": ["", "before", "after"],
+        "rows": [["which texts are alike", "1.000", shown]],
+        "note": "Mean vectors of held-out texts: the rank correlation of their similarities with "
+        "those before. Where a model was made for such vectors, what is lost here is lost to it.",
+    }
+
+
+def _losses(
+    recipe: Recipe,
+    models: Sequence[tuple[Transformer, Path]],
+    tokenizer: Tokenizer,
+    store: TokenStore,
+) -> list[float]:
+    """The loss on `store` of each model, whose folder may hold what was trained beside it."""
+    found = []
+    device = machine.choose(recipe.training.precision, recipe.training.device).device
+    for model, path in models:
+        objective = build.objective(recipe, model, tokenizer)
+        checkpoints.take_others(objective, path)
+        figures = likelihood.evaluate(
+            objective.to(device),
+            held_out_rows(recipe, store),
+            rows=recipe.evaluation.rows,
+            batch_rows=recipe.evaluation.batch,
+        )
+        found.append(figures.loss)
+    return found
+
+
+def _objective(path: Path, form: Layout) -> str:
+    if form.config.encoder is None:
+        return "causal"
+    vocabulary = special_tokens.vocabulary(Tokenizer.load(path))
+    if form.config.decoder is None:
+        if vocabulary.mask is None:
+            raise IncompatibleError(
+                "an encoder alone learns by filling masks",
+                where=path,
+                found="a tokenizer without a mask token",
+                do="name a folder with the decoder, too",
+            )
+        return "masked"
+    if vocabulary.sentinels:
+        return "span-corruption"
+    if vocabulary.mask is None:
+        raise IncompatibleError(
+            "no mark for what is cut out of a text",
+            where=path,
+            found="a tokenizer with neither sentinels nor a mask",
+            do="write a recipe with an objective of your own",
+        )
+    return "denoising"
+
+
+def _architecture(form: Layout) -> str | None:
+    """The class with scores over the vocabulary and nothing else, where the folder's has none."""
+    if form.family is None or form.config.vocabulary_head is not None:
+        return None
+    for name, kit in form.family.architectures.items():
+        if (
+            kit.vocabulary
+            and not kit.heads
+            and kit.decoder in (None, form.config.decoder is not None)
+        ):
+            return name
+    return None

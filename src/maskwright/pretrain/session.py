@@ -1,0 +1,344 @@
+"""One sitting of a run: everything that is at hand while it trains, made or restored."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+
+from maskwright import config, dotted
+from maskwright.checkpoint import layout
+from maskwright.checkpoint.layout import About
+from maskwright.checkpoint.shapes import num_parameters
+from maskwright.data.rows import RowSource
+from maskwright.errors import IncompatibleError, ResourceError
+from maskwright.inference import held_out_loss as likelihood
+from maskwright.memory import free_bytes
+from maskwright.models.folders import has_checkpoint
+from maskwright.nn.config import TransformerConfig
+from maskwright.objectives.parts.encoder_decoder import EncoderDecoder
+from maskwright.objectives.parts.objective import Objective
+from maskwright.pretrain import build, card, head_first, journal, start
+from maskwright.pretrain import objective_of as taught
+from maskwright.pretrain.checkpoints import Checkpoints
+from maskwright.pretrain.head_first import HeadFirst
+from maskwright.pretrain.lengths import check_length, untrained_positions
+from maskwright.pretrain.prepare import Prepared
+from maskwright.pretrain.rows import held_out_rows, training_rows
+from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.recipe import Folder, Recipe, frozen_part
+from maskwright.report import document
+from maskwright.report.say import quiet
+from maskwright.storage import commit
+from maskwright.storage import files as storage
+from maskwright.train.average import Average
+from maskwright.train.distribute import Processes
+from maskwright.train.loop import StopFlag
+from maskwright.train.machine import machine
+from maskwright.train.machine.activation_memory import kept_bytes
+from maskwright.train.machine.machine import Machine
+from maskwright.train.optimizers.optimizer import OptimizerState
+from maskwright.train.parameter_rates import Paced
+from maskwright.train.parameters import Parameters
+from maskwright.train.state import TrainState
+
+RUN = "run.json"
+FEW_TARGETS = 100
+LOOKED_AT, UNEVEN = 512, 0.05  # pairs of sentences; a share that leaves little to tell apart
+
+
+@dataclass
+class Sitting:
+    """One sitting of a run: what the hooks and the loop share. Training rows are those of each
+    phase."""
+
+    recipe: Recipe
+    out: Path
+    prepared: Prepared
+    machine: Machine
+    processes: Processes
+    objective: Objective
+    optimizer: OptimizerState
+    checkpoints: Checkpoints
+    state: TrainState
+    train_rows: list[RowSource]
+    held_out_rows: RowSource
+    run: dict[str, Any]
+    stream: TextIO
+    average: Average | None = None
+    stages: HeadFirst | None = None
+    stop: StopFlag = field(default_factory=StopFlag)
+
+
+def begin(
+    recipe: Recipe,
+    out: Path,
+    prepared: Prepared,
+    chosen: Machine,
+    processes: Processes,
+    say: Any,
+    stream: TextIO | None,
+) -> Sitting:
+    """Everything a sitting of the run holds, restored from the newest checkpoint if there is one.
+
+    Raises:
+        IncompatibleError: model, objective, tokenizer or checkpoint do not belong together.
+        ResourceError: the model does not fit into memory.
+    """
+    saved = has_checkpoint(out)
+    objective, family = _objective(recipe, out, prepared, chosen, saved, say)
+    parameters = Parameters(objective, chosen.compute)
+    optimizer: OptimizerState = recipe.training.optimizer.start(parameters)
+    stages = HeadFirst.of(
+        recipe.model, recipe.training.budget, parameters, out if processes.first else None
+    )
+    if stages is not None:
+        optimizer = Paced(optimizer, stages)
+    ema = recipe.training.ema
+    average = Average(parameters, ema) if ema else None
+    about = _about(recipe, out, prepared, chosen)
+    begins = objective.start if isinstance(objective, EncoderDecoder) else None
+    network = objective.product.config
+    model = card.about(
+        recipe, network, prepared.tokenizer, About(family=family, decoder_start=begins)
+    )
+    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, model)
+    state = TrainState()
+    if saved:
+        state = _restore(checkpoints, optimizer, average, about, out, say, processes)
+    elif processes.first:
+        journal.cut(out, 0)
+    if stages is not None:
+        stages.begin(state)
+    train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
+    held_out = held_out_rows(recipe, prepared.held_out)
+    if processes.first:
+        _say_pairs(recipe, train_rows[-1], say)
+    run: dict[str, Any] = {}
+    if processes.first:
+        run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
+        _say_few(run["references"]["targets"], say)
+        document.write(out / RUN, json.dumps(run, indent=2) + "\n")
+    return Sitting(
+        recipe=recipe,
+        out=out,
+        prepared=prepared,
+        machine=chosen,
+        processes=processes,
+        objective=objective,
+        optimizer=optimizer,
+        checkpoints=checkpoints,
+        state=state,
+        train_rows=train_rows,
+        held_out_rows=held_out,
+        run=run,
+        stream=stream or sys.stdout,
+        average=average,
+        stages=stages,
+    )
+
+
+def _objective(
+    recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine, saved: bool, say: Any
+) -> tuple[Objective, str | None]:
+    """The objective around the model as the run began, and the family that names its weights. What
+    was `saved` begins nothing: its checkpoint is read over it."""
+    begun = start.resumed(recipe, out) if saved else recipe
+    point = build.transformer_config(begun, prepared.tokenizer)
+    check_length(recipe, point)
+    _check_memory(point, chosen, recipe)
+    storage.require_space(out, checkpoint_bytes(num_parameters(point), recipe, out))
+    network = build.model(begun, point, quiet if saved else say).to(chosen.device)
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    family = build.family_name(begun)
+    layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
+    if not saved and (note := untrained_positions(recipe, point)):
+        say(note)
+    if not saved and isinstance(recipe.model, Folder):
+        start.bring(objective, recipe.model, say)
+        if "vocabulary_head" in recipe.model.new:
+            counts = likelihood.token_counts(prepared.train, recipe.corpus.weights)
+            head_first.expect_frequencies(objective.product, counts)
+    elif not saved:
+        objective.begin()
+    return objective, family
+
+
+def _about(recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine) -> dict[str, Any]:
+    """What a checkpoint says of where it comes from, so that nothing else goes on with it."""
+    begun = find(str(out))  # what changed since is free to change
+    return {
+        "recipe": begun.fingerprint,
+        "settings": frozen_part(begun),
+        "tokenizer": prepared.tokenizer.fingerprint,
+        "data": prepared.train_fingerprint,
+        "machine": {
+            **machine.describe(chosen),
+            "training.microbatches": recipe.training.microbatches,  # dropout is keyed by them
+        },
+    }
+
+
+def _described(
+    recipe: Recipe,
+    prepared: Prepared,
+    objective: Objective,
+    train_rows: RowSource,
+    held_out: RowSource,
+    machine_: Any,
+) -> dict[str, Any]:
+    """What the panel and the page want to know of a run, the reference lines among it."""
+    lines = likelihood.reference_lines(
+        objective,
+        likelihood.token_counts(prepared.train, recipe.corpus.weights),
+        train_rows,
+        held_out,
+        rows=recipe.evaluation.rows,
+        batch_rows=recipe.evaluation.batch,
+    )
+    return {
+        "recipe": recipe.name,
+        "note": recipe.note,
+        "parameters": objective.product.num_parameters(),
+        "steps": recipe.training.budget.steps,
+        "budget": config.to_plain(recipe.training.budget),
+        "objective": recipe.objective.name,
+        "writes": list(objective.product.config.stacks) == ["decoder"],
+        "corpus": prepared.provenance,
+        "references": lines.to_json(),
+        "machine": machine_,
+    }
+
+
+def _say_few(targets: int, say: Callable[[str], None]) -> None:
+    """Say where too little is held out for figures."""
+    if targets < FEW_TARGETS:
+        say(
+            f"note: only {targets:,} targets are held out, so held-out figures say little; "
+            "give more text, hold out more of it (corpus.held_out), or look at more rows "
+            "(evaluation.rows)"
+        )
+
+
+def _say_pairs(recipe: Recipe, rows: RowSource, say: Callable[[str], None]) -> None:
+    """Say how many pairs of sentences are negatives, and where nearly all are of one sort: nothing
+    is learned of them."""
+    looked_at = np.arange(min(len(rows), LOOKED_AT))
+    pair_label = rows.rows(looked_at, 0).pair_label if len(looked_at) else None
+    if pair_label is None:
+        return
+    share = float((pair_label == 1).mean())
+    swapped = taught.row_kind(recipe) == "swapped-pairs"
+    what = "in the wrong order" if swapped else "the second part is from another document"
+    say(f"pairs of sentences: {share:.1%} of the first {len(looked_at):,} are negatives ({what})")
+    if not UNEVEN <= share <= 1 - UNEVEN:
+        say(
+            f"note: {max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences "
+            "are of one kind, so there is little to tell apart; documents need several sentences"
+        )
+
+
+def _restore(
+    checkpoints: Checkpoints,
+    optimizer: OptimizerState,
+    average: Average | None,
+    about: dict[str, Any],
+    out: Path,
+    say: Any,
+    processes: Processes,
+) -> TrainState:
+    restored = checkpoints.restore(optimizer, average)
+    for reason in restored.skipped:
+        say(f"passed over a damaged checkpoint: {reason.where}: {reason.what}")
+    for name, what in (
+        ("recipe", "the recipe"),
+        ("tokenizer", "the tokenizer"),
+        ("data", "the training data"),
+    ):
+        if restored.about.get(name) != about[name]:
+            if name == "recipe" and isinstance(before := restored.about.get("settings"), dict):
+                raise _other_settings(before, about["settings"], out)
+            raise IncompatibleError(
+                f"{what} is not the one this checkpoint was trained with",
+                where=restored.path,
+                found=str(about[name])[:16],
+                wanted=str(restored.about.get(name))[:16],
+                do="restore it, or start another run",
+            )
+    before = {**about["machine"], **restored.about["machine"]}  # an older release knew less of it
+    for path, now, then in dotted.differences(about["machine"], before):
+        say(f"{path} was {then} and is {now}: the run continues, not bit-exactly")
+    if processes.first:
+        journal.cut(out, restored.state.step)
+    say(f"resuming after step {restored.state.step}")
+    return restored.state
+
+
+def _other_settings(before: Any, now: Any, out: Path) -> IncompatibleError:
+    """What a recipe.toml that was changed by hand is refused with."""
+    changes = list(dotted.differences(before, now))
+    return IncompatibleError(
+        "the recipe is not the one this checkpoint was trained with",
+        where=f"{out / 'recipe.toml'}: {changes[0][0] if changes else ''}",
+        found="; ".join(f"{path} = {new!r}" for path, _, new in changes[:8]),
+        wanted="; ".join(f"{path} = {old!r}" for path, old, _ in changes[:8]),
+        do="set it back in recipe.toml, or start another run with: maskwright pretrain RECIPE "
+        "--out FOLDER",
+    )
+
+
+def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
+    """Bytes of the checkpoints that lie in `out` at one time, at the least, without those that lie
+    there now: a new one is whole before an old one goes."""
+    training, every = recipe.training, recipe.checkpoints.every
+    each = 4 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
+    steps = training.budget.steps
+    written = 1 if not every else 2 if steps is None else -(-steps // every)
+    there = len(commit.numbered(out / "checkpoints"))
+    count = min(recipe.checkpoints.keep + 1, written) - there
+    return parameters * each * max(0, count)
+
+
+def _check_memory(point: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:
+    """Refuse a model whose weights, gradients and moments cannot fit, or not beside what a
+    microbatch needs at the least, before anything is allocated.
+
+    Raises:
+        ResourceError: with the bytes needed and the bytes there are.
+    """
+    training, there = recipe.training, free_bytes()
+    if chosen.device.type != "cpu":
+        return  # where memory that is not there is an error, and no end by the system
+    parameters = num_parameters(point)
+    narrow, average = chosen.compute != torch.float32, training.ema > 0.0
+    each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
+    needed = parameters * each
+    if needed > there:
+        raise ResourceError(
+            "the model does not fit into memory",
+            where="model",
+            found=f"{parameters:,} parameters need {needed:,} bytes to train",
+            wanted=f"at most the {there:,} bytes that are free",
+            do="choose a smaller model",
+        )
+    step = max(phase.batch * phase.length for phase in recipe.phases)
+    kept = kept_bytes(point, step, chosen.compute.itemsize)
+    if needed + kept / training.microbatches <= there:
+        return
+    fitting = [n for n in recipe.divisors if needed + kept / n <= there]
+    raise ResourceError(
+        "a microbatch does not fit into memory beside the model",
+        where="training.microbatches",
+        found=f"{step // training.microbatches:,} tokens at once need "
+        f"{kept // training.microbatches:,} bytes at the least, the model {needed:,}",
+        wanted=f"at most the {there:,} bytes that are free",
+        do=f"--set training.microbatches={fitting[0]} does the same work with less"
+        if fitting
+        else "choose a smaller model or shorter rows",
+    )

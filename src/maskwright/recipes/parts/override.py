@@ -1,0 +1,87 @@
+"""A recipe with settings replaced: by `--set path=value`, and by files of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from maskwright import config, dotted
+from maskwright.corpus.files import Paths, listed
+from maskwright.errors import UsageError
+from maskwright.recipes.parts.recipe import FamilyModel, Folder, Recipe, TokenizerFolder
+
+BUDGET = "training.budget."
+OPTIMIZER = "training.optimizer"
+FOLDERS = ("model.folder", "tokenizer.folder")
+
+
+def with_text(recipe: Recipe, paths: Paths) -> Recipe:
+    """`recipe` on the user's own files; a bound on the embedded corpus is none on them.
+
+    Raises:
+        ConfigError: the recipe weighs another number of texts.
+    """
+    limit = recipe.corpus.limit_bytes if recipe.corpus.text else None
+    return replace(
+        recipe, corpus=replace(recipe.corpus, text=tuple(listed(paths)), limit_bytes=limit)
+    )
+
+
+def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
+    """`recipe` with each `path=value` applied (a text is one of them); all are in place before they
+    are checked.
+
+    A setting inside `model.settings` or `objective.options` may be new, to any depth; whether there
+    is one of that name is asked when they are read. All others must exist. A budget given in
+    another unit takes the place of the one that is there, and an optimizer of another kind brings
+    its own settings, all but the learning rate. `model.folder=PATH` and `tokenizer.folder=PATH` put
+    what lies there in the place of what the recipe would make; of a family's model the architecture
+    stays.
+    """
+    values: dict[str, Any] = {}
+    given = [settings] if isinstance(settings, str) else settings
+    _refuse_repeated(given)
+    for setting in sorted(given, key=lambda setting: not setting.startswith(FOLDERS)):
+        path, sign, text = setting.partition("=")
+        if not sign:
+            raise UsageError(
+                "--set wants path=value",
+                found=repr(setting),
+                wanted="for example --set training.batch=32",
+            )
+        if path == f"{OPTIMIZER}.kind" and text != recipe.training.optimizer.kind:
+            rate = recipe.training.optimizer.learning_rate
+            fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
+            recipe = dotted.replace_at(recipe, fresh)
+        elif path.startswith(BUDGET):
+            given = values.setdefault(BUDGET[:-1], {})  # of two, the budget itself refuses one
+            given[path.removeprefix(BUDGET)] = dotted.parse_value(text)
+        elif path in FOLDERS:
+            values |= _from_folder(recipe, path.split(".")[0], text)
+        else:
+            values[path] = dotted.parse_value(text)
+    return dotted.replace_at(recipe, values)
+
+
+def _refuse_repeated(settings: Sequence[str]) -> None:
+    """Refuse two values for one setting."""
+    kept: dict[str, str] = {}
+    for path, _, text in (setting.partition("=") for setting in settings):
+        if kept.setdefault(path, text) != text:
+            raise UsageError(
+                "the setting is given twice",
+                where=f"--set {path}",
+                found=f"{kept[path]} and {text}",
+                wanted="one of them",
+            )
+
+
+def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:
+    """The plain value of `table` that takes what lies at `path`."""
+    made: Folder | TokenizerFolder = TokenizerFolder(path=path)
+    if table == "model":
+        model = recipe.model
+        architecture = model.architecture if isinstance(model, FamilyModel) else None
+        made = Folder(path=path, architecture=architecture)
+    return {table: {"type": type(made).__name__, **config.to_plain(made)}}

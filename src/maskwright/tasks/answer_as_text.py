@@ -1,0 +1,33 @@
+"""The answer to a question about a context, written instead of pointed at (in_words.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from maskwright.tasks.parts.label_as_text import InWords
+from maskwright.tasks.parts.task_type import Encoded, Outputs
+
+TASKS = ("question-answering",)
+
+
+class AnswersInWords(InWords):
+    """Answers are texts; an empty one says that there is none."""
+
+    def wanted(self, row: Any) -> str:
+        return row.answers[0][0] if row.answers else ""
+
+    def answers(self, encoded: Encoded, outputs: Outputs) -> list[str]:
+        return [str(each) for each in outputs]
+
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
+        yield from ({"answer": str(each)} for each in outputs)
+
+    def right(self, row: Any) -> str:
+        return " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or "(no answer)"
+
+    def wrong(self, row: Any, answer: Any) -> float:
+        return 1.0 - self.asked.measured([row], [answer])[self.measures[0]]
+
+
+KIND = AnswersInWords

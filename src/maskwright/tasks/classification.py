@@ -1,0 +1,350 @@
+"""What a whole text, or two, is: one class, several, or a number.
+
+{"label": "good", "score": 0.93}    {"labels": […], "scores": […]}    {"score": 3.2}
+
+Numbers are learned in units of their spread, around their mean: years from 1990 to 2019 would else
+be out of reach of a head that begins at zero. When it has learned, both are folded into the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.errors import DataError, UsageError
+from maskwright.labelled.columns.contents import is_empty, value_of
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.examples.cell import text_in, text_of
+from maskwright.labelled.examples.examples import Pair, Single
+from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.windows.windows import KEEPS, Keep, pool
+from maskwright.metrics import baseline, metrics
+from maskwright.metrics.intervals import Estimate, estimates
+from maskwright.nn.heads import Head
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary
+from maskwright.objectives.supervised import Options, Problem, Supervised
+from maskwright.report.tables import Table
+from maskwright.report.wording import figure
+from maskwright.tasks.parts.classes_table import classes_table
+from maskwright.tasks.parts.encode import divide, encode, examples_of
+from maskwright.tasks.parts.reading import Frame, Long
+from maskwright.tasks.parts.task_type import (
+    LOGIT,
+    PAIR,
+    SECOND,
+    UNTOLD,
+    Answers,
+    Encoded,
+    Kind,
+    Mistake,
+    Scores,
+    alike,
+    text,
+)
+
+PROBLEMS: dict[str, Problem] = {
+    "classification": "single",
+    "pair-classification": "single",
+    "multi-label": "multi",
+    "regression": "regression",
+    "similarity": "regression",
+}
+TASKS = tuple(PROBLEMS)
+PAIRS = ("pair-classification", "similarity")
+# Heads give float32, which tells numbers apart from about 1e-7 of their size on.
+FINEST = 1e-5
+
+
+class Standardised(Supervised):
+    """Regression by a head that tells how far a number is from `centre`, in units of `spread`; the
+    scores are the numbers themselves, and the loss is that of the units."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        options: Options,
+        vocabulary: Vocabulary,
+        centre: float,
+        spread: float,
+    ) -> None:
+        super().__init__(model, options, vocabulary)
+        self.centre, self.spread = centre, spread
+
+    def forward(self, batch: Batch) -> Loss:
+        parts = super().forward(batch).parts
+        square = self.spread**2
+        return Loss({name: Part(part.total / square, part.weight) for name, part in parts.items()})
+
+    def _scored(self, read: Tensor, batch: Batch) -> Tensor:
+        return super()._scored(read, batch) * self.spread + self.centre
+
+
+class Classification(Kind):
+    """One class of a text or a pair, several classes, or a number; the `task` says which."""
+
+    head = "sequence"
+
+    @property
+    def problem(self) -> Problem:
+        return PROBLEMS[self.task]
+
+    @property
+    def wrongness(self) -> str:
+        return {"single": "how sure", "multi": "labels wrong", "regression": "off by"}[self.problem]
+
+    @property
+    def pipeline(self) -> str:
+        return "text-classification"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("first", "second") if self.task in PAIRS else ("text",)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return metrics.USUAL[self.task]
+
+    def continues(self, labels: Sequence[str]) -> bool:
+        # A unit is folded into the head of a regression, and other numbers have another.
+        return self.problem != "regression" and super().continues(labels)
+
+    def training_objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
+    ) -> Objective:
+        """What is trained on `train`; `after_training` ends it."""
+        made = self.objective(model, vocabulary, long)
+        if self.problem != "regression" or not isinstance(made, Supervised):
+            return made
+        centre, spread = self._unit(model, train)
+        if spread < FINEST * abs(centre):
+            raise DataError(
+                "numbers too close together for their size",
+                where=train.rows[0].where,
+                found=f"{figure(centre)} ± {spread:.3g}",
+                wanted=f"a deviation above {FINEST:g} of their mean",
+                do="take a common number from all, such as the least",
+            )
+        return Standardised(model, made.options, vocabulary, centre, spread)
+
+    @torch.no_grad()
+    def after_training(self, model: Transformer, train: Encoded) -> None:
+        """Fold the unit of `training_objective` into the head, which then gives the numbers."""
+        if self.problem != "regression":
+            return
+        centre, spread = self._unit(model, train)
+        head = model.heads[model.config.heads[0].name]
+        assert isinstance(head, Head)
+        head.weight.mul_(spread)
+        if head.bias is not None:
+            head.bias.mul_(spread).add_(centre)
+
+    def _unit(self, model: Transformer, train: Encoded) -> tuple[float, float]:
+        """Mean and deviation of the targets; without a bias a head cannot be moved, so 0 and how
+        far they are from it."""
+        targets = self._truth(train.rows)
+        centre = float(targets.mean()) if model.config.heads[0].bias else 0.0
+        spread = float(np.sqrt(np.square(targets - centre).mean()))
+        return centre, spread if spread > 0 else 1.0
+
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        if any(isinstance(row, Pair) for row in rows) and frame.long != "head":
+            raise UsageError(
+                "of two texts the longer one loses its end",
+                where="--long",
+                found=frame.long,
+                wanted="head",
+            )
+        if frame.long not in KEEPS:
+            return self._pieces(rows, frame)
+        keep = cast(Keep, frame.long)
+        texts = [(r.first, r.second) if isinstance(r, Pair) else (r.text,) for r in rows]
+        examples, cuts = encode(
+            texts,
+            self._targets(rows),
+            frame.tokenizer,
+            frame.length,
+            segments=frame.segments,
+            keep=keep,
+        )
+        cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
+        return Encoded(rows, examples, cut)
+
+    def _pieces(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        """Every piece of a text has its label, or all together have it."""
+        pieces, owners = divide([row.text for row in rows], frame.tokenizer, frame.length)
+        counts = np.bincount(owners, minlength=len(rows))
+        several = int((counts > 1).sum())
+        cut = ""
+        if several:
+            cut = f"{several:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
+        labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
+        how = frame.long.removeprefix("pieces-")
+        if how == frame.long:
+            return Encoded(rows, examples_of(pieces, labels, *framed, counts), cut)
+        return Encoded(rows, examples_of(pieces, labels[owners], *framed), cut, (owners, how))
+
+    def of_value(self, value: Any, where: str) -> Any:
+        if self.settled.get(UNTOLD):
+            if isinstance(value, Mapping) and value.keys() >= PAIR:
+                value = (value["text"], value["text_pair"])
+            if isinstance(value, list | tuple) and len(value) == 2:
+                first, second = map(text, value, ("text", SECOND), (where, where))
+                return Pair(first, second, self._none, where)
+        if self.task in PAIRS and isinstance(value, Mapping) and value.keys() == PAIR:
+            value = (value["text"], value[SECOND])
+        return super().of_value(value, where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
+        (pair,) = columns.get(SECOND, (SECOND,))
+        if self.settled.get(UNTOLD) and not is_empty(value_of(row, pair)):
+            return self.of_value((text_in(row, columns["text"]), text_of(row, pair)), row.where)
+        return super().of_row(row, columns)
+
+    def example(self, values: Sequence[Any], where: str) -> Single | Pair:
+        texts = [text(value, role, where) for value, role in zip(values, self.roles, strict=True)]
+        if len(texts) > 1:
+            return Pair(texts[0], texts[1], self._none, where)
+        return Single(texts[0], self._none, where)
+
+    @property
+    def _none(self) -> tuple[int, ...] | int:
+        """What stands for the label of a text without one."""
+        return () if self.problem == "multi" else 0
+
+    def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
+        outputs = _of_texts(encoded, outputs)
+        if self.problem == "single":
+            return outputs.argmax(1)
+        return (outputs > 0).astype(np.int64) if self.problem == "multi" else self._number(outputs)
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        truth = self._truth(rows)
+        return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        return estimates(self.task, self._truth(rows), np.asarray(answers))
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        return [(each.name, each.predicted) for each in baseline.baselines(data)]
+
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+        if self.problem == "regression":
+            outputs = _of_texts(encoded, outputs)
+            yield from ({"score": round(float(n), 6)} for n in self._number(outputs))
+            return
+        for row in self._shares(encoded, outputs):
+            if self.problem == "multi":
+                chosen = [i for i, p in enumerate(row) if p > 0.5]
+                yield {
+                    "labels": [self.labels[i] for i in chosen],
+                    "scores": [round(float(row[i]), 6) for i in chosen],
+                }
+            else:
+                yield self._one(row, int(row.argmax()))
+
+    def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+        if self.problem == "regression":
+            yield from super().ranked(encoded, outputs, top)
+        for row in self._shares(encoded, outputs):
+            order = np.argsort(-row, kind="stable")[:top]
+            yield [self._one(row, int(place)) for place in order]
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+        if self.problem == "regression":
+            return alike(self._truth(rows), answers, "{:.4g}".format)
+        multi = self.problem == "multi"
+        return alike(self._truth(rows), answers, self._names if multi else self.labels.__getitem__)
+
+    def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
+        truth, predicted = self._truth(rows), np.asarray(answers)
+        if self.problem == "regression":
+            return None
+        if self.problem == "single":
+            figures = metrics.per_class(truth, predicted, self.labels)
+        else:
+            figures = [
+                metrics.per_class(truth[:, i], predicted[:, i], ("", name))[1]
+                for i, name in enumerate(self.labels)
+            ]
+        return classes_table(figures, "Rows are those of the class in the file.")
+
+    def confusion(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64] | None:
+        if self.problem != "single":
+            return None
+        return metrics.confusion(self._truth(rows), np.asarray(answers), len(self.labels))
+
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
+        truth, mine = self._truth(encoded.rows), self.answers(encoded, outputs)
+        if self.problem == "regression":
+            weights = np.abs(mine - truth)
+            named = [(figure(float(a)), figure(float(b))) for a, b in zip(truth, mine, strict=True)]
+        elif self.problem == "multi":
+            weights = (mine != truth).sum(1)
+            named = [(self._names(a), self._names(b)) for a, b in zip(truth, mine, strict=True)]
+        else:
+            weights = np.where(mine != truth, self._shares(encoded, outputs).max(1), 0.0)
+            named = [(self.labels[a], self.labels[b]) for a, b in zip(truth, mine, strict=True)]
+        worst = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
+        return [
+            Mistake(
+                row.where, labelled.whole_text(row), named[n][0], named[n][1], float(weights[n])
+            )
+            for n, row in ((n, encoded.rows[n]) for n in worst)
+        ]
+
+    def _number(self, outputs: Scores) -> NDArray[Any]:
+        """(N,) what a regression says."""
+        said: NDArray[Any] = outputs[:, 0]
+        return _logistic(said) if self.settled.get(LOGIT) else said
+
+    def _names(self, chosen: NDArray[np.int64]) -> str:
+        return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"
+
+    def _one(self, shares: NDArray[np.float64], place: int) -> dict[str, Any]:
+        return {"label": self.labels[place], "score": round(float(shares[place]), 6)}
+
+    def _shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
+        """(N, L) the probability of each label, of several labels each by itself."""
+        outputs = _of_texts(encoded, outputs)
+        if self.problem == "multi":
+            return _logistic(outputs)
+        shifted = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
+        return np.asarray(shifted / shifted.sum(1, keepdims=True))
+
+    def _targets(self, rows: Sequence[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
+        if self.problem == "single":
+            return np.array([row.label for row in rows], dtype=np.int64)
+        if self.problem == "regression":
+            return np.array([[row.label] for row in rows], dtype=np.float32)
+        found = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
+        for number, row in enumerate(rows):
+            found[number, list(row.label)] = 1.0
+        return found
+
+    def _truth(self, rows: Sequence[Any]) -> NDArray[Any]:
+        if self.problem == "regression":  # as it stands there, and no nearest float32
+            return np.array([row.label for row in rows], dtype=np.float64)
+        targets = self._targets(rows)
+        return targets.astype(np.int64) if self.problem == "multi" else targets
+
+
+def _logistic(logits: Scores) -> NDArray[Any]:
+    return np.asarray(1.0 / (1.0 + np.exp(-logits.astype(np.float64))))
+
+
+def _of_texts(encoded: Encoded, outputs: Scores) -> Scores:
+    """The scores of texts from those of their pieces."""
+    if encoded.way_back is None:
+        return outputs
+    owners, how = encoded.way_back
+    return pool(outputs, owners, how).astype(np.float32)
+
+
+KIND = Classification

@@ -1,0 +1,309 @@
+"""Texts as vectors: how alike two are (`embedding`), or which of all belongs to one (`matching`).
+
+    {"score": 0.83}            the cosine of the two vectors
+    {"vector": [0.12, …]}      of a text by itself, of length 1
+
+The folder is one that `sentence-transformers` loads, in the layout that its old and new releases
+read: the model, the mean over its tokens (of `settled`, "pooling" may be another, or several with +
+between), and length 1. What such a folder says of how texts are read is in `settled`, too, and goes
+on into the next one:
+
+    prompts, default_prompt    what may be put before a text, by name; the name of the one that is
+    prompt_tokens              how many tokens of it are not pooled
+    lowercase                  whether texts are put in lower case
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import DataError, IncompatibleError
+from maskwright.inference.encoded import Examples
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.examples.cell import text_in
+from maskwright.labelled.examples.examples import Match, Pair, Single
+from maskwright.labelled.formats.parts import TRAIN
+from maskwright.labelled.formats.rows import Row
+from maskwright.metrics import baseline, metrics
+from maskwright.metrics.intervals import Estimate, estimate, estimates_of_means
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts.contrastive import POOLINGS, Aim, Contrast
+from maskwright.objectives.parts.objective import Vocabulary
+from maskwright.tasks.parts.encode import encode
+from maskwright.tasks.parts.reading import Frame, Long
+from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Scores, text
+
+TASKS = ("embedding", "matching")
+AT_ONCE = 1024  # anchors that are compared with all candidates
+DIGITS = 6  # of a number that is told
+MODULES = ("Transformer", "Pooling", "Normalize")
+# What 1_Pooling/config.json calls each of `POOLINGS`, in releases before 6 as after.
+MODES = {way: f"pooling_mode_{way}_tokens" for way in POOLINGS} | {
+    "cls": "pooling_mode_cls_token",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+# Of `settled`.
+PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "lowercase"
+
+
+class Embeddings(Kind):
+    """Vectors of two texts, taught by how alike they are or by what belongs together."""
+
+    head = None
+    alone = "text"
+
+    @property
+    def pipeline(self) -> str:
+        return "sentence-similarity"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("first", "second") if self.task == "embedding" else ("anchor", "positive")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return ("spearman", "pearson") if self.task == "embedding" else ("first_is_right", "mrr")
+
+    @property
+    def rivals(self) -> bool:
+        return self.task == "matching"
+
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
+    ) -> Contrast:
+        if "cls" in self.poolings and model.config.decoder is not None:
+            raise IncompatibleError(
+                "the first token of a decoder has read nothing",
+                where="--pooling",
+                found="cls",
+                wanted="mean or max",
+            )
+        aim: Aim = "similarity" if self.task == "embedding" else "ranking"
+        return Contrast(model, aim, self.poolings, int(self.settled.get(SKIPPED, 0)))
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """What a vector consists of, side by side."""
+        return tuple(str(self.settled.get("pooling", "mean")).split("+"))
+
+    @property
+    def prompt(self) -> str:
+        """What is put before each text."""
+        name = self.settled.get(NAME)
+        return "" if name is None else str(self.settled.get(PROMPTS, {}).get(name, ""))
+
+    def _as_read(self, text: str) -> str:
+        text = self.prompt + text
+        return lowered(text) if self.settled.get(LOWER) else text
+
+    def of_data(self, data: labelled.Examples) -> Self:
+        """What is given is learned as a cosine: as it stands where it can be one, else with the
+        lowest and the highest of the training part as 0 and 1, the "scale" of `settled`."""
+        if self.task != "embedding":
+            return self
+        known = _truth(data.parts[TRAIN])
+        low, high = float(known.min()), float(known.max())
+        if low == high:
+            raise DataError(
+                "all pairs are alike to the same degree",
+                where=TRAIN,
+                found=low,
+                do="give pairs that are less alike, too; or learn from pairs that "
+                "belong together with --task matching",
+            )
+        return self if low >= -1 and high <= 1 else self.with_settled({"scale": [low, high]})
+
+    # ------------------------------------------------------------------------ the way there
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        if len({isinstance(row, Single) for row in rows}) > 1:
+            raise DataError(
+                "texts by themselves beside pairs of texts",
+                where=rows[0].where,
+                wanted="one or the other",
+            )
+        texts = [(self._as_read(each),) for row in rows for each in _texts(row)]
+        none = np.zeros(len(texts), np.int64)
+        given, cuts = encode(texts, none, frame.tokenizer, frame.length, segments=frame.segments)
+        labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
+        if rows and isinstance(rows[0], Single):
+            pass  # nothing is known of a text by itself
+        elif self.task == "embedding":
+            known = np.array([row.label for row in rows], np.float32)
+            low, high = self.settled.get("scale", (0.0, 1.0))
+            labels = ((known - low) / (high - low)).astype(np.float32)  # a cosine
+        else:
+            codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
+            labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)
+        cut = f"{cuts.render('texts')}, at {frame.length} tokens" if cuts.rows_cut else ""
+        choices = len(_texts(rows[0])) if rows else 2
+        return Encoded(rows, Examples(given.texts, labels, given.segments, choices), cut)
+
+    def example(self, values: Sequence[Any], where: str) -> Pair | Match:
+        first, second = (text(v, role, where) for v, role in zip(values, self.roles, strict=True))
+        if self.task == "embedding":
+            return Pair(first, second, 0.0, where)
+        return Match(first, second, where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Pair | Match | Single:
+        if self.alone in columns:
+            return self.of_value(text_in(row, columns[self.alone]), row.where)
+        return super().of_row(row, columns)
+
+    def of_value(self, value: Any, where: str) -> Pair | Match | Single:
+        if isinstance(value, Mapping) and self.alone in value:
+            value = value[self.alone]
+        if isinstance(value, str):
+            return Single(text(value, self.alone, where), 0.0, where)
+        return super().of_value(value, where)
+
+    # ------------------------------------------------------------------------ the way back
+    def parted(self, encoded: Encoded, outputs: Scores) -> list[Scores]:
+        """(R, D) the vectors of each text of the rows, the anchors first."""
+        rows = encoded.rows
+        return np.split(outputs, len(_texts(rows[0])) if len(rows) else 2, axis=1)
+
+    def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
+        first, *others = self.parted(encoded, outputs)
+        if self.task == "embedding":
+            return np.asarray((first * others[0]).sum(1))
+        candidates = np.concatenate(others).T
+        return _ranks(lambda some: first[some] @ candidates, encoded.rows)
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        given = np.asarray(answers)
+        if self.task == "embedding":
+            truth = _truth(rows)
+            return {m: metrics.METRICS[m](truth, given) for m in self.measures}
+        each = _of_ranks(given).mean(0)
+        return dict(zip(self.measures, map(float, each), strict=True))
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        given = np.asarray(answers)
+        if self.task == "embedding":
+            truth = _truth(rows)
+            return {m: estimate(metrics.METRICS[m], truth, given) for m in self.measures}
+        return estimates_of_means(self.measures, _of_ranks(given))
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        """The cosine of the words, weighted by TF-IDF in the training part."""
+        weigh = baseline.fitted([each for row in data.parts[TRAIN] for each in _texts(row)])
+        rows = data.parts[asked]
+        first = weigh.transform([_texts(row)[0] for row in rows])
+        if self.task == "embedding":
+            second = weigh.transform([row.second for row in rows])
+            return [("words", np.asarray(first.multiply(second).sum(1))[:, 0])]
+        others = weigh.transform(_candidates(rows))
+        return [("words", _ranks(lambda some: (first[some] @ others.T).toarray(), rows))]
+
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+        first, *others = self.parted(encoded, outputs)
+        if not others:
+            yield from ({"vector": each} for each in first.astype(float).round(DIGITS).tolist())
+            return
+        yield from ({"score": round(float(v), DIGITS)} for v in (first * others[0]).sum(1))
+
+    def files(self, frame: Frame, width: int) -> dict[str, str]:
+        modes: dict[str, Any] = {mode: way in self.poolings for way, mode in MODES.items()}
+        if SKIPPED in self.settled:
+            modes["include_prompt"] = False
+        modules = [
+            {
+                "idx": i,
+                "name": str(i),
+                "path": f"{i}_{name}" if i else "",
+                "type": f"sentence_transformers.models.{name}",
+            }
+            for i, name in enumerate(MODULES)
+        ]
+        found: dict[str, Any] = {
+            "modules.json": modules,
+            "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
+            "2_Normalize/config.json": {},
+            "sentence_bert_config.json": {
+                "max_seq_length": frame.length,
+                "do_lower_case": bool(self.settled.get(LOWER)),
+            },
+            "config_sentence_transformers.json": {
+                "__version__": {},
+                "prompts": dict(self.settled.get(PROMPTS, {})),
+                "default_prompt_name": self.settled.get(NAME),
+                "similarity_fn_name": "cosine",
+            },
+        }
+        return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
+
+
+def lowered(text: str) -> str:
+    """`text` in lower case, character by character, as the library's normalizer does it."""
+    return "".join(character.lower() for character in text)
+
+
+def _texts(row: Any) -> tuple[str, ...]:
+    if isinstance(row, Single):
+        return (row.text,)
+    if isinstance(row, Match):
+        return (row.anchor, row.positive, *row.negatives)
+    return (row.first, row.second)
+
+
+def _truth(rows: Sequence[Any]) -> NDArray[np.float64]:
+    return np.array([row.label for row in rows], np.float64)
+
+
+def _candidates(rows: Sequence[Any]) -> list[str]:
+    """C texts of which each anchor is to find its own: all positives, then the negatives."""
+    return [
+        each for place in zip(*(_texts(row)[1:] for row in rows), strict=True) for each in place
+    ]
+
+
+def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each different candidate stands first, and (C,) which of them each is."""
+    _, first, code = np.unique(
+        np.array(_candidates(rows), object), return_index=True, return_inverse=True
+    )
+    return first, code
+
+
+def _anchors(rows: Sequence[Any]) -> NDArray[np.int64]:
+    """(R,) which of the different anchors each row has."""
+    return np.unique(np.array([row.anchor for row in rows], object), return_inverse=True)[1]
+
+
+def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArray[np.float64]:
+    """(R,) which place the right one has among the different candidates, without those that are
+    right for an equal anchor; ties count half.
+
+    Args:
+        near: of some anchors (A, C), how near each candidate is; asked for by portions, as of many
+            rows all together have no room.
+    """
+    first, code = _codes(rows)
+    code, anchors = code[: len(rows)], _anchors(rows)
+    order = np.argsort(anchors, kind="stable")
+    ends = np.searchsorted(anchors[order], np.arange(anchors.max(initial=-1) + 2))
+    found = np.ones(len(rows))
+    for begin in range(0, len(rows), AT_ONCE):
+        here = np.arange(begin, min(begin + AT_ONCE, len(rows)))
+        told = near(slice(begin, begin + len(here)))[:, first]
+        own = told[np.arange(len(here)), code[here]]
+        for place, row in enumerate(here):
+            alike = code[order[ends[anchors[row]] : ends[anchors[row] + 1]]]
+            told[place, alike] = -np.inf  # the row's own, too: it is no rival of itself
+        ahead, level = (told > own[:, None]).sum(1), (told == own[:, None]).sum(1)
+        found[here] += ahead + level / 2
+    return found
+
+
+def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R, 2): whether the right one is first, and the reciprocal of its place."""
+    return np.stack([ranks == 1.0, 1.0 / ranks], axis=1).astype(np.float64)
+
+
+KIND = Embeddings

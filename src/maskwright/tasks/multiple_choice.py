@@ -1,0 +1,145 @@
+"""Which of several choices answers a question (BERT's SWAG, Devlin et al. 2018, section 4.4).
+
+{"label": 2, "choice": "the cat", "score": 0.71}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import DataError
+from maskwright.inference.encoded import Examples
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.examples.choices import options_of, question_of
+from maskwright.labelled.examples.examples import Choice
+from maskwright.labelled.formats.parts import TRAIN
+from maskwright.labelled.formats.rows import Row
+from maskwright.metrics import baseline, metrics
+from maskwright.metrics.intervals import Estimate, estimates
+from maskwright.tasks.parts.encode import encode
+from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Mistake, Scores, alike, text
+
+TASKS = ("multiple-choice",)
+
+
+class MultipleChoice(Kind):
+    """One score for each choice of a row, read together with its question."""
+
+    head = "choice"
+
+    @property
+    def num_outputs(self) -> int:
+        return 1
+
+    @property
+    def pipeline(self) -> str:
+        return "multiple-choice"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("question", "choices")
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        return ("context",)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return metrics.USUAL[self.task]
+
+    # ------------------------------------------------------------------------ the way there
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        sizes = np.array([len(row.choices) for row in rows], np.int64)
+        pairs = [(row.question, choice) for row in rows for choice in row.choices]
+        none = np.zeros(len(pairs), np.int64)
+        given, cuts = encode(pairs, none, frame.tokenizer, frame.length, segments=frame.segments)
+        right = np.array([row.label for row in rows], np.int64)
+        cut = f"{cuts.render('choices')}, at {frame.length} tokens" if cuts.rows_cut else ""
+        if (sizes == sizes[:1]).all():
+            size = int(sizes[0]) if len(sizes) else 2
+            return Encoded(rows, Examples(given.texts, right, given.segments, size), cut)
+        return Encoded(rows, Examples(given.texts, right, given.segments, pieces=sizes), cut)
+
+    def example(self, values: Sequence[Any], where: str) -> Choice:
+        question, choices = values
+        if not isinstance(choices, list | tuple) or len(choices) < 2:
+            raise DataError(
+                "not two choices or more",
+                where=where,
+                found=repr(choices)[:80],
+                wanted='["one", "another"]',
+            )
+        each = tuple(text(choice, "choice", where) for choice in choices)
+        return Choice(text(question, "question", where), each, 0, where)
+
+    def of_value(self, value: Any, where: str) -> Any:
+        if isinstance(value, Mapping) and {"context", *self.roles} <= set(value):
+            both = (text(value[role], role, where) for role in ("context", "question"))
+            value = {**value, "question": " ".join(both)}
+        return super().of_value(value, where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Choice:
+        options = options_of(row, columns["choices"])
+        return self.example((question_of(row, columns), options), row.where)
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[np.int64]:
+        return outputs.argmax(1)
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        truth = _truth(rows)
+        return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        return estimates(self.task, _truth(rows), np.asarray(answers))
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+        return alike(_truth(rows), answers, lambda place: f"choice {place + 1}")
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        """The place that is right most often, and the choice with most of the question's words."""
+        rows = data.parts[asked]
+        usual = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
+        weigh = baseline.fitted(
+            [part for row in data.parts[TRAIN] for part in (row.question, *row.choices)]
+        )
+        near = [
+            (weigh.transform(row.choices) @ weigh.transform([row.question]).T).toarray()[:, 0]
+            for row in rows
+        ]
+        return [
+            ("majority", np.full(len(rows), usual)),
+            ("nearest by words", np.array([int(each.argmax()) for each in near])),
+        ]
+
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+        yield from (best for (best,) in self.ranked(encoded, outputs, 1))
+
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
+        found = [
+            Mistake(row.where, row.question, row.choices[row.label], best["choice"], best["score"])
+            for row, best in zip(encoded.rows, self.as_pipeline(encoded, outputs), strict=True)
+            if best["label"] != row.label
+        ]
+        return sorted(found, key=lambda mistake: -mistake.weight)
+
+    def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+        shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
+        for row, each in zip(encoded.rows, shares / shares.sum(1, keepdims=True), strict=True):
+            order = np.argsort(-each, kind="stable")[: min(top, len(row.choices))]
+            yield [
+                {"label": int(n), "choice": row.choices[n], "score": round(float(each[n]), 6)}
+                for n in order
+            ]
+
+
+def _truth(rows: Sequence[Any]) -> NDArray[np.int64]:
+    return np.array([row.label for row in rows], np.int64)
+
+
+KIND = MultipleChoice

@@ -1,0 +1,1 @@
+"""What every task type shares: `task_type` is the contract, `find` the way to a type by name."""

@@ -1,0 +1,79 @@
+"""Texts of a task as framed ids of a bounded length; what had to be cut is counted.
+
+A single text loses its end, its beginning or its middle, or becomes several that overlap; of a pair
+the longer text is cut first, as the reference library's `longest_first` does. Special tokens always
+stay. The cutting itself is `labelled/windows/windows.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.inference.encoded import Examples, framed
+from maskwright.labelled.windows.windows import HEAD, Cuts, Keep, Row, fit, fit_pair, fit_windows
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+Texts = Sequence[tuple[str, ...]]
+
+
+def encode(
+    texts: Texts,
+    labels: NDArray[np.int64] | NDArray[np.float32],
+    tokenizer: Tokenizer,
+    length: int,
+    *,
+    segments: bool = False,
+    keep: Keep = "head",
+) -> tuple[Examples, Cuts]:
+    """Texts, one or two to an example, as `Examples`, and what was cut of them.
+
+    Args:
+        labels: one row for each of `texts`.
+        length: the most ids that an example may have.
+        segments: whether the model tells first and second text apart.
+        keep: what stays of a single text that is too long; of its head a quarter at most stays
+            with "head-and-tail", as the published 128 of 510 places.
+    """
+    parts = iter(tokenizer.encode_batch([part for row in texts for part in row]))
+    rows, cuts = [], Cuts()
+    for text in texts:
+        first, *second = [next(parts).tolist() for _ in text]
+        if second:
+            row = fit_pair(tokenizer, first, second[0], length)
+        else:
+            row = fit(tokenizer, first, length, keep, min(HEAD, length // 4))
+        whole = len(first) + sum(map(len, second))
+        cuts += Cuts.of(whole, whole - row.cut)
+        rows.append(row)
+    return examples_of(rows, labels, tokenizer, segments), cuts
+
+
+def divide(
+    texts: Sequence[str], tokenizer: Tokenizer, length: int
+) -> tuple[list[Row], NDArray[np.int64]]:
+    """Texts as pieces of at most `length` ids that overlap by half, and the number of the text that
+    each is a piece of."""
+    found = [
+        fit_windows(tokenizer, ids.tolist(), length, max(1, length // 2 - 2))[0]
+        for ids in tokenizer.encode_batch(texts)
+    ]
+    counts = [len(rows) for rows in found]
+    return [row for rows in found for row in rows], np.repeat(np.arange(len(found)), counts)
+
+
+def examples_of(
+    rows: Sequence[Row],
+    labels: NDArray[np.int64] | NDArray[np.float32],
+    tokenizer: Tokenizer,
+    segments: bool,
+    pieces: NDArray[np.int64] | None = None,
+) -> Examples:
+    """Framed rows beside their labels; a row of nothing is padding, so that it is one at all. With
+    `pieces`, so many rows after each other have one label together."""
+    texts = [row.tokens.tolist() or [tokenizer.pad or 0] for row in rows]
+    kinds = [row.segments if len(row) else np.zeros(1, np.int64) for row in rows]
+    flat = np.concatenate([np.zeros(0, np.int64), *kinds]) if segments else None
+    return Examples(framed(texts), labels, flat, pieces=pieces)

@@ -1,0 +1,61 @@
+"""Which kind serves a task, of those that lie in `kinds/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maskwright import catalogue
+from maskwright.errors import UsageError
+from maskwright.objectives.supervised import Problem
+from maskwright.tasks.parts.task_type import Kind
+
+ROOM = "tasks"
+
+
+def kind_of(
+    task: str, labels: Sequence[str] = (), settled: Mapping[str, Any] | None = None
+) -> Kind:
+    """The kind that serves `task`; where a head can answer it as well as written words, a "prompt"
+    in `settled` asks for words.
+
+    Raises:
+        UsageError: none does, or several do.
+    """
+    modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
+    serving = [module for module in modules if task in module.TASKS]
+    if not serving:
+        known = dict.fromkeys(name for module in modules for name in module.TASKS)
+        raise UsageError(
+            "this task is not learned by this command", found=task, wanted=", ".join(known)
+        )
+    told = "prompt" in (settled or {})
+    fitting = [module for module in serving if module.KIND.writes == told] or serving
+    if len(fitting) > 1:
+        raise UsageError(
+            "two modules for one task",
+            where=f"maskwright.{ROOM}",
+            found=task,
+            wanted="one of " + ", ".join(module.__name__ for module in fitting),
+            do="uninstall the package that brings the other",
+        )
+    made: Kind = fitting[0].KIND(task, tuple(labels), settled or {})
+    return made
+
+
+def kind_of_head(
+    head: str, labels: Sequence[str], problem: Problem, settled: Mapping[str, Any]
+) -> Kind:
+    """The kind of a model of which only the head is known, and what its folder says besides.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for name in catalogue.names(ROOM):
+        module = catalogue.load(ROOM, name)
+        if module.KIND.head == head:
+            for task in module.TASKS:
+                made: Kind = module.KIND(task, tuple(labels), settled)
+                if made.problem == problem:
+                    return made
+    raise UsageError("no kind of task has this head", found=f"{head}, {problem}")

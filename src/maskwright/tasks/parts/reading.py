@@ -1,0 +1,63 @@
+"""How a model reads texts: how much of one, and what becomes of one that is longer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from maskwright.inference.encoded import Collation
+from maskwright.nn.config import TextPooling, TransformerConfig
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+# What stays of a text, or: all of it in pieces. Each piece is scored, and the scores are averaged
+# or the largest taken; or that is done with the vectors of the pieces, and what comes of them is
+# scored; or layers over these vectors read them first.
+Long = Literal[
+    "head",
+    "tail",
+    "head-and-tail",
+    "pieces-mean",
+    "pieces-max",
+    "vectors-mean",
+    "vectors-max",
+    "hierarchical",
+]
+LONG: tuple[Long, ...] = get_args(Long)
+HIERARCHICAL = "hierarchical"
+# What is read of a text, as users call it: the state of [CLS] (of the last token, of a decoder), or
+# something of all states.
+POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How texts become ids: at most `length` of them, `segments` where the model tells a first text
+    from a second, what becomes of a whole text that is too `long`, and whether a model of one stack
+    `continues` what it has read when it writes."""
+
+    tokenizer: Tokenizer
+    length: int
+    segments: bool
+    long: Long = "head"
+    continues: bool = False
+
+
+def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:
+    """How texts become ids of the model."""
+    return Frame(tokenizer, length, config.has_segments, long, len(config.stacks) == 1)
+
+
+def room(config: TransformerConfig, wanted: int, taken: int = 0) -> int:
+    """`wanted` tokens of a text, or what the model has positions for besides the `taken` ones."""
+    return wanted if config.longest is None else min(wanted, config.longest - taken)
+
+
+def collation_of(
+    config: TransformerConfig, tokenizer: Tokenizer, extra: dict[str, Any] | None = None
+) -> Collation:
+    """How the model reads texts; `extra` are keys of its config.json."""
+    start = None
+    if len(config.stacks) == 2:
+        start = (extra or {}).get("decoder_start_token_id")
+        start = tokenizer.pad if start is None else start
+    return Collation(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)

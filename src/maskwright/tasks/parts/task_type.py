@@ -1,0 +1,347 @@
+"""What a kind of task asks of a model, and how its scores become answers.
+
+    rows of tasks/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, predictions
+
+Every module of `kinds/` is one kind, of one head or of written words. It names the tasks that it
+serves (`TASKS`) and has a class `KIND`. What a task is to be read from is a line of `KINDS` in
+`labelled/columns/infer.py`; how one of them is learned is a file there and nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.counted import counted
+from maskwright.errors import DataError, UsageError
+from maskwright.inference.encoded import Collation, Examples
+from maskwright.inference.scores import Scored, scores
+from maskwright.labelled.columns.contents import is_empty
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.examples.cell import text_in
+from maskwright.labelled.formats.rows import Row
+from maskwright.metrics.intervals import Estimate
+from maskwright.nn.chunk_pooling import Pooling
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts.objective import Objective, Vocabulary
+from maskwright.objectives.supervised import Options, Problem, Supervised
+from maskwright.report.tables import Table
+from maskwright.tasks.parts.reading import Frame, Long
+from maskwright.tokenizer.unknown import OTHER_MODEL
+
+# Of `settled`, where a folder has a head and says no task: there may be one text or two; and its
+# one score is a logit, not a number.
+UNTOLD, LOGIT = "untold", "logit"
+SECOND = "text_pair"
+PAIR = {"text", SECOND}  # two texts as `pipeline` is given them
+
+Scores = NDArray[np.float32]
+Outputs = NDArray[Any]  # scores, or texts
+Answers = Sequence[Any] | NDArray[Any]  # one for each row
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows of a task as a model reads them.
+
+    Attributes:
+        rows: as `tasks` gives them; prediction leaves their labels empty.
+        cut: a sentence about what did not fit, or the tokenizer does not know; empty where all
+            was well.
+        way_back: whatever the kind needs to turn scores into answers.
+    """
+
+    rows: Sequence[Any]
+    examples: Examples
+    cut: str = ""
+    way_back: Any = None
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A row that was answered wrongly: where it stands, what is read, what it is, what was told,
+    and how wrong that is (see `Kind.wrongness`)."""
+
+    where: str
+    text: str
+    wanted: str
+    told: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Kind(ABC):
+    """One kind.
+
+    Attributes:
+        task: a name of `TASKS`.
+        labels: names of the classes in order, where there are classes.
+        settled: what was chosen on validation data, JSON values by name.
+    """
+
+    head: ClassVar[Literal["sequence", "token", "span", "choice"] | None]
+    # Whether the model writes its answers, token by token.
+    writes: ClassVar[bool] = False
+    # Of how many rows, the first, mistakes are looked for; None: of all.
+    judged: ClassVar[int | None] = None
+    # The role of a text that is asked by itself, where examples are learned from two.
+    alone: ClassVar[str] = ""
+    # The most tokens of a text, where nobody says how many and the model has room.
+    longest: ClassVar[int] = 512
+
+    task: str
+    labels: tuple[str, ...] = ()
+    settled: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> Problem:
+        """What the labels of the head are."""
+        return "single"
+
+    @property
+    def rivals(self) -> bool:
+        """Whether the examples of a step are wrong answers to each other."""
+        return False
+
+    @property
+    def num_outputs(self) -> int:
+        """How many scores the head gives."""
+        return max(1, len(self.labels))
+
+    @property
+    def wrongness(self) -> str:
+        """What the weight of a mistake is."""
+        return "how sure"
+
+    @property
+    @abstractmethod
+    def pipeline(self) -> str:
+        """What the reference library's hub calls such a task."""
+
+    @property
+    @abstractmethod
+    def roles(self) -> tuple[str, ...]:
+        """What is read of a row, as `labelled/columns/columns.py` calls it."""
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What is read as well of rows that have it."""
+        return ()
+
+    @property
+    @abstractmethod
+    def measures(self) -> tuple[str, ...]:
+        """Names of the figures, the usual one first."""
+
+    @property
+    def choosable(self) -> tuple[str, ...]:
+        """The measures by which an epoch can be chosen: the higher, the better."""
+        return tuple(name for name in self.measures if "error" not in name)
+
+    @property
+    def measure(self) -> str:
+        """The figure that chooses the epoch and the seed: "measure" of `settled`, or the usual."""
+        return str(self.settled.get("measure", self.measures[0]))
+
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
+    ) -> Objective:
+        """What is trained; `long` as in a `Frame`."""
+        how: Pooling = "max" if long == "vectors-max" else "mean"
+        return Supervised(model, Options(problem=self.problem, pieces=how), vocabulary)
+
+    def training_objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
+    ) -> Objective:
+        """`objective`, as it learns `train`; `after_training` ends it."""
+        return self.objective(model, vocabulary, long)
+
+    def after_training(self, model: Transformer, train: Encoded) -> None:
+        """Make `model`, which learned `train` by `training_objective`, what `objective`
+        asks."""
+        return
+
+    def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
+        """What the model makes of `encoded` rows."""
+        assert isinstance(objective, Scored)
+        return scores(objective, encoded.examples, collation)
+
+    def continues(self, labels: Sequence[str]) -> bool:
+        """Whether a head for these `labels` is one for this task, to be trained on."""
+        return not self.labels or tuple(labels) == self.labels
+
+    def of_data(self, data: labelled.Examples) -> Self:
+        """The same for these data, where their columns' names or labels tell something."""
+        return self
+
+    def files(self, frame: Frame, width: int) -> dict[str, str]:
+        """Text files that lie beside the model, by path, for programs that read such a model."""
+        return {}
+
+    # ------------------------------------------------------------------------ the way there
+    def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        """Rows as ids in frames.
+
+        Raises:
+            DataError: a row that cannot be encoded.
+        """
+        counting, unknown = frame.tokenizer.counting()
+        encoded = self._encoded(rows, replace(frame, tokenizer=counting))
+        said = [encoded.cut, unknown.note(OTHER_MODEL)]
+        return replace(encoded, cut="; ".join(filter(None, said)))
+
+    @abstractmethod
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        """The same, not yet looked through for what is unknown."""
+
+    @abstractmethod
+    def example(self, values: Sequence[Any], where: str) -> Any:
+        """An example without a label from the values of the `roles`.
+
+        Raises:
+            DataError: values of another type.
+        """
+
+    @property
+    def counts_places(self) -> bool:
+        """Whether answers say places in the text, which count its characters as given."""
+        return False
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
+        """An example without a label from a row of a file; `columns` by role.
+
+        Raises:
+            DataError: a value that is missing or of another type.
+        """
+        row = row.as_given() if self.counts_places else row
+        return self.example([text_in(row, columns[role]) for role in self.roles], row.where)
+
+    def of_value(self, value: Any, where: str) -> Any:
+        """An example without a label from what a program gives: a text, a tuple of the `roles`, or
+        a mapping by role.
+
+        Raises:
+            DataError: something else.
+        """
+        if isinstance(value, Mapping) and set(self.roles) <= set(value):
+            value = tuple(value[role] for role in self.roles)
+        values = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if len(values) != len(self.roles):
+            found = counted(len(values), "value") if values else "nothing"
+            if isinstance(value, Mapping):
+                found = f"a mapping with {', '.join(map(str, value)) or 'nothing'}"
+            raise DataError(
+                "not what the model was trained to read",
+                where=where,
+                found=found,
+                wanted=f"{len(self.roles)}: {', '.join(self.roles)}",
+            )
+        return self.example(values, where)
+
+    # ------------------------------------------------------------------------ the way back
+    @abstractmethod
+    def answers(self, encoded: Encoded, outputs: Outputs) -> Answers:
+        """An answer for each row."""
+
+    @abstractmethod
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        """The figures of `measures`; NaN where one is not defined."""
+
+    @abstractmethod
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        """The same with 95 % intervals."""
+
+    @abstractmethod
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
+        """An answer for each row as `pipeline` of the reference library gives it."""
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+        """A sentence where the answers to all `rows` are one and the same though not all of them
+        are right, which a good figure may hide; else empty."""
+        return ""
+
+    def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
+        """Precision, recall and F1 of each class, where there are classes."""
+        return None
+
+    def confusion(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64] | None:
+        """(L, L) how often each label (row) was taken for which (column), where there is one."""
+        return None
+
+    def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
+        """The rows that were answered wrongly, the worst first."""
+        return []
+
+    def ranked(self, encoded: Encoded, outputs: Outputs, top: int) -> Iterator[list[Any]]:
+        """The best `top` answers for each row, the best first, as `pipeline` gives them with
+        `top_k`.
+
+        Raises:
+            UsageError: there is only one answer in such a task.
+        """
+        what = f"{self.task}, told in words" if self.writes else self.task
+        raise UsageError(
+            "such a model has one answer for each row",
+            where="--top",
+            found=what,
+            do="ask without it",
+        )
+
+    def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
+        """The same with what is to be chosen on validation data chosen; `outputs` gives what the
+        model makes of these, which may take a while."""
+        return self
+
+    def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
+        """The same with how answers are written chosen, where they are; `read` gives what the model
+        makes of validation data if it is asked so."""
+        return self
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        """(name, answers) of what needs no pretraining, for the part `asked`."""
+        return []
+
+    def with_settled(self, values: Mapping[str, Any]) -> Self:
+        """The same with these values chosen."""
+        return replace(self, settled={**self.settled, **values})
+
+
+def alike(
+    truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], one: str = "row"
+) -> str:
+    """What `Kind.one_sided` says of answers that can be compared with the `truth`, row by row.
+
+    Args:
+        truth, answers: (N,) or (N, L).
+        name: of an answer, as it is shown.
+        one: what an answer is given to.
+    """
+    given = np.asarray(answers)
+    if len(given) < 2 or bool((given != given[0]).any()) or np.array_equal(given, truth):
+        return ""
+    return (
+        f"all {counted(len(given), one)} get the same answer, {name(given[0])}: the model "
+        "tells nothing apart, whatever its figures are"
+    )
+
+
+def text(value: Any, role: str, where: str) -> str:
+    """`value`, which has to be a text.
+
+    Raises:
+        DataError: it is none, or blank.
+    """
+    if not isinstance(value, str) or is_empty(value):
+        raise DataError(
+            f"the {role} is no text",
+            where=where,
+            found=repr(value)[:80],
+            wanted="a text with a word in it",
+            do="correct the row, or pass it over (--read on_bad=skip)",
+        )
+    return str(value)

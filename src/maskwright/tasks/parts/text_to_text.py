@@ -1,0 +1,214 @@
+"""What kinds of which the answers are written share: a prompt around what is read, a text that is
+wanted, and a model that writes, token by token.
+
+A model of two stacks reads the source with its encoder; a decoder alone reads source, end token and
+continues:
+
+    encoder   S S S </s>                       S S S <end> T T T T <end>
+    decoder   start T T T T  -> T T T T </s>               wanted: T T T T <end>
+
+How long answers may be is learned from the validation part.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.inference.beam import beam_search
+from maskwright.inference.encoded import Collation, Examples, framed
+from maskwright.inference.scores import by_length
+from maskwright.labelled.windows.text_to_text import Template
+from maskwright.labelled.windows.windows import Cuts, fit, room_of
+from maskwright.models import special_tokens
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives import causal, sequence_to_sequence
+from maskwright.objectives.parts.objective import Objective, Vocabulary
+from maskwright.tasks.parts.reading import Frame, Long
+from maskwright.tasks.parts.task_type import Encoded, Kind, Outputs
+from maskwright.tokenizer.lost import lost_note
+
+# A source that is continued leaves so much of the length to what is written behind it.
+SHARE = 4
+# How much longer than the longest that was seen an answer may be.
+ROOM = 1.5
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to write answers: ids that the encoder reads, if there is one, ids that the decoder goes
+    on from, the end token, the longest answer that is known of, the most there is room for."""
+
+    sources: list[list[int]] | None
+    prompts: list[list[int]] | None
+    end: int
+    longest: int
+    room: int
+    frame: Frame
+
+
+class Writing(Kind):
+    """A kind of which the answers are written. Of `settled`, "prompt" is a template over the
+    `roles`, such as "summarize: {source}"; "beams" and "longest" are what answers are written
+    with."""
+
+    head = None
+    writes = True
+
+    @property
+    @abstractmethod
+    def template(self) -> Template:
+        """What is read, with holes for the fields of a row."""
+
+    @abstractmethod
+    def fields(self, row: Any) -> dict[str, str]:
+        """What fills the holes."""
+
+    @abstractmethod
+    def wanted(self, row: Any) -> str:
+        """What is to be written; of a row that is only asked, anything."""
+
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
+    ) -> Objective:
+        if len(model.config.stacks) == 1:
+            return causal.build(model, causal.Options(), vocabulary)
+        return sequence_to_sequence.build(model, sequence_to_sequence.Options(), vocabulary)
+
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        end = special_tokens.vocabulary(frame.tokenizer).end
+        if end is None:
+            raise IncompatibleError(
+                "the tokenizer has no token that ends a text",
+                where="tokenizer",
+                wanted="an end or a separator token",
+                do="without one nobody learns where to stop",
+            )
+        spare = frame.length // SHARE if frame.continues else 0
+        most = frame.length - spare
+        fields = [(self.fields(row), row.where) for row in rows]
+        sources, read = _read(frame, fields, self.template, most, end if frame.continues else None)
+        room = (spare or frame.length) - int(frame.continues)
+        answers = [self.wanted(row) for row in rows]
+        targets, written = _framed(frame, answers, room, end)
+        longest = max(map(len, targets), default=1)
+        cut = "; ".join(
+            f"{what}: {cuts.render()}, at {most} tokens"
+            for what, cuts, most in (
+                ("texts read", read, most),
+                ("texts written", written, room),
+            )
+            if cuts.rows_cut
+        )
+        if lost := lost_note(frame.tokenizer, answers):
+            cut = f"{cut}; {lost}" if cut else lost
+        if frame.continues:
+            examples = _continued(sources, targets)
+            way = Way(None, sources, end, longest, room, frame)
+        else:
+            none = np.zeros(len(rows), np.int64)
+            examples = Examples(framed(sources), none, targets=framed(targets))
+            way = Way(sources, None, end, longest, room, frame)
+        return Encoded(rows, examples, cut, way)
+
+    def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
+        way: Way = encoded.way_back
+        beams, tokenizer = int(self.settled.get("beams", 1)), way.frame.tokenizer
+        prompts = way.prompts or [[collation.decoder_start or 0]] * len(encoded.rows)
+        # What is asked at the end must not tell how long its answers are.
+        longest = min(way.room, int(self.settled.get("longest", way.longest)))
+        lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + longest
+        found = np.full(len(encoded.rows), "", object)
+        for numbers in by_length(lengths * beams):
+            made = beam_search(
+                objective.product,
+                [prompts[n] for n in numbers],
+                longest,
+                beams,
+                sources=None if way.sources is None else [way.sources[n] for n in numbers],
+                end=way.end,
+                known=tokenizer.vocabulary_size,
+                cached=not (collation.alone and way.frame.continues),  # a prompt may be in front
+            )
+            found[numbers] = [tokenizer.decode(ids).strip() for ids in made]
+        return found
+
+    def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
+        way: Way = encoded.way_back
+        return self.with_settled({"longest": int(ROOM * way.longest) + 1})
+
+
+def _framed(
+    frame: Frame, texts: Sequence[str], length: int, end: int | None
+) -> tuple[list[list[int]], Cuts]:
+    """Texts with their special tokens, at most `length` ids; an `end` is the last, if given."""
+    found, cuts = [], Cuts()
+    for ids in frame.tokenizer.encode_batch(texts):
+        row = fit(frame.tokenizer, ids.tolist(), length - int(end is not None))
+        tokens = row.tokens.tolist()
+        if end is not None and tokens[-1:] != [end]:
+            tokens.append(end)
+        cuts += Cuts.of(len(ids), len(ids) - row.cut)
+        found.append(tokens or [frame.tokenizer.pad or 0])
+    return found, cuts
+
+
+def _read(
+    frame: Frame,
+    rows: Sequence[tuple[Mapping[str, str], str]],
+    template: Template,
+    length: int,
+    end: int | None,
+) -> tuple[list[list[int]], Cuts]:
+    """The fields of `rows`, which stand where the second says, in the template, framed. Of what is
+    too long the longest field loses its end, never what the template puts around it.
+
+    Raises:
+        ConfigError: the template alone leaves no room.
+    """
+    room = room_of(frame.tokenizer, length) - int(end is not None)
+    texts = [template.fill(fields, where) for fields, where in rows]
+    whole = [len(ids) for ids in frame.tokenizer.encode_batch(texts)]
+    sizes = list(whole)
+    for number, (fields, where) in enumerate(rows):
+        left, size = {name: fields[name] for name in template.fields}, whole[number]
+        while size > room and any(left.values()):
+            encoded = frame.tokenizer.encode_batch(list(left.values()), offsets=True)
+            ends = {name: spans[:, 1] for name, (_, spans) in zip(left, encoded, strict=True)}
+            *_, next_to, name = ["", *sorted(left, key=lambda n: (len(ends[n]), bool(left[n])))]
+            over, longer = size - room, len(ends[name]) - len(ends.get(next_to, ()))
+            kept = len(ends[name]) - min(over, max(-(-over // 2), longer))
+            # Several tokens may be parts of one character: each turn takes one at least.
+            stop = min(ends[name][kept - 1], len(left[name]) - 1) if kept > 0 else 0
+            left[name] = left[name][:stop]
+            texts[number] = template.fill(left, where)
+            size = sizes[number] = len(frame.tokenizer.encode(texts[number]))
+        if size > room:
+            raise ConfigError(
+                "the prompt is longer than what the model reads",
+                where="--prompt",
+                found=f"{size} tokens without a source",
+                wanted=f"fewer than {room}",
+            )
+    sources, _ = _framed(frame, texts, length, end)
+    cuts = Cuts()
+    for before, after in zip(whole, sizes, strict=True):
+        cuts += Cuts.of(before, after)
+    return sources, cuts
+
+
+def _continued(sources: list[list[int]], targets: list[list[int]]) -> Examples:
+    """Source and target as one text, of which every token of the target is asked for."""
+    texts = [source + target[:-1] for source, target in zip(sources, targets, strict=True)]
+    places = [
+        list(range(len(source) - 1, len(source) + len(target) - 1))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+    wanted: NDArray[np.int64] = framed(targets).tokens
+    return Examples(framed(texts), wanted, places=framed(places))

@@ -1,0 +1,300 @@
+"""What each word of a text is: parts of speech, or the entities that tags of a scheme mark.
+
+    [{"entity_group": "LOC", "score": 0.98, "word": "Rome", "start": 17, "end": 21}, …]
+    [{"entity": "NOUN", "score": 0.99, "word": "cat", "start": 4, "end": 7}, …]
+
+Entities are scored as CoNLL does (`labelled/formats/tags.py`), other tags by the share of words.
+Words are those of the file; plain text is cut into words and signs first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import DataError
+from maskwright.inference.encoded import Examples, framed
+from maskwright.labelled.columns.contents import value_of
+from maskwright.labelled.examples import examples as labelled
+from maskwright.labelled.examples.examples import Tagged
+from maskwright.labelled.formats import tags
+from maskwright.labelled.formats.parts import TRAIN
+from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.formats.tag_file import Sentence
+from maskwright.labelled.formats.tag_spelling import as_entities, spelling_of
+from maskwright.labelled.formats.tags import OUTSIDE, Entity, TagScore
+from maskwright.labelled.formats.words import words_in
+from maskwright.labelled.windows.tag_windows import TagWindows
+from maskwright.metrics import metrics
+from maskwright.metrics.intervals import Estimate, OfSums, estimate_of_sums
+from maskwright.objectives.parts.sequences import Sequences
+from maskwright.report.tables import Table
+from maskwright.tasks.parts.classes_table import classes_table
+from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Mistake, Scores, alike
+
+TASKS = ("tagging",)
+PORTION = 512  # windows that are framed together
+
+
+class Tagging(Kind):
+    """A tag for each word, at its first sub-token (Devlin et al. 2018, section 5.3)."""
+
+    head = "token"
+
+    @property
+    def pipeline(self) -> str:
+        return "token-classification"
+
+    @property
+    def counts_places(self) -> bool:
+        return True
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("tokens",)
+
+    @property
+    def marks_entities(self) -> bool:
+        """Whether the tags are those of a scheme, such as B-LOC."""
+        return spelling_of(self.labels) is not None
+
+    def _entities(self, tagged: Sequence[str]) -> list[Entity]:
+        """The entities of a sentence, however its tags are spelled."""
+        return tags.entities(as_entities(tagged, self.labels))
+
+    def _scored(self, told: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> TagScore:
+        """Entities told right, and by kind."""
+        mine, golds = ([as_entities(some, self.labels) for some in each] for each in (told, true))
+        return tags.score(mine, golds)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return ("entity_f1", "accuracy") if self.marks_entities else ("accuracy",)
+
+    # ------------------------------------------------------------------------ the way there
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        sentences = [row if isinstance(row, Sentence) else self._sentence(row) for row in rows]
+        windows = TagWindows(
+            frame.tokenizer,
+            sentences,
+            self.labels,
+            length=frame.length,
+            stride=max(1, frame.length // 2),
+        )
+        texts: list[list[int]] = []
+        segments, places, words, classes = [], [], [], []
+        for begin in range(0, len(windows), PORTION):
+            part = windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
+            texts += [ids[real].tolist() for ids, real in zip(part.tokens, part.real, strict=True)]
+            segments.append(part.segments[part.real])
+            read = part.words >= 0
+            places += [np.flatnonzero(row) for row in read]
+            words.append(part.words[read])
+            classes.append(part.labels[read])
+        counts = np.array([len(row) for row in places], np.int64)
+        empty = np.zeros(0, np.int64)
+        examples = Examples(
+            framed(texts),
+            np.maximum(np.concatenate([empty, *classes]), 0),  # not known: nobody looks at them
+            np.concatenate([empty, *segments]) if frame.segments else None,
+            places=Sequences(np.concatenate([empty, *places]), counts),
+        )
+        cut = windows.counts.render() if windows.counts.dropped or windows.counts.divided else ""
+        return Encoded(rows, examples, cut, (windows, np.concatenate([empty, *words])))
+
+    def example(self, values: Sequence[Any], where: str) -> Sentence:
+        (value,) = values
+        if type(value) is str:
+            words = tuple(value[begin:end] for begin, end in words_in(value))
+            return Sentence(self._words(words, where), None, value, where)
+        if not isinstance(value, list | tuple) or not all(type(word) is str for word in value):
+            raise DataError(
+                "neither a text nor a list of words",
+                where=where,
+                found=repr(value)[:80],
+                wanted='"a text", or ["a", "text"]',
+            )
+        return Sentence(self._words(tuple(value), where), None, where=where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Sentence:
+        return self.example([value_of(row.as_given(), columns["tokens"][0])], row.where)
+
+    def of_value(self, value: Any, where: str) -> Sentence:
+        if isinstance(value, Mapping) and set(value) == set(self.roles):
+            value = value[self.roles[0]]
+        return self.example([value], where)
+
+    def _words(self, words: tuple[str, ...], where: str) -> tuple[str, ...]:
+        if not any(word.strip() for word in words):
+            raise DataError(
+                "a text without a word", where=where, found=repr(words)[:80], wanted="words"
+            )
+        return words
+
+    def _sentence(self, row: Tagged) -> Sentence:
+        return Sentence(row.tokens, tuple(self.labels[n] for n in row.tags), row.text, row.where)
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
+        windows, words = encoded.way_back
+        missing = str(self.settled.get("missing", OUTSIDE))
+        return windows.by_sentence(words, outputs.argmax(1), missing=missing)
+
+    def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
+        """What a word without a token is told to be: outside, or where that is no tag, the
+        commonest."""
+        if OUTSIDE in self.labels:
+            return self
+        spelling = spelling_of(self.labels)
+        if spelling is not None and spelling.outside in self.labels:
+            return self.with_settled({"missing": spelling.outside})
+        counts = Counter(tag for row in encoded.rows for tag in row.tags)
+        return self.with_settled({"missing": self.labels[_commonest(counts)]})
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        true = [[self.labels[n] for n in row.tags] for row in rows]
+        told: list[list[str]] = list(answers)
+        if not self.marks_entities:
+            return {"accuracy": tags.accuracy(told, true)}
+        found = self._scored(told, true)
+        return {"entity_f1": found.overall.f1, "accuracy": tags.accuracy(told, true)}
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        counts = self._counts(rows, answers)
+        return {name: estimate_of_sums(figure, counts) for name, figure in self._figures().items()}
+
+    def _figures(self) -> dict[str, OfSums]:
+        known: dict[str, OfSums] = {"accuracy": _accuracy, "entity_f1": _entity_f1}
+        return {name: known[name] for name in self.measures}
+
+    def _counts(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64]:
+        """(N, 5): words, words told right, entities, entities told, entities told right."""
+        found = np.zeros((len(rows), 5), np.int64)
+        for number, (row, mine) in enumerate(zip(rows, answers, strict=True)):
+            true = [self.labels[n] for n in row.tags]
+            right = sum(a == b for a, b in zip(true, mine, strict=True))
+            found[number, :2] = len(true), right
+            if self.marks_entities:
+                golds, ours = set(self._entities(true)), set(self._entities(mine))
+                found[number, 2:] = len(golds), len(ours), len(golds & ours)
+        return found
+
+    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+        """The commonest tag, and the commonest tag of each word in the training part."""
+        each: dict[str, Counter[int]] = {}
+        every: Counter[int] = Counter()
+        for row in data.parts[TRAIN]:
+            every.update(row.tags)
+            for word, tag in zip(row.tokens, row.tags, strict=True):
+                each.setdefault(word, Counter())[tag] += 1
+        usual = _commonest(every)
+        best = {word: _commonest(counts) for word, counts in each.items()}
+        rows = data.parts[asked]
+        return [
+            ("majority", [[self.labels[usual]] * len(row.tokens) for row in rows]),
+            (
+                "each word's commonest",
+                [[self.labels[best.get(word, usual)] for word in row.tokens] for row in rows],
+            ),
+        ]
+
+    @property
+    def wrongness(self) -> str:
+        return "words wrong"
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+        told = np.array([tag for answer in answers for tag in answer])
+        true = np.array([self.labels[n] for row in rows for n in row.tags])
+        return alike(true, told, str, "word")
+
+    def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
+        true = [[self.labels[n] for n in row.tags] for row in rows]
+        if self.marks_entities:
+            kinds = self._scored(list(answers), true).kinds
+            figures = [  # a share of nothing is none here, as in the tables of other tasks
+                metrics.ClassFigures(
+                    name,
+                    each.precision if each.told else math.nan,
+                    each.recall if each.gold else math.nan,
+                    each.f1,
+                    each.gold,
+                )
+                for name, each in kinds.items()
+            ]
+            return classes_table(figures, "Rows are the entities of that kind in the file.")
+        numbers = {name: n for n, name in enumerate(self.labels)}
+        truth, predicted = (
+            np.array([numbers[tag] for sentence in some for tag in sentence], np.int64)
+            for some in (true, answers)
+        )
+        figures = metrics.per_class(truth, predicted, self.labels)
+        return classes_table(figures, "Rows are the words with that tag in the file.")
+
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
+        found = []
+        for row, mine in zip(encoded.rows, self.answers(encoded, outputs), strict=True):
+            true = [self.labels[n] for n in row.tags]
+            wrong = [n for n, (a, b) in enumerate(zip(true, mine, strict=True)) if a != b]
+            wanted, said = (
+                ", ".join(f"{row.tokens[n]} {some[n]}" for n in wrong) for some in (true, mine)
+            )
+            found.append(Mistake(row.where, " ".join(row.tokens), wanted, said, len(wrong)))
+        return sorted((m for m in found if m.weight), key=lambda mistake: -mistake.weight)
+
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[list[dict[str, Any]]]:
+        windows, words = encoded.way_back
+        shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
+        shares = shares.max(1) / shares.sum(1)
+        each = np.zeros(sum(len(s.words) for s in windows.sentences))
+        each[words] = shares
+        at = 0
+        for sentence, told_tags in zip(
+            windows.sentences, self.answers(encoded, outputs), strict=True
+        ):
+            scores = each[at : at + len(sentence.words)]
+            at += len(sentence.words)
+            if self.marks_entities:
+                yield [
+                    {"entity_group": e.kind, **_part(sentence, e.first, e.stop, scores)}
+                    for e in self._entities(told_tags)
+                ]
+                continue
+            yield [  # a word without a token has no tag that the model knows
+                {"entity": tag, **_part(sentence, place, place + 1, scores)}
+                for place, tag in enumerate(told_tags)
+                if tag in self.labels
+            ]
+
+
+def _part(sentence: Sentence, first: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
+    """The words `first` to `stop` - 1 with their place in the text and the mean of their scores."""
+    begin, end = sentence.spans[first][0], sentence.spans[stop - 1][1]
+    return {
+        "score": round(float(scores[first:stop].mean()), 6),
+        "word": sentence.text[begin:end],
+        "start": begin,
+        "end": end,
+    }
+
+
+def _commonest(counts: Counter[int]) -> int:
+    return min(counts, key=lambda tag: (-counts[tag], tag))
+
+
+def _accuracy(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return sums[:, 1] / sums[:, 0]
+
+
+def _entity_f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """As in `conlleval`, 0 where nothing is right."""
+    total = np.maximum(1, sums[:, 2] + sums[:, 3])
+    return 2 * sums[:, 4] / total
+
+
+KIND = Tagging

@@ -1,0 +1,1 @@
+"""Learning a vocabulary from text: `train` is the way in."""

@@ -1,0 +1,1 @@
+"""What this machine can do, what training costs on it, and how the process is set up for it."""

@@ -1,0 +1,1 @@
+"""Optimizers over flat vectors; `optimizer` has the contract and AdamW."""

@@ -1,0 +1,75 @@
+"""Learning rates that differ from parameter to parameter, or change while others do not, for any
+optimizer: its step is taken whole and then shortened or lengthened, parameter by parameter.
+
+    w  <-  w + factor * (step(w) - w)
+
+For a step that is proportional to its learning rate, weight decay among it, that is a learning rate
+`factor` times as large. A factor of 0 holds a parameter; what the optimizer remembers of it goes on
+meanwhile, so that it is ready when it is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from maskwright.errors import ConfigError
+from maskwright.train.optimizers.optimizer import OptimizerState
+
+# How many steps were taken before this one -> factor by parameter name.
+Pace = Callable[[int], Mapping[str, float]]
+
+
+class Paced(OptimizerState):
+    """`inner` with the steps of each parameter multiplied by `pace`."""
+
+    def __init__(self, inner: OptimizerState, pace: Pace) -> None:
+        super().__init__(inner.parameters, inner.settings)
+        self.inner, self.pace = inner, pace
+        if missing := [n for n in self.parameters.named if n not in pace(0)]:
+            raise ConfigError("a parameter without a factor", where="pace", found=missing[:5])
+
+    def _update(self, learning_rate: float) -> None:
+        masters = self.parameters.masters
+        changed = self._changed(self.steps - 1)
+        before = [masters[here].clone() for here, _ in changed]
+        self.inner.steps = self.steps
+        self.inner._update(learning_rate)
+        for (here, factor), old in zip(changed, before, strict=True):
+            masters[here] = old.lerp(masters[here], factor)
+
+    def norm(self) -> Tensor:
+        """Without what is held; what is not finite there still shows."""
+        gradient = self.parameters.gradient
+        held = [here for here, factor in self._changed(self.steps) if factor == 0.0]
+        if not held:
+            return super().norm()
+        ends = [0, *(end for here in held for end in (here.start, here.stop)), len(gradient)]
+        moved = zip(ends[::2], ends[1::2], strict=True)
+        lengths = torch._foreach_norm([gradient[begin:end] for begin, end in moved])
+        still = torch._foreach_norm([gradient[here] for here in held])
+        return torch.linalg.vector_norm(torch.stack(lengths)) + 0.0 * sum(still)
+
+    def _changed(self, before: int) -> list[tuple[slice, float]]:
+        """Parts of the masters whose factor is not 1 after so many steps; neighbours of one factor
+        are one part."""
+        factors = self.pace(before)
+        found: list[tuple[slice, float]] = []
+        for name, span in self.parameters.spans.items():
+            factor = factors[name]
+            if factor == 1.0:
+                continue
+            if found and (found[-1][0].stop, found[-1][1]) == (span.start, factor):
+                found[-1] = slice(found[-1][0].start, span.stop), factor
+            else:
+                found.append((slice(span.start, span.stop), factor))
+        return found
+
+    def state(self) -> dict[str, Tensor]:
+        return self.inner.state()
+
+    def load(self, state: dict[str, Tensor], steps: int) -> None:
+        self.inner.load(state, steps)
+        self.steps = steps

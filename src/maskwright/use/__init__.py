@@ -1,1 +1,0 @@
-"""What is done with a pretrained model without training it: asked, measured, shown."""

@@ -1,0 +1,343 @@
+"""Heads: each measure on weights whose answer is known, then a model, then trees."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.analysis import dependencies as trees
+from maskwright.analysis import heads
+from maskwright.analysis.attention import attention
+from maskwright.analysis.heads import MEASURES, look_at_heads, one_text
+from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.matrix import matrix
+from maskwright.analysis.probe import probe
+from maskwright.analysis.word_senses import _apart, _neighbours
+from maskwright.cli.main import main
+from maskwright.errors import DataError, UsageError
+from tinyrun import WORDS, text_file
+
+
+def test_measures_of_known_weights() -> None:
+    size = 6
+    previous = torch.diag(torch.ones(size - 1), -1)
+    previous[0, 0] = 1.0
+    following = torch.diag(torch.ones(size - 1), 1)
+    following[-1, -1] = 1.0
+    even = torch.full((size, size), 1 / size)
+    weights = torch.stack([previous, following, torch.eye(size), even])[None].double()
+    asked = torch.tensor([[False, True, True, True, True, False]])
+    special = torch.tensor([[True, False, False, False, False, True]])
+    found = heads._sums(weights, (weights > 0).any(1, keepdim=True), asked, special) / 4
+    told = {name: found[:, i] for i, name in enumerate(MEASURES)}
+    np.testing.assert_allclose(told["previous"], [1, 0, 0, 1 / size], atol=1e-9)
+    np.testing.assert_allclose(told["next"], [0, 1, 0, 1 / size], atol=1e-9)
+    np.testing.assert_allclose(told["itself"], [0, 0, 1, 1 / size], atol=1e-9)
+    np.testing.assert_allclose(told["first"], [1 / 4, 0, 0, 1 / size], atol=1e-9)
+    np.testing.assert_allclose(told["special"], [1 / 4, 1 / 4, 0, 2 / size], atol=1e-9)
+    np.testing.assert_allclose(told["distance"][:3], [1, 1, 0], atol=1e-9)
+    np.testing.assert_allclose(told["entropy"], [0, 0, 0, 1], atol=1e-9)
+
+
+def test_a_model(model: Path) -> None:
+    subject = Subject.of(model)
+    texts = [" ".join(WORDS[:n]) for n in (3, 9, 5)]
+    found = look_at_heads(subject, texts)
+    assert found.texts == 3 and found.tokens == 17 and found.cut == 0
+    seen = one_text(subject, texts[1], 30)
+    weights = seen.weights
+    assert len(seen.pieces) == 11 and weights.shape[2:] == (11, 11)
+    assert seen.pieces[1:-1] == list(WORDS[:9]) and seen.text == texts[1] and not seen.cut
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    # By hand: what the weights of each text alone say of the previous token.
+    total = sum(
+        w[:, :, np.arange(1, n - 1), np.arange(n - 2)].sum(-1)
+        for w in (one_text(subject, text, 30).weights for text in texts)
+        for n in [w.shape[-1]]
+    )
+    np.testing.assert_allclose(found.found["previous"], total / 17, atol=1e-5)
+    with pytest.raises(DataError, match="two tokens"):
+        look_at_heads(subject, ["a"])
+
+
+def test_even_weights_are_those_of_each_layer(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that sees its neighbours alone spreads its weight over three places."""
+    attention = heads.attention
+    size = len(WORDS[:9]) + 2
+
+    def local(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+        for batch, (first, *_) in attention(subject, ids):
+            places = torch.arange(first.shape[-1])  # the row is wider than the text
+            near = ((places[:, None] - places).abs() <= 1) & (places < size)
+            yield batch, [first, (near / near.sum(1, keepdim=True).clamp(1)).expand_as(first)]
+
+    monkeypatch.setattr(heads, "attention", local)
+    found = look_at_heads(Subject.of(model), [" ".join(WORDS[:9])])
+    np.testing.assert_allclose(found.even["previous"], [1 / size, 1 / 3], atol=1e-6)
+    np.testing.assert_allclose(found.found["previous"][1], 1 / 3, atol=1e-6)
+
+
+def test_a_weight_that_falls_to_nothing_hides_no_key(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attention, texts = heads.attention, [" ".join(WORDS[:9])]
+    usual = look_at_heads(Subject.of(model), texts)
+
+    def sharp(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+        for batch, layers in attention(subject, ids):
+            changed = [weights.clone() for weights in layers]
+            for weights in changed:
+                weights[:, 0, :, 2:] = 0.0
+                weights[:, 0] /= weights[:, 0].sum(-1, keepdim=True)
+            yield batch, changed
+
+    monkeypatch.setattr(heads, "attention", sharp)
+    found = look_at_heads(Subject.of(model), texts)
+    for name in MEASURES:
+        np.testing.assert_array_equal(found.even[name], usual.even[name])
+    # The control: what the head does look at is less, of the same eleven.
+    assert (found.found["entropy"][:, 0] <= np.log(2) / np.log(11) + 1e-6).all()
+    np.testing.assert_array_equal(found.found["entropy"][:, 1], usual.found["entropy"][:, 1])
+
+
+def bank(path: Path, count: int = 120) -> Path:
+    """Sentences in which the third word governs all others."""
+    draw, lines = np.random.default_rng(0), []
+    for _ in range(count):
+        words = draw.choice(WORDS, 5).tolist()
+        lines += ["# a comment", "1-2\tof\t_\t_\t_\t_\t_\t_\t_\t_"]
+        for place, word in enumerate(words, start=1):
+            head, relation = (0, "root") if place == 3 else (3, "obj" if place > 3 else "nsubj:x")
+            lines.append(f"{place}\t{word}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_")
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_a_head_that_knows_the_tree_is_found(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = trees.read_trees(bank(tmp_path / "bank.conllu"))
+    assert read[0].heads == (2, 2, -1, 2, 2) and read[0].relations[0] == "nsubj"
+
+    def known(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+        for each in sorted(ids, key=len, reverse=True):
+            weights = torch.full((1, 2, len(each), len(each)), 0.01)
+            weights[0, 1, :, 3] = 1.0  # [CLS] and two words stand before the third
+            yield SimpleNamespace(), [torch.full_like(weights, 0.01), weights]
+
+    monkeypatch.setattr(trees, "attention", known)
+    relations, rare, passed = trees.compare_with_trees(Subject.of(model), read)
+    assert passed == 0 and rare == []
+    found = {each.name: each for each in relations}
+    assert set(found) == {"all", "nsubj", "obj"}
+    for each in found.values():
+        assert (each.layer, each.head, each.right) == (2, 2, 1.0)
+        assert each.way == "looks at its governor" and each.fixed == pytest.approx(
+            0.25 if each.name == "all" else 0.5, abs=0.01
+        )
+
+
+def test_a_blank_that_is_a_token_belongs_to_the_word_after_it() -> None:
+    tree = trees.Tree(("the", "5", "."), (1, -1, 1), ("det", "root", "punct"))
+    spans = [(0, 3), (3, 4), (4, 5), (5, 6), (6, 7)]  # ▁the ▁ 5 ▁ .
+    assert trees.words_of(tree, np.array(spans)).tolist() == [0, 1, 1, 2, 2]
+    before = [(0, 3), (3, 5), (5, 7)]  # ▁the ▁5 ▁.
+    assert trees.words_of(tree, np.array(before)).tolist() == [0, 1, 2]
+
+
+def test_a_tree_bank_of_a_model(model: Path, tmp_path: Path) -> None:
+    whole = trees.read_trees(bank(tmp_path / "b.conllu"))
+    long = trees.Tree(("the",) * 40, (1, *[0] * 39), ("det",) * 40)
+    found, rare, passed = trees.compare_with_trees(Subject.of(model), [*whole, long])
+    assert found[0].name == "all" and 0 < found[0].right < 1 and passed == 1 and rare == []
+    few, rare, _ = trees.compare_with_trees(Subject.of(model), whole[:15])
+    assert [each.name for each in few] == ["all"] and rare == ["nsubj", "obj"]
+
+
+def test_which_words_are_asked_follows_from_the_bank(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tokenizer sorts the sentences by other lengths and has other ones too long."""
+    read = [
+        replace(tree, relations=(f"of {number}",) * len(tree.words))
+        for number, tree in enumerate(trees.read_trees(bank(tmp_path / "bank.conllu", count=20)))
+    ]
+    subject, by_words = Subject.of(model), trees._by_words
+
+    def halves() -> dict[str, int]:
+        _, _, names, found, _ = trees._hits(subject, read)
+        return dict(zip(names, found.tolist(), strict=True))
+
+    usual = halves()
+    monkeypatch.setattr(trees, "_by_words", lambda *given: [*by_words(*given)][:4:-1])
+    assert len(halves()) == 15 and halves().items() <= usual.items()
+    assert sum(usual.values()) == 10
+
+
+def test_where_nothing_is_seen_nothing_is_found(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A causal head that looks at itself alone is right about no governor."""
+
+    def blind(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+        for each in ids:
+            yield SimpleNamespace(), [torch.eye(len(each))[None, None]]
+
+    monkeypatch.setattr(trees, "attention", blind)
+    read = trees.read_trees(bank(tmp_path / "bank.conllu"))
+    relations, _, _ = trees.compare_with_trees(Subject.of(model), read)
+    assert all(each.right == 0.0 for each in relations)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1\tthe\tX", "not a line of CoNLL-U"),
+        ("1\tthe\t_\tX\t_\t_\t7\tdet\t_\t_", "governor"),
+        ("1\tthe\t_\tX\t_\t_\t1\tdet\t_\t_", "governs itself"),
+        ("2\tthe\t_\tX\t_\t_\t0\troot\t_\t_", "not numbered from 1 on"),
+    ],
+)
+def test_bad_trees(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "bad.conllu"
+    path.write_text(f"# first\n{line}\n")
+    with pytest.raises(DataError, match=message) as caught:
+        trees.read_trees(path)
+    assert "line 2" in str(caught.value.where)
+    path.write_bytes("1\tcaf\xe9\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"(?i)utf-8"):
+        trees.read_trees(path)
+    path.write_text("# nothing\n")
+    with pytest.raises(UsageError, match="no sentence"):
+        trees.read_trees(path)
+    plain = tmp_path / "plain.txt"
+    plain.write_text("a text")
+    for wrong, message in ((plain, "not a tree bank"), (tmp_path / "no.conllu", "no")):
+        with pytest.raises(UsageError, match=message):
+            trees.read_trees(wrong)
+
+
+def test_a_packed_tree_bank(tmp_path: Path) -> None:
+    whole = bank(tmp_path / "bank.conllu")
+    packed = tmp_path / "packed.conllu.gz"
+    packed.write_bytes(gzip.compress(whole.read_bytes()))
+    assert trees.read_trees(packed) == trees.read_trees(whole)
+
+
+def test_meanings_by_hand() -> None:
+    truth = np.array([0, 0, 1, 1])
+    split = np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]])
+    assert _apart(split, truth) == 1.0 and (_neighbours(split, truth) == 1.0).all()
+    # Negative control: vectors that are sorted otherwise.
+    mixed = split[[0, 2, 1, 3]]
+    assert _apart(mixed, truth) < 0 and not _neighbours(mixed, truth).any()
+    # Where all are one vector, the order of the rows decides nothing.
+    same, most = np.ones((4, 2)), np.array([0, 0, 0, 1])
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
+        assert _neighbours(same, most[order]).mean() == pytest.approx(3 * (2 / 3) / 4)
+
+
+def test_what_is_cut_and_what_cannot_be_drawn(model: Path, tmp_path: Path) -> None:
+    long = " ".join(WORDS * 4)
+    text = tmp_path / "long.txt"
+    text.write_text(long, encoding="utf-8")
+    room = Subject.of(model).frame.length
+    page = attention(model, tmp_path / "out", text=[text], stream=io.StringIO())
+    assert f"1 of them cut at {room} tokens" in page.read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match=f"wanted: 1 to {room - 2}"):
+        attention(model, tmp_path / "no", sentence=long, stream=io.StringIO())
+    seen = one_text(Subject.of(model), long, 6)
+    assert seen.cut and seen.text == " ".join(WORDS[:4])
+
+
+def test_the_text_is_shown_and_both_sides_of_a_matrix_are_named(
+    model: Path, tmp_path: Path
+) -> None:
+    for count in (5, 17):
+        sentence = " ".join(WORDS[:count])
+        page = attention(model, tmp_path / str(count), sentence=sentence, stream=io.StringIO())
+        text = page.read_text(encoding="utf-8")
+        assert f"<q>{sentence}</q>" in text and heads.REST not in text.split("<q>")[1]
+        drawn = matrix("a", np.eye(count).tolist(), WORDS[:count])
+        assert drawn.count(f">{WORDS[0]}<") == 2 and drawn.count("→") == count
+        assert f"<title>1 {WORDS[0]} → 1 {WORDS[0]}: 1.00</title>" in drawn
+
+
+def test_bytes_are_shown_as_the_characters_that_they_are() -> None:
+    def pieces(text: str, spans: Sequence[tuple[int, int]], special: int = -1) -> list[str]:
+        names = [f"name{n}" for n in range(len(spans))]
+        return heads._pieces(text, spans, names, [n == special for n in range(len(spans))])
+
+    # 吾 of three bytes, one of them a token with 輩; a blank; a word with its blank.
+    assert pieces("吾輩 \n the", [(0, 1), (0, 1), (0, 2), (2, 4), (4, 8)]) == [
+        "吾",
+        "·",
+        "輩",
+        "␣⏎",
+        "the",
+    ]
+    assert pieces("a 😀", [(0, 0), (0, 1), (2, 3)], special=2) == ["name0", "a", "name2"]
+
+
+def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = attention(
+        model,
+        tmp_path / "a",
+        text=[text_file(tmp_path)],
+        sentence="the cat <b>sat</b>",
+        tree=bank(tmp_path / "bank.conllu"),
+        stream=io.StringIO(),
+    )
+    text = page.read_text()
+    assert "heads of grammar" in text and "<script" not in text and "<b>sat" not in text
+    found = json.loads((tmp_path / "a" / "results.json").read_text())
+    assert set(found["heads"]) == set(MEASURES) and found["relations"][0]["name"] == "all"
+    meanings = tmp_path / "cats.csv"
+    with meanings.open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [
+                ["text", "label"],
+                ["the cat sat", "a"],
+                ["a cat ran", "a"],
+                ["one cat saw", "b"],
+                ["big cat hat", "b"],
+            ]
+        )
+    said = io.StringIO()
+    probe(model, tmp_path / "w", data=meanings, word="cat", stream=said)
+    assert "“cat” in 4 texts and 2 meanings" in said.getvalue()
+    assert (
+        main(
+            ["attention", str(model), "--text", str(tmp_path / "no"), "--out", str(tmp_path / "o")]
+        )
+        == 64
+    )
+    with pytest.raises(DataError, match="the word is not in the text"):
+        probe(model, tmp_path / "w2", data=meanings, word="dog", stream=said)
+    data = ["probe", str(model), "--word", "cat", "--data", str(meanings)]
+    assert main([*data, "--task", "tagging", "--out", str(tmp_path / "b")]) == 64
+    assert main([*data, "--items", "50", "--out", str(tmp_path / "b")]) == 64
+    assert main([*data, "--column", "text=nothing", "--out", str(tmp_path / "b")]) == 65
+    assert main(["probe", str(model), "--word", " ", "--out", str(tmp_path / "b")]) == 64
+    assert main(["attention", str(model), "--sentence", "", "--out", str(tmp_path / "b")]) == 64
+    capsys.readouterr()
+    # Their beginnings can be looked at, all the same.
+    assert main(["attention", str(model), "--out", str(tmp_path / "b")]) == 0
+    # The built-in sentences are longer than 32 pieces of this vocabulary.
+    assert main(["probe", str(model), "--out", str(tmp_path / "c")]) == 0
+    assert "sentences are cut around the word" in capsys.readouterr().out
+    # What is there is not written over.
+    assert main(["attention", str(model), "--out", str(tmp_path / "b")]) == 64
+    assert "there already" in capsys.readouterr().err

@@ -1,0 +1,257 @@
+"""Probes: what a word is stands in the embeddings, what its neighbour is does not."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.analysis import layers as room
+from maskwright.analysis import pooling
+from maskwright.analysis import word_senses as senses
+from maskwright.analysis.hidden_states import Subject, layer_states
+from maskwright.analysis.layers import Layered, probe_layers
+from maskwright.analysis.layers_page import _head
+from maskwright.analysis.pooling import WAYS, compare_pooling
+from maskwright.analysis.probe import DIVISION, probe
+from maskwright.cli.main import main
+from maskwright.errors import DataError, UsageError
+from maskwright.labelled.prepare import prepare
+from maskwright.metrics.intervals import Estimate
+from maskwright.pretrain import run
+from maskwright.recipes.parts.override import override
+from tinyrun import WORDS, recipe, text_file
+
+
+def tagged(path: Path, before: bool, count: int = 400) -> Path:
+    """A word's tag is "A" or "B" by the first letter of itself, or of the word before it."""
+    draw, lines = np.random.default_rng(0), []
+    for _ in range(count):
+        words = draw.choice(WORDS, draw.integers(4, 8)).tolist()
+        told = ["AB"[word > "on"] for word in words]
+        lines.append(
+            json.dumps({"tokens": words, "tags": [told[0], *told[:-1]] if before else told})
+        )
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool) -> None:
+    data = prepare(tagged(tmp_path / "data.jsonl", before), division=DIVISION)
+    found = probe_layers(Subject.of(model), data, items=1000)
+    values = [each.value for each in found.accuracy]
+    assert len(values) == len(found.layers) == 3 and found.layers[0] == "embeddings"
+    if before:
+        # The negative control: the word itself does not say, nor did the model learn to look.
+        assert max(values) < 0.7
+    else:
+        # Sixteen numbers tell most of twenty words apart, by whatever seed (0.80 to 0.86).
+        assert values[0] > 0.75 and found.baselines["commonest by word"] > 0.97
+        # A class drawn for each word is learned about as well: all of this is memory.
+        assert abs(found.selectivity[0]) < 0.3
+    assert sum(found.weights) == pytest.approx(1.0, abs=1e-6) and 0 <= found.gravity <= 2
+
+
+def test_no_more_is_looked_at_than_was_asked_for(model: Path, tmp_path: Path) -> None:
+    data = prepare(tagged(tmp_path / "data.jsonl", False), division=DIVISION)
+    found = probe_layers(Subject.of(model), data, items=50)
+    assert found.learned == found.asked == 50
+    long = tmp_path / "long.csv"
+    rows = [f"{' '.join(WORDS)} {' '.join(WORDS)} {n},{'ab'[n % 2]}" for n in range(60)]
+    long.write_text("\n".join(["text,label", *rows]) + "\n")
+    assert "truncated" in probe_layers(Subject.of(model), prepare(long, division=DIVISION)).cut
+
+
+def test_the_mix_finds_the_layer_that_knows() -> None:
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 3, 900)
+    states = draw.standard_normal((4, 900, 8)).astype(np.float32)
+    states[2, :, :3] += 4 * np.eye(3, dtype=np.float32)[labels]
+    part = room._Asked(states, states, labels, [""] * 900)
+    weights, mixed = room._mix(part, part, 3, 0)
+    assert int(np.argmax(weights)) == 2 and weights[2] > 0.5 and mixed.value > 0.9
+    # Of few places, too, it is trained until it has found it.
+    some = room._Asked(states[:, :90], states[:, :90], labels[:90], [""] * 90)
+    weights, mixed = room._mix(some, some, 3, 0)
+    assert weights[2] > 0.5 and mixed.value > 0.9
+    # Negative control: where no layer knows, none stands out so far.
+    blind = room._Asked(states, states, draw.permutation(labels), [""] * 900)
+    assert max(room._mix(blind, blind, 3, 0)[0]) < 0.5
+
+
+def test_control_classes_belong_to_words() -> None:
+    words, labels = ["the", "cat", "the", "dog"] * 50, np.array([0, 0, 0, 1] * 50)
+    drawn = room._control(words, 2, labels, 0)
+    by_word: dict[str, set[int]] = {}
+    for word, label in zip(words, drawn.tolist(), strict=True):
+        by_word.setdefault(word, set()).add(label)
+    assert all(len(told) == 1 for told in by_word.values())
+    many = room._control([f"word{n}" for n in range(4000)], 2, labels, 0)
+    assert abs(many.mean() - 0.25) < 0.03, "drawn as often as the labels are"
+    assert (many != room._control([f"word{n}" for n in range(4000)], 2, labels, 1)).any()
+
+
+@pytest.mark.parametrize(
+    ("words", "whole", "wanted"),
+    [
+        (["pt"] * 40, True, "100% of the texts begin with “pt”"),
+        (["pt"] * 85 + list("abcdefghijkl"), False, ""),
+        (["pt"] * 950 + list("abcdefghijkl"), False, "99% of the words are “pt”"),
+        (["mr", "mrs", "dr"] * 20, True, "the texts begin with 3 different words only"),
+        (WORDS * 3, True, ""),
+    ],
+)
+def test_a_control_of_few_words_is_none(words: list[str], whole: bool, wanted: str) -> None:
+    control = np.arange(len(words)) % 2
+    assert room._says_nothing(words, control, whole=whole) == wanted
+    assert room._says_nothing(words, np.zeros_like(control), whole=whole)
+
+
+def test_on_ties_no_layer_knows_more() -> None:
+    def head(*values: float) -> str:
+        each = [Estimate(value, value - 0.02, value + 0.02) for value in values]
+        names = ["embeddings", "layer 1", "layer 2"]
+        return _head(Layered("tagging", "test", names, 9, 9, each, each, each, [], each[0], {}))
+
+    assert "No layer knows more than another" in head(0.9, 0.9, 0.9)
+    assert "88.5% at the lowest, in layer 1 <strong>90.0%" in head(0.885, 0.9, 0.89)
+    assert "all have <strong>90.0%" in head(0.9, 0.9, 0.9)
+    assert "Embeddings know most: <strong>90.0%" in head(0.9, 0.5, 0.5)
+    assert "Layer 1 knows most" in head(0.5, 0.9, 0.89)
+    assert "As good by that number: layer 2." in head(0.5, 0.9, 0.89)
+
+
+def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
+    subject = Subject.of(model)
+    texts = [" ".join(WORDS[i : i + n]) for i, n in ((0, 3), (4, 7), (2, 1), (8, 5))]
+    asked = [subject.tokenizer.frame(subject.tokenizer.encode(text))[0] for text in texts]
+    from maskwright.inference.encoded import Examples, framed
+
+    packed = Examples(framed(asked), np.zeros(len(asked), np.int64))
+    with torch.inference_mode():
+        alone = [subject.model.hidden_states(torch.tensor([ids])) for ids in asked]
+    wanted: dict[str, Any] = {
+        "first token (CLS)": lambda h: h[0, 0],
+        "last token": lambda h: h[0, -1],
+        "mean": lambda h: h[0].mean(0),
+        "maximum": lambda h: h[0].amax(0),
+    }
+    for name, way in WAYS.items():
+        found = layer_states(subject.model, packed, subject.collation, way)
+        for number, states in enumerate(alone):
+            for layer, hidden in enumerate(states):
+                np.testing.assert_allclose(
+                    found[layer, number], wanted[name](hidden).numpy(), atol=1e-5
+                )
+
+
+def test_vectors_alike_but_for_rounding_are_alike(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that is the same in every text says nothing of how alike two are: no noise is
+    ranked."""
+    draw, rows = np.random.default_rng(0), ["sentence1,sentence2,score"]
+    for n in range(60):
+        rows.append(f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on,{draw.random() * 5:.2f}")
+    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
+    data = prepare(tmp_path / "pairs.csv", kind="embedding", division=DIVISION)
+    found = compare_pooling(Subject.of(model), data).found
+    assert np.isfinite(found["mean"][0].value)
+    noisy = 1 + 1e-8 * draw.standard_normal((3, 12, 16))
+    monkeypatch.setattr(pooling, "layer_states", lambda *given: noisy)
+    found = compare_pooling(Subject.of(model), data).found
+    assert not np.isfinite(found["mean"][0].value)
+
+
+def test_the_pairs_that_are_asked_are_drawn(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are often in an order, here from the least alike to the most."""
+    rows = ["sentence1,sentence2,score"]
+    rows += [f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on {n},{n}.5" for n in range(100)]
+    (tmp_path / "train.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "test.csv").write_text("\n".join(rows).replace("sat", "on") + "\n")
+    data, asked = prepare(tmp_path, kind="embedding", division=DIVISION), []
+    told = pooling._told
+    monkeypatch.setattr(pooling, "_told", lambda *given: asked.append(given[-1]) or told(*given))
+    found = compare_pooling(Subject.of(model), data, items=30)
+    assert (found.pairs, found.there) == (30, 100)
+    assert len(set(asked[0])) == 30 and asked[0].max() > 70 and asked[0].min() < 30
+    assert all((each == asked[0]).all() for each in asked)
+    compare_pooling(Subject.of(model), data)
+    assert len(asked[-1]) == 100
+
+
+def test_the_command(model: Path, tmp_path: Path) -> None:
+    said = io.StringIO()
+    page = probe(
+        model,
+        tmp_path / "tags",
+        data=tagged(tmp_path / "data.jsonl", False),
+        items=300,
+        stream=said,
+    )
+    assert "selectivity" in said.getvalue() and "beside its control" in page.read_text()
+    found = json.loads((tmp_path / "tags" / "results.json").read_text())
+    assert len(found["accuracy"]) == 3 and "<script" not in page.read_text()
+    rows = ["sentence1,sentence2,score"]
+    draw = np.random.default_rng(0)
+    for n in range(60):
+        rows.append(f"the cat sat on {WORDS[n % 9]},the dog ran,{draw.random() * 5:.2f}")
+    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
+    probe(model, tmp_path / "pairs", data=tmp_path / "pairs.csv", task="similarity", stream=said)
+    found = json.loads((tmp_path / "pairs" / "results.json").read_text())
+    assert set(found["found"]) == set(WAYS)
+    assert found["pairs"] == found["there"] == 60 and "Counting words" in said.getvalue()
+    (tmp_path / "alone").mkdir()  # nothing is learned from, so nothing to learn from is needed
+    shutil.copy(tmp_path / "pairs.csv", tmp_path / "alone" / "test.csv")
+    again = {"data": tmp_path / "alone", "task": "similarity", "stream": said}
+    probe(model, tmp_path / "again", **again)  # type: ignore[arg-type]
+    assert json.loads((tmp_path / "again" / "results.json").read_text()) == found
+    probe(model, tmp_path / "few", items=20, **again)  # type: ignore[arg-type]
+    assert json.loads((tmp_path / "few" / "results.json").read_text())["pairs"] == 20
+    classes = ["text,label", *(f"the {w} {n},{w > 'on'}" for n in range(9) for w in WORDS)]
+    (tmp_path / "texts.csv").write_text("\n".join(classes) + "\n")
+    page = probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)
+    text = page.read_text()
+    assert "there is no control, as 100% of the texts begin with “the”" in text
+    assert "beside its control" not in text and "nan" not in text
+    found = json.loads((tmp_path / "texts" / "results.json").read_text())
+    assert found["selectivity"] == [None] * 3 and found["control"][0]["value"] is None
+
+
+def test_refusals(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", str(tmp_path / "nowhere")]) == 64
+    assert main(["probe", str(model), "--items", "1", "--out", str(tmp_path / "o")]) == 64
+    assert main(["probe", str(model), "--word", "cat", "--out", str(tmp_path / "o")]) == 64
+    assert "text and label" in capsys.readouterr().err
+    rows = ({"source": f"a{n} cat", "target": f"a dog of {n}"} for n in range(40))
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(UsageError, match="layer by layer"):
+        probe(model, tmp_path / "o", data=data, stream=io.StringIO())
+
+
+def test_the_own_sentences_are_cut_for_a_model_of_few_positions(tmp_path: Path) -> None:
+    chosen = recipe(text_file(tmp_path), steps=1)
+    chosen = override(chosen, ["model.settings.max_position_embeddings=8", "rows.length=8"])
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    said = io.StringIO()
+    probe(tmp_path / "run", tmp_path / "out", stream=said)
+    assert "are cut around the word" in said.getvalue() and "in 16 texts" in said.getvalue()
+    assert senses._around([1, 2, 3, 4, 5, 6, 7], [5], 3) == ([5, 6, 7], [1])
+    assert senses._around([1, 2, 3, 4, 5, 6, 7], [2, 3], 4) == ([2, 3, 4, 5], [1, 2])
+    assert senses._around([1, 2, 3], [0], 3) == ([1, 2, 3], [0])
+    own = tmp_path / "own.csv"  # of a user's own text nothing is cut without a word
+    own.write_text(
+        "text,label\n" + "".join(f"the cat {' '.join(WORDS)},{n % 2}\n" for n in range(4))
+    )
+    with pytest.raises(DataError, match="longer than the model reads"):
+        probe(tmp_path / "run", tmp_path / "other", data=own, word="cat", stream=said)

@@ -1,0 +1,393 @@
+"""Two small recipes, two seeds each: figures, reuse, kills, refusals, verdicts."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright.cli import main as cli
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.evaluate.compare import compare as module
+from maskwright.evaluate.compare.candidate import Equal, Pace, finished, run_folder
+from maskwright.evaluate.compare.compare import compare
+from maskwright.evaluate.compare.report import Comparison
+from maskwright.evaluate.text import evaluate_folder
+from maskwright.pretrain import run
+from maskwright.recipes.parts.corpus import CharacterRanges
+from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.report.wording import duration
+from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.train.schedule import Budget
+from tinyrun import essence, forked, recipe, text_file, wait
+
+BUDGET = "tokens=2500"  # 20 steps of 8 rows of 16
+
+
+def recipes(text: Path) -> list[Recipe]:
+    """A narrow model, and the same with a rate that learns nothing."""
+    base = replace(recipe(text, dropout=0.0), name="small", note="the usual rate")
+    optimizer = replace(base.training.optimizer, learning_rate=1e-9)
+    still = replace(base, name="still", training=replace(base.training, optimizer=optimizer))
+    return [base, still]
+
+
+def causal_recipe(text: Path, name: str = "reader") -> Recipe:
+    settings = {
+        "n_embd": 16,
+        "n_layer": 1,
+        "n_head": 2,
+        "n_positions": 32,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+        "resid_pdrop": 0.0,
+    }
+    base = recipe(text)
+    return replace(
+        base,
+        name=name,
+        objective=ObjectiveChoice(name="causal", options={}),
+        model=FamilyModel(family="gpt2", architecture="GPT2LMHeadModel", settings=settings),
+        tokenizer=TokenizerChoice(kind="byte-bpe", vocabulary=300, style="gpt2"),
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Recipe], Path, Comparison, str]:
+    folder = tmp_path_factory.mktemp("compared")
+    chosen, said = recipes(text_file(folder)), io.StringIO()
+    found = compare(chosen, folder / "out", budget=BUDGET, seeds=2, stream=said)
+    return chosen, folder / "out", found, said.getvalue()
+
+
+def test_every_run_is_there_and_used_the_same_budget(
+    made: tuple[list[Recipe], Path, Comparison, str],
+) -> None:
+    _, out, found, _ = made
+    assert [c.name for c in found.contenders] == ["small", "still"]
+    for contender in found.contenders:
+        assert [r.seed for r in contender.runs] == [0, 1]
+        assert {r.tokens for r in contender.runs} == {2560}  # whole steps of 128
+        for seed in (0, 1):
+            assert finished(run_folder(out, contender.name, seed))
+    losses = [c.figures("loss") for c in found.contenders]
+    journal = (run_folder(out, "small", 1) / "metrics.jsonl").read_text().splitlines()
+    last = [r for r in map(json.loads, journal) if r["kind"] == "evaluation"][-1]
+    assert losses[0][1] == last["loss"] < losses[1][1] - 0.05
+
+
+def test_what_is_not_equal_and_what_is_left_out_is_told(
+    made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
+) -> None:
+    (small, still), out, found, said = made
+    assert found.notes == [] and "Not equal" not in said, "the control"
+    again = shutil.copytree(out, tmp_path / "out")
+    alone = compare([small], again, budget=BUDGET, seeds=2, stream=io.StringIO())
+    assert [note for note in alone.notes if "still" in note and "Not compared" in note]
+    large = replace(still, name="large", training=replace(still.training, batch=128))
+    told = io.StringIO()
+    uneven = compare([small, large], tmp_path / "other", budget=BUDGET, seeds=1, stream=told)
+    assert len(uneven.notes) == 1 and "large spent 4.1 k tokens" in uneven.notes[0]
+    assert uneven.notes[0] in told.getvalue()
+
+
+def test_the_report_and_the_terminal_say_the_same(
+    made: tuple[list[Recipe], Path, Comparison, str],
+) -> None:
+    _, out, _, said = made
+    page = (out / "report.html").read_text()
+    plain = json.loads((out / "results.json").read_text())
+    (verdict,) = plain["verdicts"]
+    assert "still is worse than small, by more than the spread" in verdict
+    assert verdict in said and verdict in page
+    assert "training.optimizer.learning_rate" in page and "1e-09" in page
+    assert page.count("<svg") == 3 and "<script" not in page and "http-equiv" in page
+    assert not re.search(r"(src|href)=", page)
+    assert "training.seed" not in page
+    assert set(plain["recipes"]["small"]["seeds"]) == {"0", "1"}
+
+
+def test_how_long_it_will_take_is_told_by_the_runs_that_are_done(
+    made: tuple[list[Recipe], Path, Comparison, str],
+) -> None:
+    _, out, found, said = made
+    first, *later = re.findall(r"^run \d of 4: .*$", said, re.M)
+    assert first == "run 1 of 4: small, seed 0"
+    assert [re.sub(r".* · about .+ of training for ", "", line) for line in later] == [
+        "these 3",
+        "these 2",
+        "this one",
+    ]
+    (small, _), folder = found.contenders, run_folder(out, "small", 0)
+    entrant = SimpleNamespace(operations_per_token=2.0)
+    pace = Pace()
+    pace.add(entrant, folder)  # type: ignore[arg-type]
+    assert pace.operations == 2 * 2560 and pace.seconds == small.runs[0].seconds
+    # A model that costs thrice as much a token takes three times as long for as many tokens.
+    pace = Pace(operations=2e3, seconds=100.0)
+    dear = _planned(Budget(tokens=1000), 6.0)
+    assert pace.left([dear]) == f" · about {duration(300.0)} of training for this one"
+    assert pace.left([dear] * 2) == f" · about {duration(600.0)} of training for these 2"
+    assert Pace().left([dear]) == ""
+    assert (
+        Pace().left([_planned(Budget(minutes=3.0), 6.0)])
+        == " · about 3 min of training for this one"
+    )
+
+
+def _planned(budget: Budget, operations: float) -> Any:
+    training = SimpleNamespace(budget=budget)
+    return SimpleNamespace(
+        recipe=SimpleNamespace(training=training), operations_per_token=operations
+    )
+
+
+def test_a_finished_comparison_trains_nothing_and_may_grow(
+    made: tuple[list[Recipe], Path, Comparison, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen, out, found, _ = made
+    again = tmp_path / "out"
+    shutil.copytree(out, again)
+    began: list[Path] = []
+    resume = module.run.resume
+    monkeypatch.setattr(module.run, "resume", lambda f, **k: (began.append(f), resume(f, **k))[1])
+    said = io.StringIO()
+    same = compare(chosen, again, budget=BUDGET, seeds=2, stream=said)
+    assert "of training" not in said.getvalue()
+    assert began == [] and same.contenders == found.contenders
+    more = compare(chosen[:1], again, budget=BUDGET, seeds=3, stream=io.StringIO())
+    assert began == [run_folder(again, "small", 2)]
+    assert more.contenders[0].runs[:2] == found.contenders[0].runs
+
+
+def test_a_killed_comparison_goes_on_to_the_same_figures(
+    made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
+) -> None:
+    chosen, out, found, _ = made
+    again = tmp_path / "out"
+
+    def work() -> None:
+        compare(chosen, again, budget=BUDGET, seeds=2)
+
+    kills = 0
+    for target in (run_folder(again, "small", 0), run_folder(again, "still", 1)):
+        pid = forked(work, tmp_path / "log")
+        while not list((target / "checkpoints").glob("step-*/MANIFEST.json")):
+            done, _ = os.waitpid(pid, os.WNOHANG)
+            assert not done, (tmp_path / "log").read_text()[-2000:]
+            time.sleep(0.002)
+        os.kill(pid, signal.SIGKILL)
+        kills += wait(pid) == -signal.SIGKILL
+    assert kills == 2
+    ended = compare(chosen, again, budget=BUDGET, seeds=2, stream=io.StringIO())
+    for ours, theirs in zip(found.contenders, ended.contenders, strict=True):
+        assert ours.figures("loss") == theirs.figures("loss")
+        for seed in (0, 1):
+            pair = [essence(run_folder(f, ours.name, seed)) for f in (out, again)]
+            assert pair[0] == pair[1]
+
+
+def test_a_changed_recipe_does_not_pass_for_the_finished_one(
+    made: tuple[list[Recipe], Path, Comparison, str],
+) -> None:
+    chosen, out, _, _ = made
+    other = replace(chosen[0], rows=replace(chosen[0].rows, length=8))
+    with pytest.raises(IncompatibleError, match=r"rows\.length"):
+        compare([other], out, budget=BUDGET, seeds=1, stream=io.StringIO())
+    with pytest.raises(IncompatibleError, match=r"training\.budget\.tokens"):
+        compare(chosen, out, budget="tokens=5000", seeds=1, stream=io.StringIO())
+
+
+def test_minimal_pairs_compare_what_nothing_else_does(
+    made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
+) -> None:
+    text = text_file(tmp_path)
+    chosen = [replace(recipe(text), name="filler"), causal_recipe(text)]
+    with pytest.raises(IncompatibleError, match="--data") as caught:
+        compare(chosen, tmp_path / "refused", budget="tokens=300", seeds=1, stream=io.StringIO())
+    assert caught.value.where == "tokenizer" and "tokenizer.kind" in str(caught.value.found)
+    assert not list((tmp_path / "refused").glob("runs/*"))  # before anything was trained
+    (tmp_path / "pairs").mkdir()
+    rows = [
+        {"sentence_good": f"The cat sat on the mat {w}.", "sentence_bad": f"Mat {w} cat."}
+        for w in ("red", "old", "big", "tall")
+    ]
+    (tmp_path / "pairs" / "p.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    said = io.StringIO()
+    found = compare(
+        chosen, tmp_path / "out", budget="tokens=300", seeds=1, stream=said, data=tmp_path / "pairs"
+    )
+    titles = [m.title for m in found.measures]
+    assert titles == ["own held-out loss", "bits per byte", "minimal pairs"]
+    assert all(0 <= c.figures("pairs")[0] <= 1 for c in found.contenders)
+    words = said.getvalue()
+    assert "as one seed has none" in words and "own held-out loss:" not in words
+    assert "Minimal pairs resampled, paired: reader minus filler" in words
+    assert (tmp_path / "out" / "report.html").read_text().count("<svg") == 6
+
+
+def test_other_mask_rates_are_compared_at_the_usual_one(tmp_path: Path) -> None:
+    base = replace(recipe(text_file(tmp_path)), name="few")
+    many = replace(
+        base, name="many", objective=ObjectiveChoice(name="masked", options={"rate": 0.4})
+    )
+    found = compare(
+        [base, many], tmp_path / "out", budget="tokens=300", seeds=1, stream=io.StringIO()
+    )
+    assert [m.name for m in found.measures if m.compares] == ["masked_loss"]
+    values = [c.figures("masked_loss")[0] for c in found.contenders]
+    assert all(np.isfinite(values)) and values[0] != values[1]
+
+
+def test_a_masked_and_a_causal_model_of_one_tokenizer_are_asked_one_question(
+    tmp_path: Path,
+) -> None:
+    """As the twins: characters, no unknown token, and each holds out characters of its own."""
+    text = text_file(tmp_path)
+    characters = len(text.read_text(encoding="utf-8")) - 9
+    begun = characters // 2
+    halves = [(begun, begun + 600), (begun + 600, begun + 1200)]
+    tokens = TokenizerChoice(kind="character", vocabulary=80, specials=("[MASK]",))
+    chosen = []
+    for each, held_out in zip(
+        (replace(recipe(text), name="filler"), causal_recipe(text)), halves, strict=True
+    ):
+        ranges = CharacterRanges(train=(0, begun), held_out=held_out, tokenizer=(0, characters))
+        corpus = replace(each.corpus, form="file", characters=ranges)
+        chosen.append(replace(each, corpus=corpus, tokenizer=tokens))
+    said = io.StringIO()
+    found = compare(chosen, tmp_path / "out", budget="tokens=300", seeds=1, stream=said)
+    words = said.getvalue()
+    assert "hidden" in [m.name for m in found.measures if m.compares]
+    assert all(0 <= c.figures("hidden")[0] <= 1 for c in found.contenders)
+    assert f"note: all are asked about characters {begun:,} to" in words
+    assert "hidden tokens named (15 %): reader" in words
+    for name in ("filler", "reader"):
+        assert "this model" in evaluate_folder(run_folder(tmp_path / "out", name, 0)).render()
+    trained_on = replace(
+        chosen[1].corpus,
+        characters=CharacterRanges(
+            train=(begun, begun + 900), held_out=(0, 600), tokenizer=(0, 900)
+        ),
+    )
+    with pytest.raises(IncompatibleError, match="hold out the same text"):
+        compare(
+            [chosen[0], replace(chosen[1], corpus=trained_on)],
+            tmp_path / "refused",
+            budget=BUDGET,
+            stream=io.StringIO(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"held_out": 0.2}, "corpus.held_out"),
+        ({"limit_bytes": 5000}, "corpus.limit_bytes"),
+        ({"held_out_text": ("other.txt",)}, "corpus.held_out_text"),
+    ],
+)
+def test_other_held_out_text_is_refused(
+    tmp_path: Path, change: dict[str, object], where: str
+) -> None:
+    one, two = recipes(text_file(tmp_path))
+    two = replace(two, corpus=replace(two.corpus, **change))  # type: ignore[arg-type]
+    with pytest.raises(IncompatibleError, match="hold out the same text") as caught:
+        compare([one, two], tmp_path / "out", budget=BUDGET, stream=io.StringIO())
+    assert where in str(caught.value.where)
+
+
+def test_names_budgets_and_seeds_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, _ = recipes(text_file(tmp_path))
+    with pytest.raises(UsageError, match="told apart by their names"):
+        compare([one, one], tmp_path / "out", budget=BUDGET)
+    with pytest.raises(UsageError, match="nothing to compare"):
+        compare([one], tmp_path / "out", budget=BUDGET, seeds=0)
+    for wrong in ("steps=5", "tokens", "tokens=-1", "tokens=many", "flops=inf", "minutes=nan"):
+        with pytest.raises(ConfigError, match="not a budget"):
+            Equal.parse(wrong)
+    assert cli.main(["compare", "tiny"]) == 64
+    assert "--budget" in capsys.readouterr().err
+    assert cli.main(["compare", "tiny", "tny", "--budget", BUDGET]) == 64
+    assert "'tiny'" in capsys.readouterr().err
+
+
+def test_operations_become_tokens() -> None:
+    assert Equal.parse("flops=1e9").budget(1e4).tokens == 100_000
+    assert Equal.parse("tokens=5e6").budget(1e4).tokens == 5_000_000
+    assert Equal.parse("minutes=0.5").budget(1e4).minutes == 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "compares"), [({"vocabulary": 280}, True), ({"lowercase": True}, False)]
+)
+def test_bits_of_texts_that_tokenizers_change_do_not_compare(
+    change: dict[str, Any], compares: bool, tmp_path: Path
+) -> None:
+    """Folded capitals need not be predicted: fewer bits, of less text."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"The Cat sat on Mat {n}." for n in range(300)))
+    one, two = causal_recipe(text, "one"), causal_recipe(text, "two")
+    two = replace(two, tokenizer=replace(two.tokenizer, **change))
+    out, briefly = tmp_path / "out", {"budget": "tokens=300", "seeds": 1}
+    if compares:
+        found = compare([one, two], out, **briefly, stream=io.StringIO())
+        assert [(m.title, m.compares) for m in found.measures] == [
+            ("own held-out loss", False),
+            ("bits per byte", True),
+        ]
+        return
+    with pytest.raises(IncompatibleError, match="keep all of the text"):
+        compare([one, two], out, **briefly, stream=io.StringIO())
+    assert not list(out.glob("runs/*"))
+
+
+def test_discriminators_are_not_judged_by_their_generators_unsaid(tmp_path: Path) -> None:
+    base = recipe(text_file(tmp_path))
+    settings = {
+        "hidden_size": 16,
+        "embedding_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+    }
+    model = FamilyModel(family="electra", architecture="ElectraForPreTraining", settings=settings)
+    objective = ObjectiveChoice(name="replaced-token", options={})
+    one = replace(base, name="one", objective=objective, model=model)
+    found = compare(
+        [one, replace(one, name="two")],
+        tmp_path / "out",
+        budget="tokens=300",
+        seeds=1,
+        stream=io.StringIO(),
+    )
+    assert [m.title for m in found.measures] == ["held-out loss of the generator"]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_a_run_is_evaluated_though_its_text_is_gone(lowercase: bool, tmp_path: Path) -> None:
+    """What its bits per byte are of is told from what is stored."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"The Cat sat on Mat {n}." for n in range(100)))
+    chosen = causal_recipe(text)
+    chosen = replace(chosen, tokenizer=replace(chosen.tokenizer, lowercase=lowercase))
+    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    text.unlink()
+    said = evaluate_folder(tmp_path / "run", []).render()
+    assert "bits per byte" in said and ("does not keep all" in said) == lowercase

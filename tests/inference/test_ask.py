@@ -1,0 +1,181 @@
+"""What the commands say of a finished run whose model is not asked as others are."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.cli.show import show
+from maskwright.errors import IncompatibleError
+from maskwright.evaluate import text as evaluate_text
+from maskwright.evaluate.text import evaluate_folder
+from maskwright.inference import ask
+from maskwright.inference.fill_mask import fill
+from maskwright.models import folders
+from maskwright.objectives import masked
+from maskwright.pretrain import checkpoints, journal, run
+from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
+from tinyrun import recipe, text_file
+from toys import VOCABULARY, bert
+
+ELECTRA = {"embedding_size": 16, "summary_last_dropout": 0.0}
+PROMPT = "The big [MASK] sat."
+
+
+def chosen(text: Path, name: str, **options: Any) -> Recipe:
+    base = recipe(text, steps=6)
+    assert isinstance(base.model, FamilyModel)
+    model = base.model
+    if name == "replaced-token":
+        model = FamilyModel(
+            family="electra",
+            architecture="ElectraForPreTraining",
+            settings={**model.settings, **ELECTRA},
+        )
+    return replace(
+        base,
+        model=model,
+        objective=ObjectiveChoice(name=name, options=options),
+        evaluation=Evaluation(every=0, rows=4096, batch=16),
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    text = text_file(folder)
+    for name in ("hybrid", "replaced-token"):
+        run.pretrain(chosen(text, name), folder / name, stream=io.StringIO())
+    return {name: folder / name for name in ("hybrid", "replaced-token")}
+
+
+def held_out_loss(out: Path) -> float:
+    return float(next(r["loss"] for r in journal.read(out) if r["kind"] == "evaluation"))
+
+
+@pytest.mark.parametrize("name", ["hybrid", "replaced-token"])
+def test_a_run_is_measured_as_it_was_trained(name: str, runs: dict[str, Path]) -> None:
+    figures = evaluate_folder(runs[name], []).figures
+    assert figures.loss == pytest.approx(held_out_loss(runs[name]), abs=1e-4)
+
+
+def test_a_lost_generator_would_be_seen(runs: dict[str, Path], tmp_path: Path) -> None:
+    """Control: the same figures need the generator's trained weights."""
+    run_folder = runs["replaced-token"]
+    kept = checkpoints.OTHERS
+    checkpoints.OTHERS = "elsewhere"
+    try:
+        figures = evaluate_folder(run_folder, []).figures
+    finally:
+        checkpoints.OTHERS = kept
+    assert figures.loss != pytest.approx(held_out_loss(run_folder), abs=1e-4)
+
+
+def test_holes_of_a_hybrid_model_are_read_one_place_ahead(runs: dict[str, Path]) -> None:
+    (told,) = ask.fill_mask(runs["hybrid"], PROMPT)
+    loaded, tokenizer = ask.open_model(runs["hybrid"])
+    right, wrong = (fill(loaded.model, tokenizer, [PROMPT], shift=shift)[0][0] for shift in (1, 0))
+    assert told.candidates == right.candidates
+    assert [c.probability for c in right.candidates] != [c.probability for c in wrong.candidates]
+
+
+def test_a_discriminator_alone_cannot_be_measured(runs: dict[str, Path]) -> None:
+    folder = folders.newest(runs["replaced-token"])
+    with pytest.raises(IncompatibleError, match="no vocabulary head") as caught:
+        evaluate_folder(folder, [str(runs["hybrid"].parent / "text.txt")])
+    assert "--data" in str(caught.value)
+
+
+def test_the_page_of_a_discriminator_says_how_it_loads(runs: dict[str, Path]) -> None:
+    page = (runs["replaced-token"] / "report.html").read_text(encoding="utf-8")
+    assert "fill-mask" not in page
+    page = (runs["hybrid"] / "report.html").read_text(encoding="utf-8")
+    assert "answers wrongly" in page and "fill-mask" in page
+
+
+def test_a_config_in_two_families_is_shown_as_what_it_is_saved_as(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    base = chosen(runs["hybrid"].parent / "text.txt", "masked")
+    assert isinstance(base.model, FamilyModel)
+    model = FamilyModel(
+        family="electra",
+        architecture="ElectraForMaskedLM",
+        settings={**base.model.settings, **ELECTRA},
+    )
+    training = replace(base.training, budget=replace(base.training.budget, steps=0))
+    last = run.pretrain(
+        replace(base, model=model, training=training), tmp_path / "run", stream=io.StringIO()
+    )
+    assert "family      electra; its config is that of bert too" in show(str(last), [])
+    lines = show(str(runs["replaced-token"]), []).splitlines()
+    assert "(masked " in lines[2] and "replaced " in lines[2]
+
+
+def test_a_prompt_has_one_space_on_each_side_of_its_hole(tmp_path: Path) -> None:
+    base = chosen(text_file(tmp_path), "masked")
+    tokenizer = replace(base.tokenizer, kind="byte-bpe", vocabulary=330)  # type: ignore[type-var]
+    out = tmp_path / "run"
+    run.pretrain(replace(base, tokenizer=tokenizer), out, stream=io.StringIO())
+    prompt = next(r["prompt"] for r in journal.read(out) if r["kind"] == "sample")
+    assert " [MASK] " in prompt and "  " not in prompt
+
+
+def test_a_text_that_the_tokenizer_does_not_know_is_shown_and_noted(runs: dict[str, Path]) -> None:
+    said: list[str] = []
+    first, last = ask.fill_mask(
+        runs["hybrid"], "天気 117 [MASK] 天気 [MASK]", top=3, say=said.append
+    )
+    for each in last.candidates:
+        joined = each.token.startswith("##")
+        word = each.token.removeprefix("##") if joined else f" {each.token}"
+        assert each.text == f"天気 117 [MASK] 天気{word}"
+    assert all(c.text.startswith("天気 117") for c in first.candidates)
+    assert len(said) == 1 and "unknown to the tokenizer" in said[0]
+    ask.fill_mask(runs["hybrid"], "the [MASK] sat", say=said.append)
+    assert len(said) == 1, "nothing is said of what it knows"
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({}, True),
+        ({"rate": 0.15, "static": True}, True),
+        ({"rate": 0.3, "final_rate": 0.15}, True),
+        ({"rate": 0.3}, False),
+        ({"unit": "span"}, False),
+        ({"mask_rate": 1.0, "random_rate": 0.0}, False),
+        ({"rate": 0.15, "final_rate": 0.4}, False),
+    ],
+)
+def test_it_is_noted_where_a_run_learned_by_other_questions(
+    options: dict[str, Any], same: bool
+) -> None:
+    made = replace(find("bert-mini"), objective=ObjectiveChoice(name="masked", options=options))
+    asked = masked.build(bert(), masked.Options(), VOCABULARY)
+    assert (evaluate_text._other_question(made, asked) == "") is same
+
+
+def test_a_text_in_the_place_of_a_path(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "the cat sat on the [MASK] " * 30
+    for command in (["fill-mask", text, "runs/mine"], ["show", text], ["resume", text]):
+        assert main(command) == 64
+        assert "E-BUG" not in capsys.readouterr().err
+
+
+def test_a_hybrid_run_writes_and_tells_its_losses_apart(runs: dict[str, Path]) -> None:
+    written = ask.generate_text(runs["hybrid"], "the cat", tokens=5, temperature=0.0)
+    assert written.startswith("the cat") and len(written) > len("the cat")
+    assert "[CLS]" not in written
+    assert ask.generate_text(runs["hybrid"], "", tokens=3, temperature=0.0)
+    told = evaluate_folder(runs["hybrid"]).render()
+    assert re.search(r"loss by sort of target: masked \d", told)
+    with pytest.raises(IncompatibleError, match="only a decoder"):  # was not taught so
+        ask.generate_text(runs["replaced-token"], "the cat", tokens=5)

@@ -1,0 +1,323 @@
+"""What the commands say of a run of two stacks, of a model that cannot write, and of a run that has
+come to nothing yet."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright.checkpoint import pretrained
+from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.evaluate import minimal_pairs as grammar
+from maskwright.evaluate.text import evaluate_folder
+from maskwright.families.parts.family import family
+from maskwright.inference import ask
+from maskwright.inference import pseudo_likelihood as text_likelihood
+from maskwright.inference.decode import Sampling, generate
+from maskwright.inference.fill_mask import Candidate, fill
+from maskwright.models import folders
+from maskwright.models.special_tokens import opening
+from maskwright.pretrain import journal, run
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.recipe import (
+    Evaluation,
+    FamilyModel,
+    ObjectiveChoice,
+    Recipe,
+    RowChoice,
+)
+from maskwright.tokenizer.file.roles import Style
+from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.schedule import Budget
+from tinyrun import recipe
+
+TEXTS = [
+    "the cat sat on the mat and purred .",
+    "the dog ran after the ball in the park .",
+    "a bird sang in the old tree all day .",
+]
+SIGNS: dict[Style, str] = {"roberta": "<mask>", "bert": "[MASK]"}
+BART = {
+    "d_model": 48,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 96,
+    "decoder_ffn_dim": 96,
+    "max_position_embeddings": 32,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+
+
+def chosen(folder: Path, style: Style, steps: int, objective: str = "denoising") -> Recipe:
+    text = folder / "cat.txt"
+    text.write_text("\n\n".join(TEXTS * 40) + "\n", encoding="utf-8")
+    held_out = folder / "held-out.txt"  # else one of the three would not be learned
+    held_out.write_text("\n\n".join(TEXTS), encoding="utf-8")
+    base = recipe(text)
+    return replace(
+        base,
+        corpus=replace(base.corpus, held_out_text=(str(held_out),)),
+        tokenizer=TokenizerChoice(kind="wordpiece", vocabulary=120, style=style),
+        model=FamilyModel(
+            family="bart", architecture="BartForConditionalGeneration", settings=BART
+        ),
+        objective=ObjectiveChoice(name=objective, options={}),
+        rows=RowChoice(length=24),
+        training=replace(
+            base.training,
+            budget=Budget(steps=steps),
+            batch=16,
+            microbatches=1,
+            optimizer=AdamW(learning_rate=4e-3),
+        ),
+        evaluation=Evaluation(every=0, rows=16, batch=16),
+        checkpoints=replace(base.checkpoints, every=1000),
+    )
+
+
+def written(folder: Path, text: str, **keys: Any) -> str:
+    settings = {"tokens": 20, "temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0, **keys}
+    return ask.generate_text(folder, text, **settings)
+
+
+def candidates(folder: Path, text: str) -> list[Candidate]:
+    """Of the only hole."""
+    (hole,) = ask.fill_mask(folder, text)
+    return list(hole.candidates)
+
+
+@pytest.fixture(scope="module", params=["roberta", "bert"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A style of tokens, and a run with it that has learned three sentences."""
+    folder = tmp_path_factory.mktemp(request.param)
+    run.pretrain(chosen(folder, request.param, 240), folder / "run", stream=io.StringIO())
+    return request.param, folder / "run"
+
+
+@pytest.fixture(scope="module")
+def masked_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which two stacks learned by `masked`, which trains the encoder and no decoder."""
+    folder = tmp_path_factory.mktemp("masked")
+    run.pretrain(chosen(folder, "roberta", 4, "masked"), folder / "run", stream=io.StringIO())
+    return folder / "run"
+
+
+# ------------------------------------------------------------------------------ holes
+def test_a_hole_is_filled_as_was_learned(made: tuple[Style, Path]) -> None:
+    style, out = made
+    for text in TEXTS:
+        words = text.split()
+        hidden = " ".join([*words[:2], SIGNS[style], *words[3:]])
+        first, *_ = candidates(out, hidden)
+        assert first.token == words[2] and first.probability > 0.6
+
+
+def test_a_checkpoint_fills_as_its_run(made: tuple[Style, Path]) -> None:
+    """Whose folder is no run says in config.json what its decoder begins with."""
+    style, out = made
+    text = f"a bird {SIGNS[style]} in the old {SIGNS[style]} all day ."
+    assert ask.fill_mask(out, text) == ask.fill_mask(folders.newest(out), text)
+
+
+@pytest.mark.interop
+def test_holes_are_those_of_the_reference_library(made: tuple[Style, Path]) -> None:
+    transformers = pytest.importorskip("transformers")
+    style, out = made
+    folder = str(folders.newest(out))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    pipeline = transformers.pipeline("fill-mask", model=folder, device="cpu")
+    for text in ("the cat {} on the mat and purred .", "{} bird sang", "the dog ran after the {}"):
+        theirs = pipeline(text.format(SIGNS[style]), top_k=5)
+        ours = candidates(out, text.format(SIGNS[style]))
+        assert [c.token for c in ours] == tokenizer.convert_ids_to_tokens(
+            [answer["token"] for answer in theirs]
+        )
+        assert [c.probability for c in ours] == pytest.approx(
+            [answer["score"] for answer in theirs], abs=1e-5
+        )
+
+
+def test_an_encoder_trained_alone_is_asked_alone(masked_alone: Path) -> None:
+    text = "the cat <mask> on the mat ."
+    loaded, tokenizer = ask.open_model(masked_alone)
+    (alone,) = fill(loaded.model, tokenizer, [text], alone=True)[0]
+    (both,) = fill(loaded.model, tokenizer, [text], start=tokenizer.end)[0]
+    tokens = [c.token for c in candidates(masked_alone, text)]
+    assert tokens == [c.token for c in alone.candidates] != [c.token for c in both.candidates]
+    with pytest.raises(IncompatibleError, match="never taught to write"):
+        written(masked_alone, "the cat")
+
+
+def test_what_has_no_mask_token_is_to_write(tmp_path: Path) -> None:
+    words = train(TEXTS * 3, TokenizerChoice(kind="unigram", vocabulary=160, style="t5"))
+    config = small(family("t5"), "T5ForConditionalGeneration", vocab_size=words.vocabulary_size)
+    pretrained.save(model_of(config), words, tmp_path / "t5")
+    with pytest.raises(UsageError, match=r"no gap[\s\S]*<extra_id_0>"):
+        ask.fill_mask(tmp_path / "t5", "the cat <mask> on the mat .")
+    words = train(TEXTS * 3, TokenizerChoice(kind="byte-bpe", vocabulary=300, style="gpt2"))
+    config = small(family("bart"), "BartForConditionalGeneration", vocab_size=words.vocabulary_size)
+    pretrained.save(model_of(config), words, tmp_path / "bart")
+    with pytest.raises(IncompatibleError, match=r"no mask token[\s\S]*maskwright generate"):
+        ask.fill_mask(tmp_path / "bart", "the cat <mask> on the mat .")
+
+
+# ------------------------------------------------------------------------------ writing
+def test_a_text_is_written_as_was_learned(made: tuple[Style, Path]) -> None:
+    """With its first word once, and without the tokens of its frame."""
+    style, out = made
+    for text in TEXTS:
+        assert written(out, text) == text
+        assert written(folders.newest(out), text) == text
+    damaged = TEXTS[0].replace("sat on the mat", SIGNS[style])
+    for seed in range(5):
+        said = written(out, damaged, temperature=1.0, seed=seed)
+        assert not set("<>[]") & set(said) and not said.startswith("the the")
+
+
+@pytest.mark.interop
+def test_it_is_what_the_reference_library_writes(made: tuple[Style, Path]) -> None:
+    """Of its own accord too: it finds in the folder what to begin and to end with."""
+    transformers = pytest.importorskip("transformers")
+    _, out = made
+    folder = folders.newest(out)
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    loaded, tokenizer = ask.open_model(folder)
+    for text in (*TEXTS, "the cat", "a dog sat in the tree ."):
+        read = torch.tensor([tokenizer.frame(tokenizer.encode(text))[0]])
+        keys = {
+            "max_new_tokens": 20,
+            "do_sample": False,
+            "num_beams": 1,
+            "forced_eos_token_id": None,
+        }
+        begun = torch.tensor([[loaded.extra["decoder_start_token_id"], *opening(tokenizer)]])
+        made_there = theirs.generate(read, decoder_input_ids=begun, **keys)[0]
+        assert written(out, text) == tokenizer.decode(made_there.tolist())
+        if text in TEXTS:
+            assert tokenizer.decode(theirs.generate(read, **keys)[0].tolist()) == text
+
+
+def test_a_folder_says_what_its_decoder_was_trained_with(made: tuple[Style, Path]) -> None:
+    style, out = made
+    folder = folders.newest(out)
+    tokenizer = ask.open_model(folder)[1]
+    first, last = {"roberta": ("<s>", "</s>"), "bert": ("[CLS]", "[SEP]")}[style]
+    wanted = {
+        "decoder_start_token_id": last,
+        "eos_token_id": last,
+        "forced_eos_token_id": last,
+        "bos_token_id": first,
+    }
+    for name in ("config.json", "generation_config.json"):
+        said = json.loads((folder / name).read_text())
+        assert {key: said[key] for key in wanted} == {k: tokenizer.id(t) for k, t in wanted.items()}
+
+
+def test_an_encoder_says_nothing_new_of_its_frame(tmp_path: Path) -> None:
+    """The stand-ins are for what writes: a BERT has no end, and its folder says so."""
+    words = train(TEXTS * 3, TokenizerChoice(kind="wordpiece", vocabulary=120, style="bert"))
+    config = small(family("bert"), "BertForMaskedLM", vocab_size=words.vocabulary_size)
+    pretrained.save(model_of(config), words, tmp_path / "bert")
+    said = json.loads((tmp_path / "bert" / "config.json").read_text())
+    assert said["bos_token_id"] is None and said["eos_token_id"] is None
+
+
+def test_the_start_that_the_recipe_chose(tmp_path: Path) -> None:
+    """Which is not the family's: the run and its folders know it."""
+    base = chosen(tmp_path, "roberta", 40)
+    begins = replace(base, objective=ObjectiveChoice(name="denoising", options={"start": "begin"}))
+    run.pretrain(begins, tmp_path / "run", stream=io.StringIO())
+    loaded, tokenizer = ask.open_model(tmp_path / "run")
+    source, end = tokenizer.frame(tokenizer.encode(TEXTS[0]))[0], tokenizer.end
+    assert tokenizer.begin is not None and end is not None
+    for name in ("config.json", "generation_config.json"):
+        said = json.loads((folders.newest(tmp_path / "run") / name).read_text())
+        assert said["decoder_start_token_id"] == tokenizer.begin
+    closed = tuple(i for i in tokenizer.special_ids if i != end)
+    right, wrong = (
+        generate(
+            loaded.model,
+            [[token, *opening(tokenizer)]],
+            20,
+            Sampling(temperature=1.0, forbidden=closed),
+            sources=[source],
+            end=end,
+        )[0]
+        for token in (tokenizer.begin, end)
+    )
+    assert written(tmp_path / "run", TEXTS[0], temperature=1.0) == tokenizer.decode(right)
+    assert right != wrong
+
+
+def test_samples_of_a_run_show_no_frame(made: tuple[Style, Path]) -> None:
+    style, out = made
+    (sample,) = [r for r in journal.read(out) if r["kind"] == "sample"]
+    assert SIGNS[style] in sample["prompt"]
+    assert sample["text"].split()[0] in ("the", "a")
+    assert not set("<>[]") & set(sample["text"])
+
+
+# ------------------------------------------------------------------------------ refusals
+def test_an_encoder_is_told_apart_before_its_prompt_is_read(tmp_path: Path) -> None:
+    words = train(TEXTS * 3, TokenizerChoice(kind="wordpiece", vocabulary=120, style="bert"))
+    config = small(family("bert"), "BertForMaskedLM", vocab_size=words.vocabulary_size)
+    pretrained.save(model_of(config), words, tmp_path / "bert")
+    for prompt in ("", "the cat"):
+        with pytest.raises(IncompatibleError, match=r"an encoder[\s\S]*fill-mask"):
+            written(tmp_path / "bert", prompt)
+
+
+def test_a_run_without_a_checkpoint_is_to_be_resumed(tmp_path: Path) -> None:
+    begun = chosen(tmp_path, "roberta", 2)
+    out = tmp_path / "run"
+    run.pretrain(begun, out, stream=io.StringIO())
+    shutil.rmtree(out / "checkpoints")
+    (out / "metrics.jsonl").unlink()
+    for there in (False, True):
+        for question in (
+            lambda: evaluate_folder(out, []),
+            lambda: ask.fill_mask(out, "the <mask>"),
+            lambda: written(out, "the"),
+        ):
+            with pytest.raises(CheckpointError, match="no checkpoint yet") as caught:
+                question()
+            assert f"maskwright resume {out}" in str(caught.value)
+        if not there:
+            (out / "checkpoints").mkdir()
+    run.resume(out, stream=io.StringIO())  # which is no empty promise
+    assert folders.newest(out).name == "step-00000002"
+
+
+def test_a_run_with_a_damaged_checkpoint_is_no_young_run(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run.pretrain(chosen(tmp_path, "roberta", 2), out, stream=io.StringIO())
+    for folder in (out / "checkpoints").iterdir():
+        (folder / "model.safetensors").unlink()
+    with pytest.raises(MaskwrightError, match="no complete checkpoint"):
+        ask.fill_mask(out, "the <mask>")
+
+
+def test_the_likelihood_of_a_text_is_that_of_what_was_trained(masked_alone: Path) -> None:
+    """Of an encoder trained alone the decoder knows nothing."""
+    made = read(masked_alone / run.RECIPE)
+    loaded, tokenizer = ask.open_model(masked_alone)
+    assert grammar.as_trained(loaded.model, made) == "masked"
+    told = text_likelihood.scores(loaded.model, tokenizer, TEXTS, "masked")
+    assert np.isfinite(told).all()
+    # The control: an objective of two stacks, and a folder of which no run tells anything.
+    both = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
+    assert grammar.as_trained(loaded.model, both) == "sequence-to-sequence"
+    assert grammar.as_trained(loaded.model, None) == "sequence-to-sequence"

@@ -1,0 +1,142 @@
+"""Beam search: what it must find, alone and in a batch, beside every text and the reference."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.layout import About
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.families.parts.family import family
+from maskwright.inference.beam import beam_search
+from maskwright.inference.decode import generate
+from maskwright.nn.transformer import Transformer
+
+SOURCES = [[5, 6, 7], [9], [4, 3, 2, 8, 5, 6, 7]]
+END = 1
+
+
+def decoder(size: int = 11, seed: int = 0) -> Transformer:
+    return model_of(small(family("gpt2"), "GPT2LMHeadModel", vocab_size=size), seed)
+
+
+def two_stacks(name: str, seed: int = 0) -> Transformer:
+    architecture = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
+    return model_of(small(family(name), architecture[name]), seed)
+
+
+@torch.inference_mode()
+def likelihood(model: Transformer, prompt: list[int], text: list[int]) -> float:
+    tokens = torch.tensor([[*prompt, *text]])
+    chances = model.logits(model.decode(tokens[:, :-1])).log_softmax(-1)[0, len(prompt) - 1 :]
+    return float(chances.gather(1, torch.tensor(text)[:, None]).sum())
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_enough_beams_find_the_likeliest_text_of_all(seed: int, penalty: float) -> None:
+    size, count, prompt = 5, 3, [2, 3]
+    model = decoder(size, seed)
+    texts = [
+        [*inner, *last]
+        for length in range(count + 1)
+        for inner in itertools.product([t for t in range(size) if t != END], repeat=length)
+        for last in ([(END,)] if length < count else [()])
+    ]
+    scored = [
+        (likelihood(model, prompt, text) / len(text) ** penalty, [t for t in text if t != END])
+        for text in texts
+    ]
+    (found,) = beam_search(model, [prompt], count, size**count, end=END, penalty=penalty)
+    assert found == max(scored)[1]
+
+
+def test_one_beam_is_greedy() -> None:
+    model, prompts = decoder(), [[2, 3], [4], [5, 6, 7, 8]]
+    assert beam_search(model, prompts, 12, 1, end=END) == generate(model, prompts, 12, end=END)
+
+
+@pytest.mark.parametrize("name", ["t5", "bart"])
+def test_a_batch_is_each_alone_with_a_cache_or_without(name: str) -> None:
+    prompts, several = [[0]] * len(SOURCES), 0
+    for seed in range(4):
+        model = two_stacks(name, seed)
+        together = beam_search(model, prompts, 9, 3, sources=SOURCES, end=END)
+        assert together == beam_search(model, prompts, 9, 3, sources=SOURCES, end=END, cached=False)
+        for source, found in zip(SOURCES, together, strict=True):
+            assert beam_search(model, [[0]], 9, 3, sources=[source], end=END) == [found]
+        several += len({tuple(found) for found in together}) > 1
+    assert several  # negative control: what is read matters
+
+
+@pytest.mark.parametrize("name", ["t5", "bart"])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_it_finds_what_the_reference_library_finds(name: str, seed: int, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    model = two_stacks(name, seed)
+    pretrained.save(model, None, tmp_path / "model", About(family=name))
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model").eval()
+    wanted: dict[str, Any] = {
+        "num_beams": 3,
+        "max_new_tokens": 8,
+        "length_penalty": 1.0,
+        "early_stopping": False,
+        "do_sample": False,
+        "eos_token_id": END,
+        "pad_token_id": 0,
+        "forced_eos_token_id": None,
+        "forced_bos_token_id": None,
+        "decoder_start_token_id": 2,
+    }
+    for source in SOURCES:
+        told = theirs.generate(torch.tensor([source]), **wanted)[0, 1:].tolist()
+        told = told[: told.index(END)] if END in told else told
+        assert beam_search(model, [[2]], 8, 3, sources=[source], end=END) == [told]
+
+
+def test_refusals() -> None:
+    with pytest.raises(ConfigError, match="beam"):
+        beam_search(decoder(), [[1]], 3, 0)
+    with pytest.raises(IncompatibleError):
+        beam_search(model_of(small(family("bert"), "BertForMaskedLM")), [[1]], 3, 2)
+    assert beam_search(decoder(), [], 3, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"count": -1}, "count"),
+        ({"penalty": 1e9}, "penalty"),
+        ({"penalty": -1e9}, "penalty"),
+        ({"penalty": math.nan}, "penalty"),
+        ({"penalty": math.inf}, "penalty"),
+        ({"known": 0}, "known"),
+        ({"known": 1, "end": 0}, "known"),
+        ({"known": -2}, "known"),
+    ],
+)
+def test_numbers_that_mean_nothing(settings: dict[str, Any], where: str) -> None:
+    with pytest.raises((ConfigError, UsageError)) as refused:
+        beam_search(decoder(), [[1]], **({"count": 3, "beams": 2} | settings))
+    assert refused.value.where == where
+
+
+def test_two_ids_are_enough_for_any_number_of_beams() -> None:
+    (made,) = beam_search(decoder(), [[1]], 4, 5, end=0, known=2)
+    assert set(made) <= {1}
+
+
+def test_rows_that_the_tokenizer_lacks_are_never_written() -> None:
+    """A table may have some rows more than there are tokens."""
+    model = decoder(size=11)
+    written = beam_search(model, [[1], [2]], 6, 3, known=5)
+    assert max(max(ids) for ids in written) < 5
+    # The control: asked for all rows, it writes others.
+    assert max(max(ids) for ids in beam_search(model, [[1], [2]], 6, 3)) >= 5

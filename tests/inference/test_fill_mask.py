@@ -1,0 +1,214 @@
+"""Holes in a text: which ids are asked, with which probabilities, and how the answer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.families.parts.family import family
+from maskwright.inference.fill_mask import fill
+from maskwright.nn.transformer import Transformer
+
+BERT = family("bert")
+
+
+class Toy:
+    """Words by number; ids 0 to 3 are special."""
+
+    kind = "wordpiece"
+    mask: int | None = 3
+    names = (
+        "[PAD]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "the",
+        "cat",
+        "sat",
+        "on",
+        "a",
+        "mat",
+        "dog",
+        "ran",
+    )
+    vocabulary_size = len(names)
+
+    def encode(self, text: str) -> list[int]:
+        return [self.names.index(word) for word in text.split()]
+
+    def frame(
+        self, first: Sequence[int], second: Sequence[int] | None = None
+    ) -> tuple[list[int], list[int]]:
+        return [1, *first, 2], [0] * (len(first) + 2)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return " ".join(self.names[i] for i in ids)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        return [self.names[i] for i in ids]
+
+
+class Letters(Toy):
+    """One letter, one token; a space is a letter too."""
+
+    kind = "character"
+    names = ("[PAD]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh ")
+    vocabulary_size = len(names)
+
+    def encode(self, text: str) -> list[int]:
+        return [self.names.index(letter) for letter in text]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return "".join(self.names[i] for i in ids)
+
+
+class Bytes(Toy):
+    """Tokens that carry the space before them."""
+
+    kind = "byte-bpe"
+    names = ("<pad>", "<s>", "</s>", "<mask>", "the", " cat", " sat", "cat", "sat", " ")
+    vocabulary_size = len(names)
+
+    def encode(self, text: str) -> list[int]:
+        found = []
+        while text:
+            match = max((n for n in self.names[4:] if text.startswith(n)), key=len)
+            found.append(self.names.index(match))
+            text = text[len(match) :]
+        return found
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return "".join(self.names[i] for i in ids)
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    return model_of(small(BERT, "BertForMaskedLM"))
+
+
+def test_probabilities_are_the_models(model: Transformer) -> None:
+    words = Toy()
+    (holes,) = fill(model, words, ["the [MASK] sat on the [MASK]"], top=4)
+    ids = torch.tensor([[1, 4, 3, 6, 7, 4, 3, 2]])
+    with torch.no_grad():
+        scores = model.logits(model.encode(ids, segments=torch.zeros_like(ids)))[0, :, :12]
+    assert [hole.position for hole in holes] == [2, 6]
+    for hole in holes:
+        expected = scores[hole.position].softmax(-1).topk(4)
+        assert [c.id for c in hole.candidates] == expected.indices.tolist()
+        assert [c.probability for c in hole.candidates] == pytest.approx(expected.values.tolist())
+        assert [c.token for c in hole.candidates] == words.tokens([c.id for c in hole.candidates])
+
+
+def test_all_candidates_together_are_certain(model: Transformer) -> None:
+    (holes,) = fill(model, Toy(), ["[MASK]"], top=100)
+    assert len(holes[0].candidates) == 12
+    assert sum(c.probability for c in holes[0].candidates) == pytest.approx(1)
+
+
+def test_the_text_is_shown_with_the_hole_filled(model: Transformer) -> None:
+    first, second = fill(model, Toy(), ["the [MASK] sat on a [MASK]"], top=1)[0]
+    assert first.candidates[0].text == f"the {first.candidates[0].token} sat on a [MASK]"
+    assert second.candidates[0].text == f"the [MASK] sat on a {second.candidates[0].token}"
+    (hole,) = fill(model, Letters(), ["ab [MASK]cd"], top=1)[0]
+    assert hole.candidates[0].text == f"ab {hole.candidates[0].token}cd"
+    assert hole.position == 4
+
+
+def test_a_hole_stands_for_the_space_before_it_where_tokens_carry_it(model: Transformer) -> None:
+    (hole,) = fill(model, Bytes(), ["the <mask> sat"], top=3)[0]
+    assert hole.position == 2
+    (other,) = fill(model, Bytes(), ["the<mask> sat"], top=3)[0]
+    assert [c.id for c in hole.candidates] == [c.id for c in other.candidates]
+
+
+def test_a_text_is_filled_the_same_in_any_batch(model: Transformer) -> None:
+    texts = ["the [MASK] sat", "[MASK]", "a dog ran on the mat on a [MASK] on the cat"] * 7
+    together = fill(model, Toy(), texts)
+    for text, holes in zip(texts, together, strict=True):
+        (alone,) = fill(model, Toy(), [text])
+        for ours, theirs in zip(holes, alone, strict=True):
+            assert [c.id for c in ours.candidates] == [c.id for c in theirs.candidates]
+            assert [c.probability for c in ours.candidates] == pytest.approx(
+                [c.probability for c in theirs.candidates], rel=1e-4
+            )
+
+
+# ------------------------------------------------------------------------------ two stacks
+@pytest.fixture(scope="module")
+def pair() -> Transformer:
+    return model_of(small(family("bart"), "BartForConditionalGeneration"))
+
+
+def test_a_decoder_fills_what_its_encoder_read(pair: Transformer) -> None:
+    """It reads the text behind its start token and is read off where it would write the hole."""
+    (holes,) = fill(pair, Toy(), ["the [MASK] sat on the [MASK]"], top=12, start=2)
+    ids = torch.tensor([[1, 4, 3, 6, 7, 4, 3, 2]])
+    with torch.no_grad():
+        memory = pair.encode(ids)
+        hidden = pair.decode(torch.tensor([[2, 1, 4, 3, 6, 7, 4, 3]]), memory=memory)
+    assert [hole.position for hole in holes] == [2, 6]
+    (alone,) = fill(pair, Toy(), ["the [MASK] sat on the [MASK]"], top=12, alone=True)
+    for hole, other in zip(holes, alone, strict=True):
+        for states, found in ((hidden, hole), (memory, other)):
+            expected = pair.logits(states)[0, hole.position, :12].softmax(-1).sort(descending=True)
+            assert [c.id for c in found.candidates] == expected.indices.tolist()
+            assert [c.probability for c in found.candidates] == pytest.approx(
+                expected.values.tolist()
+            )
+        assert hole.candidates != other.candidates  # control: the two stacks do not say the same
+
+
+def test_two_stacks_fill_the_same_in_any_batch(pair: Transformer) -> None:
+    texts = ["the [MASK] sat", "[MASK]", "a dog ran on the mat on a [MASK] on the cat"] * 7
+    together = fill(pair, Toy(), texts, start=2)
+    for text, holes in zip(texts, together, strict=True):
+        (alone,) = fill(pair, Toy(), [text], start=2)
+        for ours, theirs in zip(holes, alone, strict=True):
+            assert [c.id for c in ours.candidates] == [c.id for c in theirs.candidates]
+            assert [c.probability for c in ours.candidates] == pytest.approx(
+                [c.probability for c in theirs.candidates], rel=1e-4
+            )
+
+
+def test_refusals_of_two_stacks(pair: Transformer) -> None:
+    with pytest.raises(UsageError, match="decoder start token"):
+        fill(pair, Toy(), ["the [MASK]"])
+    with pytest.raises(UsageError, match="33 tokens"):
+        fill(pair, Toy(), ["[MASK] " + "cat " * 30], start=2)
+    unmasked = Toy()
+    unmasked.mask = None
+    with pytest.raises(IncompatibleError, match=r"no mask token[\s\S]*maskwright generate"):
+        fill(pair, unmasked, ["[MASK]"], start=2)
+
+
+# ------------------------------------------------------------------------------ refusals
+def test_refusals(model: Transformer) -> None:
+    with pytest.raises(UsageError, match=r"no hole(.|\n)*\[MASK\]"):
+        fill(model, Toy(), ["the cat"])
+    with pytest.raises(UsageError, match="no candidate"):
+        fill(model, Toy(), ["the [MASK]"], top=-1)
+    with pytest.raises(UsageError, match="33 tokens"):
+        fill(model, Toy(), ["[MASK] " + "cat " * 30])
+    unmasked = Toy()
+    unmasked.mask = None
+    with pytest.raises(IncompatibleError, match="no mask token"):
+        fill(model, unmasked, ["[MASK]"])
+    for config in (small(BERT), small(family("gpt2"), "GPT2LMHeadModel")):
+        with pytest.raises(IncompatibleError, match="another kind of model"):
+            fill(model_of(config), Toy(), ["[MASK]"])
+
+
+def test_a_real_tokenizer_answers_as_asked(model: Transformer, tmp_path: Path) -> None:
+    """The toy keeps the promises of the tokenizer that users have."""
+    from maskwright.tokenizer.training.train import TokenizerChoice, train
+
+    words = train(["the cat sat on the mat"], TokenizerChoice(kind="character"))
+    (hole,) = fill(model, words, ["the c[MASK]t sat"], top=2)[0]
+    assert hole.position == 6
+    assert hole.candidates[0].text == f"the c{words.decode([hole.candidates[0].id])}t sat"

@@ -1,0 +1,113 @@
+"""What a T5 learned is asked with its sentinels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright.checkpoint import pretrained
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.families.parts.family import family
+from maskwright.inference import ask
+from maskwright.inference.gaps import gapped, spelled
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.training.train import TokenizerChoice, train
+
+SENTENCES = [
+    "the cat sat on the mat and purred .",
+    "a bird sang in the old tree all day .",
+    "the dog ran after the ball .",
+]
+TEXT = "the cat <extra_id_0> on the <extra_id_1> ."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A T5 with random weights."""
+    words = train(SENTENCES * 3, TokenizerChoice(kind="unigram", vocabulary=160, style="t5"))
+    config = small(family("t5"), "T5ForConditionalGeneration", vocab_size=words.vocabulary_size)
+    out = tmp_path_factory.mktemp("t5") / "m"
+    pretrained.save(model_of(config), words, out)
+    return out
+
+
+def words_of(folder: Path) -> Tokenizer:
+    return Tokenizer.load(folder)
+
+
+def test_a_span_is_as_likely_as_the_decoder_says(folder: Path) -> None:
+    loaded, tokenizer = pretrained.load(folder), words_of(folder)
+    holes = ask.fill_mask(folder, TEXT, top=3)
+    given = gapped(tokenizer, TEXT)
+    assert given is not None and len(holes) == 2
+    source = torch.tensor([tokenizer.frame(given.ids)[0]])
+    assert [int(source[0, hole.position]) for hole in holes] == list(tokenizer.sentinels[:2])
+    stops = [*tokenizer.sentinels, tokenizer.end]
+    memory = loaded.model.encode(source)
+
+    def logs(written: list[int]) -> torch.Tensor:
+        states = loaded.model.decode(torch.tensor([written]), memory=memory)
+        return loaded.model.logits(states)[0].log_softmax(-1)
+
+    begin = [loaded.extra["decoder_start_token_id"], tokenizer.sentinels[0]]
+    for each in holes[0].candidates:
+        # The span's ids by its text are its ids where one token is one word.
+        assert each.text == f"the cat {each.token} on the <extra_id_1> ."
+    # No span of one token is likelier than the best.
+    first = logs(begin)[-1].detach()
+    ordinary = [i for i in range(tokenizer.vocabulary_size) if i not in tokenizer.special_ids]
+    each = []
+    for token in ordinary:
+        after = logs([*begin, token])[-1].detach()
+        each.append(float(first[token] + after[stops].logsumexp(0)))
+    best = torch.tensor(each).exp()
+    assert holes[0].candidates[0].probability >= float(best.max()) * (1 - 1e-4)
+    alone = [c for c in holes[0].candidates if tokenizer.id("▁" + c.token) == c.id]
+    for candidate in alone:
+        wanted = float(best[ordinary.index(candidate.id)])
+        assert candidate.probability == pytest.approx(wanted, rel=1e-4)
+
+
+def test_what_is_no_gap_of_this_model(folder: Path, tmp_path: Path) -> None:
+    for text, word in (
+        ("the cat sat", "<extra_id_0>"),
+        ("a <extra_id_7> b <extra_id_7>", "twice"),
+        ("a <extra_id_500> b", "no such gap"),
+    ):
+        with pytest.raises(UsageError, match=word):
+            ask.fill_mask(folder, text)
+    with pytest.raises(UsageError, match="no such gap"):
+        ask.generate_text(folder, "a <extra_id_500> b")
+    # A tokenizer without sentinels reads them as any other characters.
+    bert = train(SENTENCES * 3, TokenizerChoice(kind="wordpiece", vocabulary=120))
+    assert gapped(bert, TEXT) is None
+    config = small(family("bert"), "BertForMaskedLM", vocab_size=bert.vocabulary_size)
+    pretrained.save(model_of(config), bert, tmp_path / "bert")
+    with pytest.raises(UsageError, match="no hole"):
+        ask.fill_mask(tmp_path / "bert", TEXT)
+    gpt = small(family("gpt2"), "GPT2LMHeadModel", vocab_size=bert.vocabulary_size)
+    pretrained.save(model_of(gpt), bert, tmp_path / "gpt2")
+    with pytest.raises(IncompatibleError):
+        ask.fill_mask(tmp_path / "gpt2", TEXT)
+
+
+@pytest.mark.interop
+def test_the_reference_library_reads_and_writes_the_same(folder: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs = transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
+    ours = words_of(folder)
+    for text in (TEXT, "<extra_id_0> sang in the <extra_id_1> tree", "the dog ran <extra_id_0>"):
+        given = gapped(ours, text)
+        assert given is not None
+        source = tokenizer(text, return_tensors="pt").input_ids
+        assert source[0].tolist() == ours.frame(given.ids)[0]
+        bad = [[i] for i in ours.special_ids if i not in (*ours.sentinels, ours.end)]
+        made = theirs.generate(source, max_new_tokens=8, do_sample=False, bad_words_ids=bad)[0]
+        wanted = [i for i in made.tolist()[1:] if i != ours.end]
+        assert ask.generate_text(folder, text, tokens=8, temperature=0) == spelled(ours, wanted)
+    plain = ask.generate_text(folder, "the dog ran", tokens=8, temperature=0)
+    assert "extra_id" not in plain, "only what has gaps is answered with them"

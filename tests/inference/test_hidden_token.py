@@ -1,0 +1,85 @@
+"""Hidden tokens: both ways of reading are asked the same ones, and see none of what is hidden."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows
+from maskwright.inference import hidden_token as hidden
+from maskwright.inference.hidden_token import _Hidden
+from maskwright.nn.initialise import build
+from nn.points import attention, block, config, stack
+
+MASK = 7
+
+
+class Counting:
+    """Rows in which every token is the one before it plus one, modulo 6."""
+
+    length, fingerprint, description = 12, "", "rows that count"
+
+    def __len__(self) -> int:
+        return 40
+
+    def rows(self, indices: np.ndarray, epoch: int) -> Rows:
+        tokens = (indices[:, None] + np.arange(self.length)) % 6
+        first = np.zeros(tokens.shape, bool)
+        first[:, 0] = True
+        return Rows(
+            tokens=tokens.astype(np.int64),
+            positions=np.broadcast_to(np.arange(self.length), tokens.shape).copy(),
+            documents=np.ones(tokens.shape, np.int32),
+            special=np.zeros(tokens.shape, bool),
+            starts_word=first,
+            ids=np.asarray(indices),
+        )
+
+
+def batch_of(reads: hidden.Reads, number: int = 0) -> Batch:
+    model = build(config(decoder=stack(block(attention("causal")))))
+    rows = Counting().rows(np.arange(40), 0)
+    return _Hidden(model, reads, MASK, number).corrupt(rows, np.zeros(40, np.int64), 1)
+
+
+def test_both_ways_are_asked_the_same_tokens_and_see_none_of_them() -> None:
+    both, one = batch_of("both sides"), batch_of("one side")
+    assert both.targets is not None and both.index is not None and one.index is not None
+    assert torch.equal(both.targets, one.targets)
+    assert torch.equal(both.index, one.index + 1), "a causal model is read off one place before"
+    assert (both.tokens.flatten()[both.index] == MASK).all()
+    assert int((both.tokens == MASK).sum()) == len(both.index)
+    assert not (one.tokens == MASK).any()
+    assert torch.equal((one.tokens.flatten()[one.index] + 1) % 6, one.targets)
+    assert (both.index % 12 > 0).all(), "nothing stands before the first"
+    rate = len(both.index) / (40 * 11)
+    assert 0.10 < rate < 0.21
+    other = batch_of("both sides", 1).index
+    assert other is not None and not torch.equal(other, both.index), "each round asks others"
+
+
+@pytest.mark.parametrize("reads", get_args(hidden.Reads))
+@pytest.mark.parametrize(("knows", "wanted"), [(True, 1.0), (False, 1 / 31)])
+def test_what_is_named_first_is_counted(
+    reads: hidden.Reads, knows: bool, wanted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that knows the rule names all of them; one that says nothing names its fair share."""
+    place = {"both sides": -1, "one side": 0}[reads]
+
+    def scores(self: _Hidden, batch: Batch) -> torch.Tensor:
+        assert batch.index is not None
+        before = batch.tokens.flatten()[batch.index + place]
+        made = torch.zeros(len(before), 31)
+        if knows:  # where the one before is hidden too, it is told by the one before that
+            known = torch.where(before == MASK, batch.targets - 1, before)  # type: ignore[operator]
+            made[torch.arange(len(before)), (known + 1) % 6] = 1.0
+        return made
+
+    monkeypatch.setattr(_Hidden, "target_states", scores)
+    monkeypatch.setattr(_Hidden, "target_scores", lambda self, states: states)
+    model = build(config(decoder=stack(block(attention("causal")))))
+    assert hidden.top1(model, Counting(), reads, MASK) == pytest.approx(wanted)

@@ -1,0 +1,181 @@
+"""Whatever stands in a file: examples, or a refusal in our words; never another exception."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpus.files_at_hand import write
+from labelled.tables import table_of, write_rows
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, MaskwrightError, UsageError
+from maskwright.labelled.columns.infer import KINDS, infer
+from maskwright.labelled.examples.build import build
+from maskwright.labelled.examples.splits import complete
+from maskwright.labelled.examples.survey import survey
+from maskwright.labelled.formats.table import Table, load
+from maskwright.labelled.prepare import prepare
+
+SKIP = Reading(on_bad="skip", max_bad_fraction=1.0, on_nul="strip")
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 9),
+    st.sampled_from([10**30, -(10**25), 0.0, -0.5, 1e300]),
+    st.sampled_from(
+        [
+            "",
+            " ",
+            "a",
+            "b",
+            "A",
+            "a|b",
+            "1",
+            "-1",
+            "2.5",
+            "nan",
+            "inf",
+            "1e999",
+            "O",
+            "B-x",
+            "I-x",
+            "some words in a row",
+            "\u00e9\u0301",
+            "\ufffd",
+        ]
+    ),
+    st.text(max_size=8),
+)
+CELLS = st.one_of(
+    SCALARS,
+    st.lists(SCALARS, max_size=3),
+    st.dictionaries(
+        st.sampled_from(["text", "answer_start", "en", "de"]),
+        st.one_of(SCALARS, st.lists(SCALARS, max_size=2)),
+        max_size=3,
+    ),
+)
+
+
+WORDS = st.sampled_from(["x y z", "the river and the stone", "O", "\u00e9 x"])
+NUMBERS = st.sampled_from([0, 1, 2, 1.0, "1", "2", True])
+NAMES = st.sampled_from(["pos", "neg", "pos", "neg", "Pos", "a|b"])
+TAGS = st.lists(st.sampled_from(["O", "B-x", "I-x"]), min_size=2, max_size=3)
+ANSWERS = st.fixed_dictionaries(
+    {"text": st.lists(WORDS, max_size=2), "answer_start": st.lists(NUMBERS, max_size=2)}
+)
+TABLES: list[dict[str, st.SearchStrategy[Any]]] = [
+    {"text": WORDS, "label": NUMBERS},
+    {"text": WORDS, "label": NAMES},
+    {"text": WORDS, "label": NUMBERS, "label_name": NAMES},
+    {"text": WORDS, "score": st.floats(0, 5).map(lambda x: round(x, 2))},
+    {"text": WORDS, "labels": st.lists(NAMES, max_size=2)},
+    {"sentence1": WORDS, "sentence2": WORDS, "label": st.one_of(NUMBERS, NAMES)},
+    {"tokens": st.lists(WORDS, min_size=2, max_size=3), "tags": TAGS},
+    {"question": WORDS, "context": WORDS, "answers": ANSWERS},
+    {"question": WORDS, "choices": st.lists(WORDS, min_size=2, max_size=3), "label": NUMBERS},
+    {"premise": WORDS, "choice1": WORDS, "choice2": NAMES, "label": NUMBERS},
+    {"src": WORDS, "tgt": WORDS},
+    {"translation": st.fixed_dictionaries({"en": WORDS, "de": WORDS})},
+]
+
+
+def understand(table: Table, reading: Reading, kind: str | None) -> str:
+    """What became of the table: its task, or the first words of the refusal."""
+    try:
+        task = infer(table, kind=kind)
+        examples = build(table, task, reading=reading)
+        assert survey(examples).tables()
+    except MaskwrightError as error:
+        assert error.what and (error.found is not None or error.wanted)
+        return error.what
+    try:
+        parts = complete(examples).parts
+        assert sum(map(len, parts.values())) == sum(map(len, examples.parts.values()))
+    except MaskwrightError as error:
+        assert error.what.startswith("no rows are left for validation")
+    return task.kind
+
+
+@given(st.data(), st.sampled_from(TABLES), st.sampled_from([None, None, *KINDS]), st.booleans())
+def test_any_rows(data: st.DataObject, cells: dict[str, Any], kind: str | None, skip: bool) -> None:
+    count = data.draw(st.integers(1, 8))
+    rows = [{name: data.draw(cell) for name, cell in cells.items()} for _ in range(count)]
+    for _ in range(data.draw(st.integers(0, 2))):
+        rows[data.draw(st.integers(0, count - 1))][data.draw(st.sampled_from([*cells]))] = (
+            data.draw(CELLS)
+        )
+    understand(table_of(*rows), SKIP if skip else Reading(), kind)
+
+
+@given(st.binary(max_size=80), st.sampled_from(["csv", "tsv", "jsonl", "json"]), st.booleans())
+def test_any_bytes(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, suffix: str, begun: bool
+) -> None:
+    start = {"csv": b"text,label\na b,1\n", "tsv": b"text\tlabel\na b\t1\n"}.get(
+        suffix, b'{"text": "a b", "label": 1}\n'
+    )
+    path = write(tmp_path_factory.mktemp("any"), f"a.{suffix}", (start if begun else b"") + data)
+    for reading in (Reading(), SKIP):
+        try:
+            table = load(path, reading=reading)
+        except MaskwrightError as error:
+            assert error.where is not None and str(path) in error.where
+            continue
+        assert all(type(name) is str for row in table.first for name in row.values)
+        understand(table, reading, None)
+
+
+def test_rows_of_unlike_shapes_are_refused_in_our_words(tmp_path: Path) -> None:
+    """Each of these ended in a traceback."""
+    context = "the ring of Saturn"
+    answers = {"text": ["Saturn"], "answer_start": 12}
+    for rows in (
+        [{"question": "q", "context": context, "answers": answers}] * 12,
+        [{"question": "q", "context": context, "answers": [answers, "x"]}] * 12,
+        [{"sentence1": f"a {n}", "sentence2": "b", "label": ["x", "y"]} for n in range(12)],
+    ):
+        path = write_rows(tmp_path / "rows.jsonl", rows)
+        kind = "similarity" if "label" in rows[0] else None
+        with pytest.raises(MaskwrightError):
+            prepare(path, kind=kind)
+
+
+def test_a_translation_that_the_first_row_lacks(tmp_path: Path) -> None:
+    rows = [{"id": n, "translation": {"en": f"word {n}", "de": f"Wort {n}"}} for n in range(30)]
+    path = write_rows(tmp_path / "rows.jsonl", [{"id": 99}, *rows])
+    made = prepare(path, reading=Reading(on_bad="skip", max_bad_fraction=0.5))
+    assert made.task.kind == "sequence-to-sequence" and len(made.dropped) == 1
+
+
+def test_names_of_classes_in_another_encoding(tmp_path: Path) -> None:
+    write_rows(tmp_path / "train.jsonl", [{"text": f"a {n}", "label": n % 2} for n in range(30)])
+    (tmp_path / "labels.json").write_bytes('["grün", "rot"]'.encode("latin-1"))
+    with pytest.raises(DataError, match="not UTF-8"):
+        prepare(tmp_path)
+    (tmp_path / "labels.json").write_bytes('\ufeff["grün", "rot"]'.encode())
+    made = prepare(tmp_path)
+    assert made.labels is not None and made.labels.names == ("grün", "rot")
+
+
+def test_what_only_running_text_is_read_by(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "r.jsonl", [{"text": f"a {n}", "label": n % 2} for n in range(30)])
+    with pytest.raises(UsageError, match="--column ROLE=NAME"):
+        prepare(path, reading=Reading(column="body"))
+
+
+def test_a_missing_label_is_the_same_number_however_it_is_written(tmp_path: Path) -> None:
+    rows = "".join(f"a {n},{('0.0', '1.0', '-1.0')[n % 3]}\n" for n in range(60))
+    (tmp_path / "a.csv").write_text("text,label\n" + rows)
+    made = prepare(tmp_path / "a.csv", no_label="-1")
+    assert made.labels is not None and made.labels.names == ("0", "1") and made.unlabelled == 20
+
+
+def test_a_name_twice_in_the_header_that_is_given(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("".join(f"a,b {n},{n % 2}\n" for n in range(30)))
+    with pytest.raises(UsageError, match="twice"):
+        prepare(tmp_path / "a.csv", header=("text", "text", "label"))

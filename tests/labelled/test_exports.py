@@ -1,0 +1,372 @@
+"""What programs for annotation export becomes the rows that it says, and is never half read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, UsageError
+from maskwright.labelled.examples.examples import Examples, Single, Tagged
+from maskwright.labelled.examples.survey import survey
+from maskwright.labelled.formats.table import load
+from maskwright.labelled.prepare import prepare
+
+SIZE = 40
+MARK = {"start": 3, "end": 8, "text": "Berun"}
+Make = Callable[[int], Any]
+
+
+def text(n: int) -> str:
+    return f"so Berun went {n}"
+
+
+def result(kind: str, value: dict[str, Any], name: str = "label") -> dict[str, Any]:
+    return {"id": "x", "from_name": name, "to_name": "text", "type": kind, "value": value}
+
+
+MARKED = result("labels", {**MARK, "labels": ["PER"]})
+
+
+def chosen(*names: str) -> dict[str, Any]:
+    return result("choices", {"choices": list(names)}, "mood")
+
+
+def task(n: int, *results: dict[str, Any], **more: Any) -> dict[str, Any]:
+    told = [{"id": n, "completed_by": 1, "result": list(results), "was_cancelled": False}]
+    return {"id": n, "data": {"text": text(n)}, "annotations": told, "predictions": []} | more
+
+
+def short(n: int, **told: Any) -> dict[str, Any]:
+    return {
+        "text": text(n),
+        "id": n,
+        "annotator": 1 + n % 2,
+        "annotation_id": n,
+        "lead_time": 1.5,
+    } | told
+
+
+def flags(n: int) -> dict[str, int]:
+    return {"A": 1 - n % 2, "B": n % 2}
+
+
+def words(n: int, ner: str = "U-PER") -> list[dict[str, Any]]:
+    return [{"id": 0, "orth": "Berun", "ner": ner}, {"id": 1, "orth": str(n), "ner": "O"}]
+
+
+def document(n: int, **more: Any) -> dict[str, Any]:
+    return {"id": n, "paragraphs": [{"raw": text(n), "sentences": [{"tokens": words(n)}]} | more]}
+
+
+ENTITIES = {"entities": [[3, 8, "PER"]]}
+SPANS: dict[str, Make] = {
+    "Label Studio": lambda n: task(n, MARKED),
+    "Label Studio, marks and choices": lambda n: task(n, MARKED, chosen("A")),
+    "Label Studio, old": lambda n: {
+        "data": {"text": text(n)},
+        "completions": task(n, MARKED)["annotations"],
+    },
+    "Label Studio, stored": lambda n: {"result": [MARKED], "task": {"data": {"text": text(n)}}},
+    "Label Studio, short": lambda n: short(n, label=[{**MARK, "labels": ["PER"]}]),
+    "doccano": lambda n: {"id": n, "text": text(n), "label": [[3, 8, "PER"]], "Comments": []},
+    "doccano, relations": lambda n: {
+        "id": n,
+        "text": text(n),
+        "Comments": [],
+        "entities": [{"id": n, "label": "PER", "start_offset": 3, "end_offset": 8}],
+        "relations": [{"id": 1, "from_id": n, "to_id": n, "type": "is"}],
+    },
+    "spaCy": lambda n: [text(n), ENTITIES],
+    "spaCy, a list": lambda n: [text(n), [[3, 8, "PER"]]],
+    "spaCy, with cats": lambda n: [text(n), {**ENTITIES, "cats": flags(n)}],
+    "spaCy, a document": lambda n: {
+        "text": text(n),
+        "ents": [{"start": 3, "end": 8, "label": "PER"}],
+        "sents": [{"start": 0, "end": len(text(n))}],
+        "tokens": [{"id": 0, "start": 0, "end": 2, "tag": "RB", "pos": "ADV"}],
+    },
+    "Prodigy": lambda n: {
+        "text": text(n),
+        "_input_hash": n,
+        "answer": "accept",
+        "spans": [{**MARK, "label": "PER", "token_start": 1}],
+    },
+    "Dataturks": lambda n: {
+        "content": text(n),
+        "annotation": [{"label": ["PER"], "points": [{**MARK, "end": 7}]}],
+    },
+}
+CLASSES: dict[str, Make] = {
+    "Label Studio": lambda n: task(n, chosen("AB"[n % 2])),
+    "Label Studio, short": lambda n: short(n, mood="AB"[n % 2]),
+    "doccano": lambda n: {"id": n, "text": text(n), "label": ["AB"[n % 2]], "Comments": []},
+    "spaCy": lambda n: [text(n), {"cats": flags(n)}],
+    "spaCy, a row": lambda n: {"text": text(n), "cats": flags(n)},
+    "spaCy 2": lambda n: {
+        "id": n,
+        "paragraphs": [
+            {
+                "raw": text(n),
+                "sentences": [],
+                "cats": [{"label": name, "value": value} for name, value in flags(n).items()],
+            }
+        ],
+    },
+    "Prodigy": lambda n: {
+        "text": text(n),
+        "_input_hash": n,
+        "answer": "accept",
+        "options": [{"id": "A"}, {"id": "B"}],
+        "accept": ["AB"[n % 2]],
+    },
+}
+SEVERAL: dict[str, Make] = {
+    "Label Studio": lambda n: task(n, chosen(*"AB"[: 1 + n % 2])),
+    "Label Studio, short": lambda n: short(n, mood={"choices": ["A", "B"]} if n % 2 else "A"),
+    "doccano": lambda n: {
+        "id": n,
+        "text": text(n),
+        "label": list("AB"[: 1 + n % 2]),
+        "Comments": [],
+    },
+    "spaCy": lambda n: [text(n), {"cats": {"A": 1, "B": n % 2}}],
+    "Prodigy": lambda n: {
+        "text": text(n),
+        "_input_hash": n,
+        "answer": "accept",
+        "options": [{"id": "A"}, {"id": "B"}],
+        "accept": ["A", "B"][: 1 + n % 2],
+    },
+}
+
+
+def wrote(folder: Path, value: Any, name: str = "data.json") -> Path:
+    lines = [json.dumps(each) for each in value] if name.endswith("l") else [json.dumps(value)]
+    (folder / name).write_text("\n".join(lines))
+    return folder / name
+
+
+def read(folder: Path, make: Make, name: str = "data.json", **options: Any) -> Examples:
+    return prepare(wrote(folder, [make(n) for n in range(SIZE)], name), **options)
+
+
+def every(made: Examples) -> list[Any]:
+    return [example for part in made.parts.values() for example in part]
+
+
+@pytest.mark.parametrize("form", SPANS)
+def test_marks_are_tags_at_their_places(form: str, tmp_path: Path) -> None:
+    names = ["data.json", "data.jsonl"] if not form.startswith("Label") else ["data.json"]
+    for name in names:
+        made = read(tmp_path, SPANS[form], name)
+        assert made.task.kind == "tagging" and made.labels is not None
+        rows = every(made)
+        assert len(rows) == SIZE
+        for row in rows:
+            assert isinstance(row, Tagged) and row.tokens[:3] == ("so", "Berun", "went")
+            tags = [made.labels.names[tag] for tag in row.tags]
+            assert tags == ["O", "B-PER", "O", "O"]
+
+
+@pytest.mark.parametrize("form", CLASSES)
+def test_one_label_in_every_row_is_a_class(form: str, tmp_path: Path) -> None:
+    options = {"columns": {"label": "mood"}} if "short" in form else {}
+    made = read(tmp_path, CLASSES[form], **options)
+    assert made.task.kind == "classification" and made.labels is not None
+    for row in every(made):
+        assert isinstance(row, Single) and isinstance(row.label, int)
+        assert made.labels.names[row.label] == "AB"[int(row.text.split()[-1]) % 2]
+
+
+@pytest.mark.parametrize("form", SEVERAL)
+def test_several_labels_in_some_rows_are_several_in_all(form: str, tmp_path: Path) -> None:
+    options = {"columns": {"label": "mood"}} if form.startswith("Label") else {}
+    made = read(tmp_path, SEVERAL[form], **options)
+    assert made.task.kind == "multi-label"
+    for row in every(made):
+        assert row.label == ((0, 1) if int(row.text.split()[-1]) % 2 else (0,))
+
+
+def test_what_label_studio_has_besides_is_told_and_its_places_are_those_of_tasks(
+    tmp_path: Path,
+) -> None:
+    tasks = [task(n, MARKED) for n in range(SIZE)]
+    tasks[0]["annotations"][0]["was_cancelled"] = True
+    tasks[1]["annotations"] = []
+    tasks[2] |= {"annotations": [], "predictions": [{"result": [MARKED]}]}
+    tasks[3]["annotations"] += [{"id": 1, "result": []}]
+    tasks[4]["annotations"] += [{"id": 1, "result": [], "ground_truth": True}]
+    tasks[5]["annotations"][0]["result"] += [
+        {"type": "relation", "from_id": "x", "to_id": "x"},
+        result("choices", {**MARK, "choices": ["A"]}, "of_part"),
+    ]
+    made = prepare(wrote(tmp_path, tasks))
+    said = " ".join(survey(made).warnings)
+    for told in (
+        "cancelled",
+        "no annotation",
+        "predictions",
+        "several annotations",
+        "truth",
+        "relation",
+        "choices of a part",
+    ):
+        assert told in said
+    rows = every(made)
+    assert len(rows) == SIZE - 3 + 1
+    truth = next(row for row in rows if row.where.endswith("item 5"))
+    assert set(truth.tags) == {0}  # which marks nothing
+    assert any(row.where.endswith(f"item {SIZE}") for row in rows)
+    # They are texts to be answered, all of them.
+    assert len({row.values["text"] for row in load_raw(tmp_path / "data.json")}) == SIZE
+
+
+def load_raw(path: Path) -> list[Any]:
+    from maskwright.corpus.files import find
+    from maskwright.labelled.formats.rows import read_rows
+
+    return list(read_rows(find(path)[0]))
+
+
+def test_where_nothing_is_marked_there_is_nothing(tmp_path: Path) -> None:
+    for make in (
+        lambda n: task(n, *([MARKED] if n % 3 else [])),
+        lambda n: short(n, **({"label": [{**MARK, "labels": ["PER"]}]} if n % 3 else {})),
+        lambda n: {
+            "text": text(n),
+            "_input_hash": n,
+            **({"spans": [{**MARK, "label": "PER"}]} if n % 3 else {}),
+        },
+    ):
+        made = read(tmp_path, make)
+        none = [row for row in every(made) if set(row.tags) == {0}]
+        assert len(none) == (SIZE + 2) // 3
+
+
+def test_numbers_and_texts_of_label_studio(tmp_path: Path) -> None:
+    rated = read(tmp_path, lambda n: task(n, result("rating", {"rating": n % 5}, "rating")))
+    assert rated.task.kind == "classification" and len(rated.labels.names) == 5  # type: ignore
+    other = read(tmp_path, lambda n: short(n, rating=[{"rating": n % 5}]))
+    assert other.labels.names == rated.labels.names  # type: ignore
+    columns = {"source": "text", "target": "answer"}
+    written = read(
+        tmp_path,
+        lambda n: task(n, result("textarea", {"text": [f"to {n}"]}, "answer")),
+        columns=columns,
+    )
+    assert every(written)[0].target == "to 0"
+
+
+def test_cells_of_a_table_hold_the_same(tmp_path: Path) -> None:
+    spans = json.dumps([{**MARK, "labels": ["PER"]}]).replace('"', '""')
+    both = json.dumps({"choices": ["A", "B"]}).replace('"', '""')
+    head = "annotation_id,annotator,id,lead_time,text,"
+    (file := tmp_path / "a.csv").write_text(
+        f"{head}label\n"
+        + "".join(f'{n},1,{n},1.5,{text(n)},"{spans if n % 2 else ""}"\n' for n in range(SIZE))
+    )
+    made = prepare(file)
+    assert made.task.kind == "tagging" and sum(1 in row.tags for row in every(made)) == SIZE / 2
+    file.write_text(
+        f"{head}sentiment\n"
+        + "".join(f'{n},1,{n},1.5,{text(n)},"{both if n % 2 else "A"}"\n' for n in range(SIZE))
+    )
+    assert prepare(file).task.kind == "multi-label"
+    file.write_text(
+        "id,text,label,Comments\n"
+        + "".join(f"{n},{text(n)},{'A#B' if n % 2 else 'A'},\n" for n in range(SIZE))
+    )
+    made = prepare(file)
+    assert made.task.kind == "multi-label" and made.labels.names == ("A", "B")  # type: ignore
+
+
+def test_a_hash_in_another_table_is_part_of_a_name(tmp_path: Path) -> None:
+    (file := tmp_path / "a.csv").write_text(
+        "id,text,label\n"
+        + "".join(f"{n},{text(n)},{'C#' if n % 2 else 'F#'}\n" for n in range(SIZE))
+    )
+    made = prepare(file)
+    assert made.labels is not None and made.labels.names == ("C#", "F#")
+
+
+def test_files_that_hold_all_rows_in_an_object(tmp_path: Path) -> None:
+    pairs = [[text(n), ENTITIES] if n else None for n in range(SIZE)]
+    made = prepare(wrote(tmp_path, {"classes": ["PER"], "annotations": pairs}))
+    assert len(every(made)) == SIZE - 1 and "1 null" in " ".join(survey(made).warnings)
+    assert every(made)[0].where.endswith("item 2")
+    examples = [
+        {"content": text(n), "annotations": [{"start": 3, "end": 8, "tag": "PER"}]}
+        for n in range(SIZE)
+    ]
+    assert prepare(wrote(tmp_path, {"examples": examples})).task.kind == "tagging"
+    common = [
+        {"text": text(n), "entities": [{"start": 3, "end": 8, "entity": "PER"}]}
+        for n in range(SIZE)
+    ]
+    rasa = {"rasa_nlu_data": {"common_examples": common}}
+    assert prepare(wrote(tmp_path, rasa)).task.kind == "tagging"
+
+
+def test_trees_of_spacy_2_are_sentences(tmp_path: Path) -> None:
+    made = read(tmp_path, document)
+    assert made.task.kind == "tagging" and made.labels is not None
+    assert made.labels.names == ("O", "U-PER")
+    documents = [document(n) for n in range(SIZE)]
+    documents[5]["paragraphs"][0]["sentences"][0]["tokens"] = words(5, ner="-")
+    file = wrote(tmp_path, documents)
+    with pytest.raises(DataError, match="not known") as caught:
+        prepare(file)
+    assert "item 6" in str(caught.value.where)
+    assert len(every(prepare(file, reading=Reading(on_bad="skip", max_bad_fraction=1.0)))) == 39
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda n: task(n, result("hypertextlabels", {**MARK, "start": "/p"})), "places"),
+        (lambda n: {"text": text(n), "annotations": [{"label": 3, "user": 1}]}, "numbers of"),
+        (lambda n: short(n, label=[{**MARK, "labels": ["A", "B"][: 1 + n % 2]}]), "several kinds"),
+        (lambda n: short(n, label=[{**MARK, "labels": ["A"][: n % 2]}]), "without a kind"),
+        (
+            lambda n: task(n, result("labels", {**MARK, "start": 4, "labels": ["A"]})),
+            "another text",
+        ),
+        (lambda n: [text(n), {"cats": {"A": 1, "B": 1} if n % 2 else {"A": 1}}], "say nothing"),
+        (lambda n: task(n, annotations=[]), "nothing to learn from"),
+        (lambda n: task(n, annotations=[7]), "no annotation of Label Studio"),
+    ],
+)
+def test_what_cannot_be_read_is_named(make: Make, told: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=told) as caught:
+        read(tmp_path, make)
+    assert caught.value.do and caught.value.where
+
+
+def test_other_files_of_these_programs_are_named_with_the_way(tmp_path: Path) -> None:
+    (tmp_path / "train.spacy").write_bytes(b"x")
+    with pytest.raises(UsageError, match="DocBin"):
+        load(tmp_path / "train.spacy")
+    (tmp_path / "web.tsv").write_text("#FORMAT=WebAnno TSV 3.3\n\n1-1\t0-5\tBerun\t_\n")
+    with pytest.raises(UsageError, match="CoNLL"):
+        load(tmp_path / "web.tsv")
+    (folder := tmp_path / "brat").mkdir()
+    for n in range(3):
+        (folder / f"{n}.txt").write_text(text(n))
+        (folder / f"{n}.ann").write_text("T1\tPER 3 8\tBerun\n")
+    with pytest.raises(UsageError, match="brat"):
+        load(folder)
+
+
+def test_other_arrays_are_what_they_were(tmp_path: Path) -> None:
+    """The controls: plain rows, and arrays that are neither rows nor pairs of a text and marks."""
+    plain = read(tmp_path, lambda n: {"text": text(n), "label": "AB"[n % 2]})
+    assert plain.task.kind == "classification"
+    listed = read(tmp_path, lambda n: {"text": text(n), "label": ["AB"[n % 2]]})
+    assert listed.task.kind == "multi-label"
+    with pytest.raises(DataError, match="no table"):
+        read(tmp_path, lambda n: [text(n), "AB"[n % 2]])

@@ -1,0 +1,78 @@
+"""A csv of reviews, from the path to a baseline: the whole way in one call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from labelled.tables import refusal, sentence, write
+from maskwright.corpus.reading import Reading
+from maskwright.errors import DataError, UsageError
+from maskwright.labelled.examples.splits import Division
+from maskwright.labelled.examples.survey import survey
+from maskwright.labelled.prepare import prepare
+from maskwright.metrics import baseline
+
+LINES = [
+    f'"{"good" if n % 3 else "bad"}, {sentence(n)}",{1 if n % 3 else 5},author {n % 40}'
+    for n in range(200)
+]
+
+
+def reviews(folder: Path, *more: str) -> Path:
+    return write(folder / "reviews.csv", "\n".join(["review,stars,author", *LINES, *more]) + "\n")
+
+
+def test_a_csv_becomes_a_task_with_parts(tmp_path: Path) -> None:
+    made = prepare(reviews(tmp_path), division=Division(validation=0.2, test=0.2))
+    assert made.task.lines() == [
+        "task: classification, because 'stars' holds only 2 different whole numbers",
+        "using column 'review' as text (by its name)",
+        "using column 'stars' as label (by its name)",
+        "not used: 'author'",
+    ]
+    assert made.labels is not None and made.labels.names == ("1", "5")
+    assert [len(rows) for rows in made.parts.values()] == [122, 39, 39]
+    assert made.parts["train"][0].where.startswith(f"{tmp_path}/reviews.csv, line ")
+    assert survey(made).leaks == []
+    words = baseline.baselines(made)[1]
+    assert (words.predicted == baseline.targets(made.parts["test"])).all()
+
+
+def test_what_is_said_overrules_what_is_found(tmp_path: Path) -> None:
+    path = reviews(tmp_path)
+    made = prepare(path, kind="regression", columns={"group": "author"})
+    assert made.task.kind == "regression" and {e.label for e in made.parts["train"]} == {1.0, 5.0}
+    assert not set(made.groups["train"]) & set(made.groups["validation"])
+    error = refusal(UsageError, lambda: prepare(path, columns={"label": "star"}))
+    assert error.wanted == "did you mean 'stars'?"
+
+
+def test_a_slip_in_a_row_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = reviews(tmp_path, '"good, but",five,author 3')
+    error = refusal(DataError, lambda: prepare(path))
+    assert error.what == "the label is no whole number" and error.found == "'five'"
+    assert error.where == f"{path}, line 202, column 'stars'"
+
+
+def test_what_was_dropped_is_said(tmp_path: Path) -> None:
+    path = reviews(tmp_path, "short", '"good, but",,author 3')
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    skip = Reading(on_bad="skip")
+    made = prepare(path, reading=skip, rejects=tmp_path / "rejects.jsonl")
+    assert [w for w in survey(made).warnings if "repeat" not in w] == [
+        "all: 1 bad rows dropped",
+        "all: 1 byte order marks removed",
+        "rows that share their 'author' may be in different parts; --column group=author keeps "
+        "them together",
+        f"left out: 1 bad row; the first: {path}, line 203, column 'stars', the label is empty",
+        f"rows left out are listed in {tmp_path / 'rejects.jsonl'}",
+    ]
+    assert len((tmp_path / "rejects.jsonl").read_text().splitlines()) == 2
+
+
+def test_the_files_of_a_part_are_told_where_they_are_several(tmp_path: Path) -> None:
+    for name, count in (("train", 40), ("test", 10), ("Testing", 10)):
+        rows = "".join(f"{name} text {n},{n % 2}\n" for n in range(count))
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + rows, encoding="utf-8")
+    told = [w for w in survey(prepare(tmp_path)).warnings if ".csv" in w]
+    assert told == [f"test: {tmp_path / 'Testing.csv'}, {tmp_path / 'test.csv'}"]

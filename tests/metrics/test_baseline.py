@@ -1,0 +1,106 @@
+"""The baselines on data that words decide, and on data that they cannot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelled.tables import refusal, sentence, table_of, understood
+from maskwright.errors import UsageError
+from maskwright.labelled.examples.examples import Examples
+from maskwright.labelled.examples.splits import Division, complete
+from maskwright.metrics import baseline, metrics
+
+
+def divided(rows: list[dict[str, object]]) -> Examples:
+    return complete(understood(table_of(*rows))[1], Division(validation=0.2, test=0.3))
+
+
+def scores(examples: Examples, metric: metrics.Metric = metrics.accuracy) -> list[float]:
+    truth = baseline.targets(examples.parts["test"])
+    return [metric(truth, b.predicted) for b in baseline.baselines(examples)]
+
+
+def test_words_beat_the_majority_where_words_decide() -> None:
+    rows = [
+        {"text": f"{'good' if n % 3 else 'bad'} {sentence(n)}", "label": int(n % 3 > 0)}
+        for n in range(240)
+    ]
+    majority, words = scores(divided(rows))
+    assert majority == pytest.approx(2 / 3, abs=0.03) and words == 1.0
+    first, second = baseline.baselines(divided(rows))
+    assert first.how == "'1' for all" and first.part == second.part == "test"
+    assert "chosen on validation" in second.how
+
+
+def test_shuffled_labels_give_chance() -> None:
+    from maskwright.randomness import integers, key
+
+    labels = integers(key("draw", 7), 300, 2).tolist()
+    rows = [{"text": sentence(n), "label": label} for n, label in enumerate(labels)]
+    assert scores(divided(rows))[1] < 0.65
+
+
+def test_pairs_are_told_by_the_words_they_share() -> None:
+    rows = [
+        {"sentence1": sentence(n), "sentence2": sentence(n if n % 2 else n + 333), "label": n % 2}
+        for n in range(240)
+    ]
+    majority, words = scores(divided(rows))
+    assert majority < 0.6 and words > 0.9
+
+
+def test_numbers_have_a_mean_and_a_ridge() -> None:
+    rows = [{"text": "good " * (n % 5) + sentence(n), "score": n % 5 + 0.5} for n in range(200)]
+    examples = divided(rows)
+    mean, words = baseline.baselines(examples)
+    assert mean.name == "mean" and len(set(mean.predicted.tolist())) == 1
+    truth = baseline.targets(examples.parts["test"])
+    assert metrics.spearman(truth, words.predicted) > 0.5
+
+
+def test_of_several_labels_each_has_its_words() -> None:
+    rows = []
+    for n in range(240):
+        some = [name for name, every in (("cat", 2), ("dog", 3), ("cow", 5)) if n % every == 0]
+        rows.append({"text": " ".join([sentence(n), *some]), "label": some})
+    examples = divided(rows)
+    majority, words = baseline.baselines(examples)
+    assert examples.labels is not None and majority.predicted.shape[1] == 3
+    truth = baseline.targets(examples.parts["test"], 3)
+    assert majority.how == "'cat' for all" and (majority.predicted.sum(1) == 1).all()
+    assert metrics.micro_f1(truth, words.predicted) > 0.95
+    assert metrics.micro_f1(truth, majority.predicted) < 0.7
+
+
+def test_the_same_each_time() -> None:
+    rows = [{"text": sentence(n), "label": n % 2} for n in range(120)]
+    one, other = (baseline.baselines(divided(rows)) for _ in range(2))
+    assert all((a.predicted == b.predicted).all() for a, b in zip(one, other, strict=True))
+
+
+def test_what_has_no_baseline() -> None:
+    tagged = understood(table_of({"tokens": ["a", "b"], "tags": ["O", "X"]}))[1]
+    error = refusal(UsageError, lambda: baseline.baselines(tagged))
+    assert error.what == "no baseline for this task" and error.found == "tagging"
+    whole = understood(table_of({"text": "a b", "label": 0}, {"text": "c d", "label": 1}))[1]
+    error = refusal(UsageError, lambda: baseline.baselines(whole))
+    assert error.found == "all" and "divide" in str(error.do)
+
+
+def test_rows_that_are_all_alike_are_answered_alike() -> None:
+    """So few labels that there is one class only, as the beginning of a curve may have."""
+    features = np.eye(3)
+    fitted = baseline._fitted(features, np.full(3, 2), 1.0, False)
+    assert fitted.predict(features).tolist() == [2, 2, 2]
+
+
+def test_words_that_come_once_and_signs_alone() -> None:
+    """Names or codes: no word comes twice, and still there is something to compare with."""
+    for unit in ("name", "!"):
+        rows = [
+            {"text": f"{unit}{n}" if unit == "name" else unit * (n + 1), "label": "ab"[n % 2]}
+            for n in range(400)
+        ]
+        majority, words = baseline.baselines(divided(rows))
+        assert len(words.predicted) == len(majority.predicted) > 0

@@ -1,0 +1,227 @@
+"""Fault catalogue F79: the numbers against a slow reference, and where there is no number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelled.tables import refusal
+from maskwright.errors import DataError, UsageError
+from maskwright.metrics import metrics
+from maskwright.metrics.bootstrap import by_resample, of_counts
+from maskwright.metrics.intervals import estimate, estimate_of_sums, estimates, estimates_of_means
+
+CLASSES = st.integers(0, 3)
+PAIRS = st.lists(st.tuples(CLASSES, CLASSES), min_size=1, max_size=40)
+NUMBERS = st.integers(-50, 50).map(lambda n: n / 4)
+NUMBER_PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=30)
+
+
+def apart(pairs: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    truth, predicted = zip(*pairs, strict=True)
+    return np.array(truth), np.array(predicted)
+
+
+# ------------------------------------------------------------------------------ slow references
+def slow_f1(pairs: Sequence[tuple[int, int]], name: int) -> float:
+    right = sum(t == p == name for t, p in pairs)
+    told = sum(p == name for _, p in pairs) + sum(t == name for t, _ in pairs)
+    return 2 * right / told if told else 0.0
+
+
+def slow_matthews(pairs: Sequence[tuple[int, int]]) -> float:
+    """As a correlation of indicators, summed over the classes."""
+
+    def covariance(side: int, other: int) -> float:
+        total = 0.0
+        for name in range(4):
+            x = [float(pair[side] == name) for pair in pairs]
+            y = [float(pair[other] == name) for pair in pairs]
+            total += sum(x) / len(x) * (-sum(y) / len(y)) + sum(map(float.__mul__, x, y)) / len(x)
+        return total
+
+    below = math.sqrt(covariance(0, 0) * covariance(1, 1))
+    return covariance(0, 1) / below if below else math.nan
+
+
+def slow_ranks(values: Sequence[float]) -> list[float]:
+    return [sum(w < v for w in values) + (sum(w == v for w in values) + 1) / 2 for v in values]
+
+
+def slow_pearson(x: Sequence[float], y: Sequence[float]) -> float:
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    cross = sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True))
+    below = math.sqrt(sum((a - mx) ** 2 for a in x) * sum((b - my) ** 2 for b in y))
+    return cross / below if below else math.nan
+
+
+@given(PAIRS)
+def test_F79_classes_against_the_reference(pairs: list[tuple[int, int]]) -> None:
+    truth, predicted = apart(pairs)
+    present = set(truth.tolist()) | set(predicted.tolist())
+    assert metrics.accuracy(truth, predicted) == pytest.approx(
+        sum(t == p for t, p in pairs) / len(pairs)
+    )
+    f1 = [slow_f1(pairs, name) for name in present]
+    assert metrics.macro_f1(truth, predicted) == pytest.approx(sum(f1) / len(f1))
+    assert metrics.micro_f1(truth, predicted) == pytest.approx(metrics.accuracy(truth, predicted))
+    assert metrics.matthews(truth, predicted) == pytest.approx(
+        slow_matthews(pairs), nan_ok=True, abs=1e-9
+    )
+    counts = metrics.confusion(truth, predicted, 4)
+    assert counts.sum() == len(pairs) and counts.trace() == sum(t == p for t, p in pairs)
+    for figures in metrics.per_class(truth, predicted, "abcd"):
+        name = "abcd".index(figures.name)
+        assert figures.rows == counts[name].sum()
+        if figures.rows:
+            assert figures.recall == pytest.approx(counts[name, name] / figures.rows)
+        else:
+            assert math.isnan(figures.recall)
+
+
+@given(NUMBER_PAIRS)
+def test_F79_numbers_against_the_reference(pairs: list[tuple[float, float]]) -> None:
+    truth, predicted = apart(pairs)
+    assert metrics.pearson(truth, predicted) == pytest.approx(
+        slow_pearson(truth, predicted), nan_ok=True, abs=1e-9
+    )
+    assert metrics.spearman(truth, predicted) == pytest.approx(
+        slow_pearson(slow_ranks(truth), slow_ranks(predicted)), nan_ok=True, abs=1e-9
+    )
+    assert metrics.squared_error(truth, predicted) == pytest.approx(
+        sum((t - p) ** 2 for t, p in pairs) / len(pairs)
+    )
+
+
+@given(PAIRS, st.randoms(use_true_random=False))
+def test_F79_the_order_of_rows_does_not_matter(
+    pairs: list[tuple[int, int]], random: object
+) -> None:
+    shuffled = list(pairs)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    for metric in metrics.METRICS.values():
+        one, other = metric(*apart(pairs)), metric(*apart(shuffled))
+        assert one == pytest.approx(other, nan_ok=True, abs=1e-12)
+
+
+def test_F79_what_is_not_defined_is_nan() -> None:
+    ones, mixed = np.ones(5), np.array([1.0, 2, 3, 4, 5])
+    for metric in (metrics.matthews, metrics.pearson, metrics.spearman):
+        for pair in ((ones, mixed), (mixed, ones), (ones, ones)):
+            made = estimate(metric, *pair, resamples=20)
+            assert math.isnan(made.value) and math.isnan(made.low) and math.isnan(made.high)
+    (_, figures) = metrics.per_class(np.zeros(3, int), np.zeros(3, int), ["a", "b"])
+    assert math.isnan(figures.precision) and math.isnan(figures.f1) and figures.rows == 0
+
+
+def test_F79_nothing_to_score_is_an_error() -> None:
+    for metric in metrics.METRICS.values():
+        error = refusal(DataError, lambda metric=metric: metric(np.array([]), np.array([])))
+        assert error.what == "nothing to score"
+        error = refusal(DataError, lambda metric=metric: metric(np.ones(3), np.ones(2)))
+        assert error.found == "(2,) predictions for (3,) labels"
+    error = refusal(DataError, lambda: metrics.pearson(np.ones(2), np.array([1.0, np.nan])))
+    assert error.where == "row 2" and error.found == "nan"
+
+
+def test_several_labels_at_once() -> None:
+    truth = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
+    predicted = np.array([[1, 0, 0], [0, 0, 0], [0, 1, 1]])
+    assert metrics.accuracy(truth, predicted) == pytest.approx(1 / 3)
+    assert metrics.micro_f1(truth, predicted) == pytest.approx(2 * 2 / (3 + 3))
+    assert metrics.macro_f1(truth, predicted) == pytest.approx((1 + 1 + 0) / 3)
+
+
+# ------------------------------------------------------------------------------ intervals
+@given(st.lists(PAIRS, min_size=1, max_size=4))
+def test_figures_of_counts_are_those_of_the_rows(tables: list[list[tuple[int, int]]]) -> None:
+    counts = np.stack([metrics.confusion(*apart(pairs), 4) for pairs in tables])
+    for metric, found in of_counts(counts).items():
+        assert found == pytest.approx([metric(*apart(p)) for p in tables], nan_ok=True, abs=1e-12)
+
+
+def test_resamples_by_counts_are_resamples_of_rows() -> None:
+    truth, predicted = np.arange(60) % 3, np.arange(60) // 4 % 3
+    for metric in (metrics.accuracy, metrics.macro_f1, metrics.matthews):
+        by_counts = estimate(metric, truth, predicted, resamples=40)
+        by_rows = estimate(partial(metric), truth, predicted, resamples=40)
+        assert (by_counts.low, by_counts.high) == pytest.approx((by_rows.low, by_rows.high))
+
+
+def test_how_many_resamples_are_looked_at_together_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = np.random.default_rng(0)
+    one, several = draw.integers(0, 5, (2, 40)), draw.integers(0, 2, (2, 40, 3))
+    numbers = draw.random((2, 40))
+    given = [("classification", *one), ("multi-label", *several), ("regression", *numbers)]
+    whole = [estimates(*each) for each in given]
+    sums = estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1)
+    monkeypatch.setattr("maskwright.metrics.bootstrap.AT_ONCE", 7 * 40)
+    assert [estimates(*each) for each in given] == whole
+    assert estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1) == sums
+
+
+NUMBERS = st.lists(
+    st.tuples(*[st.floats(-1e6, 1e6) | st.integers(0, 3)] * 2), min_size=2, max_size=12
+)
+
+
+@given(NUMBERS)
+def test_resamples_of_numbers_together_are_those_one_by_one(pairs: list[tuple[float, ...]]) -> None:
+    truth, predicted = np.array(pairs, np.float64).T
+    for metric in (metrics.pearson, metrics.spearman, metrics.squared_error):
+        plain = partial(metric)
+        together = by_resample([metric], truth, predicted, 6)[metric]
+        one_by_one = by_resample([plain], truth, predicted, 6)[plain]
+        assert together == pytest.approx(one_by_one, nan_ok=True, rel=1e-6, abs=1e-6)
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32))
+def test_resamples_of_several_labels_together_are_those_one_by_one(
+    rows: int, labels: int, seed: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    truth, predicted = (draw.integers(0, 2, (rows, labels)) for _ in range(2))
+    for metric in (metrics.accuracy, metrics.macro_f1, metrics.micro_f1):
+        plain = partial(metric)
+        together = by_resample([metric], truth, predicted, 6)[metric]
+        one_by_one = by_resample([plain], truth, predicted, 6)[plain]
+        assert together == pytest.approx(one_by_one)
+
+
+def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
+    truth = np.arange(400) % 2
+    predicted = np.where(np.arange(400) % 10 == 0, 1 - truth, truth)
+    one, other = (estimate(metrics.accuracy, truth, predicted, resamples=200) for _ in range(2))
+    assert one == other and one.value == 0.9
+    error = math.sqrt(0.9 * 0.1 / 400)
+    assert one.low == pytest.approx(0.9 - 1.96 * error, abs=0.01)
+    assert one.high == pytest.approx(0.9 + 1.96 * error, abs=0.01)
+
+
+def test_all_right_is_not_certain() -> None:
+    """Eight of eight: Wilson's interval begins at 8 / (8 + 1.96²) = 0.676."""
+    right = np.arange(8) % 2
+    found = estimates("classification", right, right, resamples=50)
+    assert (found["accuracy"].value, found["accuracy"].high) == (1.0, 1.0)
+    assert found["accuracy"].low == pytest.approx(0.6756, abs=1e-3)
+    assert math.isnan(found["matthews"].low), "its resamples say nothing"
+    none = estimate(metrics.accuracy, right, 1 - right, resamples=50)
+    assert (none.value, none.low) == (0.0, 0.0) and none.high == pytest.approx(0.3244, abs=1e-3)
+    means = estimates_of_means(["f1"], np.ones((5, 1)))
+    assert means["f1"].value == 1.0 and math.isnan(means["f1"].low)
+
+
+def test_the_usual_figures_of_a_task() -> None:
+    truth, predicted = np.array([0, 1, 0, 1]), np.array([0, 1, 1, 1])
+    found = estimates("classification", truth, predicted, resamples=10)
+    assert list(found) == ["accuracy", "macro_f1", "matthews"] and found["accuracy"].value == 0.75
+    error = refusal(UsageError, lambda: estimates("tagging", truth, predicted))
+    assert error.found == "'tagging'"

@@ -1,0 +1,272 @@
+"""ROUGE, BLEU, chrF, F1, exact match: by hand, against slow definitions, with faults put in."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from maskwright.errors import ConfigError, DataError, IncompatibleError
+from maskwright.metrics.text_score import (
+    bleu,
+    chrf,
+    exact_match,
+    longest_common,
+    rouge,
+    rouge_l,
+    rouge_n,
+    rouge_words,
+    words_13a,
+)
+
+TEXT = "the a cat dog sat on mat , . 3.5 don't co-op über 1,000"
+VOCABULARY = TEXT.split()
+
+
+def random_rows(rng: random.Random, count: int, most: int = 9) -> tuple[list[str], list[list[str]]]:
+    """Texts and one to three references, which are often near the text."""
+    texts, references = [], []
+    for _ in range(count):
+        words = rng.choices(VOCABULARY, k=rng.randint(0, most))
+        some = []
+        for _ in range(rng.randint(1, 3)):
+            near = [w if rng.random() < 0.7 else rng.choice(VOCABULARY) for w in words]
+            some.append(" ".join(near[: rng.randint(0, most)] + rng.choices(VOCABULARY, k=1)))
+        texts.append(" ".join(words))
+        references.append(some)
+    return texts, references
+
+
+# ------------------------------------------------------------------------------ by hand
+def test_rouge_by_hand() -> None:
+    gold = "police killed the gunman"  # Lin 2004, section 3
+    assert rouge_l("police kill the gunman", gold) == pytest.approx(3 / 4)
+    assert rouge_l("the gunman kill police", gold) == pytest.approx(2 / 4)
+    # one pair of two of three: "the gunman"
+    assert rouge_n("police kill the gunman", gold, 2) == pytest.approx(1 / 3)
+    assert rouge_n("the gunman kill police", gold, 2) == pytest.approx(1 / 3)
+    assert rouge_n("the the the", "the cat", 1) == pytest.approx(2 * (1 / 3) * (1 / 2) / (5 / 6))
+    assert rouge_words("Don't—STOP, 3.5 über") == ["don", "t", "stop", "3", "5", "ber"]
+    assert rouge_n("", "", 1) == 0.0 == rouge_l("", "cat")
+
+
+def test_bleu_by_hand() -> None:
+    """Papineni et al. 2002, example 2: clipped counts give 2/7 where plain ones give 7/7."""
+    golds = [["the cat is on the mat", "there is a cat on the mat"]]
+    assert bleu(["the the the the the the the"], golds).precisions[0] == pytest.approx(2 / 7)
+    found = bleu(["the cat sat on the mat"], [["the cat sat on a mat"]])
+    # 5 of 6 words, 3 of 5 pairs (the cat, cat sat, sat on), 2 of 4, 1 of 3
+    assert found.precisions == pytest.approx((5 / 6, 3 / 5, 2 / 4, 1 / 3))
+    assert found.brevity == 1.0
+    assert found.score == pytest.approx((5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25)
+    short = bleu(["the cat sat on"], [["the cat sat on the mat"]])
+    assert short.precisions == (1.0,) * 4 and short.score == pytest.approx(math.exp(1 - 6 / 4))
+    assert (short.length, short.reference_length) == (4, 6)
+
+
+def test_brevity_takes_the_nearest_reference() -> None:
+    golds = [["a b c d e f g h", "a b c d e"]]
+    assert bleu(["a b c d e f"], golds).reference_length == 5
+    assert bleu(["a b c d e f g"], [["a b c d e f g h", "a b c d e f"]]).reference_length == 6
+
+
+def test_smoothing_by_hand() -> None:
+    # words 2 of 4, pairs 1 of 3, then nothing: half of one of 2, a quarter of one of 1
+    found = bleu(["a b x y"], [["a b c d"]])
+    assert found.precisions == pytest.approx((2 / 4, 1 / 3, 1 / 2 / 2, 1 / 4 / 1))
+    assert bleu(["a b x y"], [["a b c d"]], smooth="none").score == 0.0 < found.score
+    assert bleu(["x y"], [["a b"]]).score == 0.0  # nothing at all is right
+    assert bleu(["a b"], [["a b"]]).score == 0.0  # no text of four words
+    assert bleu([""], [["a b"]]).score == 0.0
+
+
+def test_words_as_13a_cuts_them() -> None:
+    assert words_13a("Hello, world!") == ["Hello", ",", "world", "!"]
+    assert words_13a("It's 3.5 or 1,000.") == ["It's", "3.5", "or", "1,000", "."]
+    assert words_13a("1990-91, co-op (x/y)") == [
+        "1990",
+        "-",
+        "91",
+        ",",
+        "co-op",
+        "(",
+        "x",
+        "/",
+        "y",
+        ")",
+    ]
+    assert words_13a("a.b .5 5. U.S.") == ["a", ".", "b", ".", "5", "5", ".", "U", ".", "S", "."]
+    assert words_13a("&quot;a&quot; &amp; b") == ['"', "a", '"', "&", "b"]
+    assert words_13a("en-\ntire\nline <skipped>") == ["entire", "line"]
+    assert words_13a("„über“ – 5€") == ["„über“", "–", "5€"]
+
+
+def test_chrf_by_hand() -> None:
+    # ab: 1 of 2 letters on each side, no pair
+    assert chrf(["ab"], [["ac"]]) == pytest.approx(0.25)
+    assert chrf(["abc"], [["abc"]]) == 1.0 == chrf(["a b c"], [["abc"]])  # blanks do not count
+    # a against ab: the order 1 has precision 1 and recall 1/2; the text has no pairs
+    assert chrf(["a"], [["ab"]]) == pytest.approx(5 * 0.5 / (4 + 0.5))
+    assert chrf(["ab"], [["a"]]) == pytest.approx(5 * 0.5 / (2 + 1))  # recall counts more
+    assert chrf([""], [["a"]]) == 0.0
+    # As sacrebleu 2.6.0: "yes" is too short to ask for runs of four and more.
+    short = chrf(["the cat sat", "yesterday evening"], [["the cat sat"], ["yes"]])
+    assert short == pytest.approx(0.9265, abs=1e-4)
+
+
+def test_whole_texts_by_hand() -> None:
+    texts, golds = ["The cat.", "a dog"], [["cat"], ["cat", "big dog"]]
+    assert exact_match(texts, golds) == 0.5
+
+
+# ------------------------------------------------------------------------------ slow definitions
+def bag(items: Sequence[object]) -> list[object]:
+    return sorted(set(items), key=repr)
+
+
+def runs(words: Sequence[str], order: int) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + order]) for i in range(len(words) - order + 1)]
+
+
+def slow_common(first: list[str], second: list[str]) -> int:
+    """Try every choice of words of the first text."""
+    for size in range(len(first), 0, -1):
+        for chosen in itertools.combinations(first, size):
+            rest = iter(second)
+            if all(word in rest for word in chosen):
+                return size
+    return 0
+
+
+def slow_f1(shared: float, ours: float, theirs: float) -> float:
+    if not shared:
+        return 0.0
+    precision, recall = shared / ours, shared / theirs
+    return 2 * precision * recall / (precision + recall)
+
+
+def slow_shared(ours: list, theirs: list) -> int:
+    return sum(min(ours.count(item), theirs.count(item)) for item in bag(ours))
+
+
+def slow_bleu(texts: list[str], references: list[list[str]]) -> float:
+    logs, halves = 0.0, 0
+    for order in (1, 2, 3, 4):
+        right = total = 0
+        for text, some in zip(texts, references, strict=True):
+            ours = runs(words_13a(text), order)
+            total += len(ours)
+            for item in bag(ours):
+                most = max(runs(words_13a(r), order).count(item) for r in some)  # type: ignore[arg-type]
+                right += min(ours.count(item), most)  # type: ignore[arg-type]
+        if total == 0 or (order == 1 and right == 0):
+            return 0.0
+        if right == 0:
+            halves += 1
+        logs += math.log((right or 0.5**halves) / total) / 4
+    length = sum(len(words_13a(text)) for text in texts)
+    wanted = 0
+    for text, some in zip(texts, references, strict=True):
+        sizes = sorted(len(words_13a(r)) for r in some)
+        wanted += min(sizes, key=lambda size: abs(size - len(words_13a(text))))
+    return math.exp(logs) * (1.0 if length > wanted else math.exp(1 - wanted / length))
+
+
+def slow_chrf(rows: list[tuple[str, str]]) -> float:
+    precisions, recalls = [], []
+    for order in range(1, 7):
+        shared = ours = theirs = 0
+        for text, gold in rows:
+            a, b = (runs([c for c in t if not c.isspace()], order) for t in (text, gold))
+            shared, theirs = shared + slow_shared(a, b), theirs + len(b)
+            ours += len(a) if b else 0  # a reference that is too short asks for none of them
+        if ours and theirs:
+            precisions.append(shared / ours)
+            recalls.append(shared / theirs)
+    if not precisions or not sum(precisions):
+        return 0.0
+    p, r = np.mean(precisions), np.mean(recalls)
+    return float(5 * p * r / (4 * p + r))
+
+
+def test_random_texts_equal_the_slow_definitions() -> None:
+    rng = random.Random(0)
+    for _ in range(400):
+        texts, references = random_rows(rng, rng.randint(1, 3))
+        assert bleu(texts, references).score == pytest.approx(slow_bleu(texts, references))
+        rows = [
+            (t, max(some, key=lambda r: slow_chrf([(t, r)])))
+            for t, some in zip(texts, references, strict=True)
+        ]
+        assert chrf(texts, references) == pytest.approx(slow_chrf(rows))
+        best: dict[int, list[float]] = {0: [], 1: [], 2: []}
+        for text, some in zip(texts, references, strict=True):
+            ours = rouge_words(text)
+            for n in (1, 2):
+                a = runs(ours, n)
+                options = [runs(rouge_words(r), n) for r in some]
+                best[n].append(max(slow_f1(slow_shared(a, b), len(a), len(b)) for b in options))
+            options_l = [rouge_words(r) for r in some]
+            best[0].append(max(slow_f1(slow_common(ours, b), len(ours), len(b)) for b in options_l))
+        found = rouge(texts, references)
+        assert found.longest == pytest.approx(np.mean(best[0]))
+        assert (found.one, found.two) == pytest.approx((np.mean(best[1]), np.mean(best[2])))
+
+
+def test_longest_common_of_random_words() -> None:
+    rng = random.Random(1)
+    for _ in range(1500):
+        a, b = (rng.choices("abcd", k=rng.randint(0, 9)) for _ in range(2))
+        assert longest_common(a, b) == slow_common(a, b) == longest_common(b, a)
+
+
+# ------------------------------------------------------------------------------ laws and controls
+def test_the_scores_do_not_depend_on_the_order_of_rows() -> None:
+    rng = random.Random(2)
+    texts, references = random_rows(rng, 40)
+    order = rng.sample(range(40), 40)
+    mixed = [texts[i] for i in order], [references[i] for i in order]
+    for one in (exact_match, chrf):
+        assert one(*mixed) == pytest.approx(one(texts, references), abs=1e-12)
+    assert bleu(*mixed) == bleu(texts, references)
+    assert rouge(*mixed).longest == pytest.approx(rouge(texts, references).longest)
+
+
+def test_a_reference_as_text_is_perfect() -> None:
+    rng = random.Random(3)
+    _, references = random_rows(rng, 20)
+    texts = [some[-1] + " the cat sat on" for some in references]
+    golds = [[*some, text] for some, text in zip(references, texts, strict=True)]
+    assert bleu(texts, golds).score == chrf(texts, golds) == exact_match(texts, golds) == 1.0
+    assert rouge(texts, golds).two == 1.0
+
+
+def test_means_of_sentences_are_another_bleu() -> None:
+    """The control: BLEU adds counts up before it divides."""
+    texts = ["the cat sat on the mat", "a dog sat on a big mat"]
+    golds = [["the cat sat on a mat"], ["a dog sat on the mat"]]
+    each = [bleu([t], [g]).score for t, g in zip(texts, golds, strict=True)]
+    assert abs(bleu(texts, golds).score - np.mean(each)) > 0.001
+
+
+def test_unclipped_counts_are_noticed() -> None:
+    assert bleu(["the the the the"], [["the cat sat on"]]).precisions[0] == 0.25
+
+
+# ------------------------------------------------------------------------------ refusals
+@pytest.mark.parametrize("measure", [exact_match, rouge, bleu, chrf])
+def test_refusals(measure) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(IncompatibleError, match="same rows"):
+        measure(["a"], [])
+    with pytest.raises(DataError, match="no texts"):
+        measure([], [])
+    with pytest.raises(DataError, match="text 1"):
+        measure(["a", "b"], [["a"], []])
+    with pytest.raises(DataError, match="text 0"):
+        measure(["a"], ["a"])  # a text in place of a list of texts
+    with pytest.raises(ConfigError, match="'exp'"):
+        bleu(["a"], [["a"]], smooth="exb")  # type: ignore[arg-type]

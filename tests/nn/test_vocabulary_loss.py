@@ -1,0 +1,370 @@
+"""The fused loss is cross-entropy: values, gradients, every chunking, bounded memory."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from maskwright.errors import DataError
+from maskwright.nn.kernels import vocabulary_loss as room
+from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
+
+Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor]
+
+
+def inputs(
+    count: int = 200, width: int = 12, size: int = 331, *, bias: bool = True, spread: float = 1.0
+) -> Inputs:
+    generator = torch.Generator().manual_seed(count + size)
+
+    def drawn(*shape: int) -> Tensor:
+        return (torch.randn(shape, generator=generator) * spread).requires_grad_()
+
+    targets = torch.randint(0, size, (count,), generator=generator)
+    return drawn(count, width), drawn(size, width), drawn(size) if bias else None, targets
+
+
+def reference(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    return F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum")
+
+
+def gradients(total: Tensor, given: Inputs) -> list[Tensor]:
+    return list(torch.autograd.grad(total, [x for x in given[:3] if x is not None]))
+
+
+def chunked(monkeypatch: pytest.MonkeyPatch, rows: int, size: int = 331) -> None:
+    monkeypatch.setattr(room, "BUFFER_BYTES", 4 * size * rows)
+
+
+@pytest.mark.parametrize("rows", [64, 77, 1000])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("spread", [0.05, 1.0, 10.0])
+def test_it_is_cross_entropy(
+    monkeypatch: pytest.MonkeyPatch, rows: int, bias: bool, spread: float
+) -> None:
+    chunked(monkeypatch, rows)
+    given = inputs(bias=bias, spread=spread)
+    exact = [None if x is None else x.detach().double().requires_grad_() for x in given[:3]]
+    wanted = reference(exact[0], exact[1], exact[2], given[3])
+    total, each = vocabulary_loss(*given)
+    assert total.dtype == each.dtype == torch.float32 and not each.requires_grad
+    assert total.item() == pytest.approx(wanted.item(), rel=1e-6)
+    assert total.item() == pytest.approx(reference(*given).item(), rel=1e-6)
+    single = F.cross_entropy(F.linear(*given[:3]), given[3], reduction="none")
+    torch.testing.assert_close(each, single, rtol=1e-5, atol=1e-5)
+    # As near to float64 as the same thing computed in the usual way is.
+    right = torch.autograd.grad(wanted * 0.25, [x for x in exact if x is not None])
+    usual = gradients(reference(*given) * 0.25, given)
+    for ours, theirs, true in zip(gradients(total * 0.25, given), usual, right, strict=True):
+        errors = [((x - true).abs().max() / true.abs().max()).item() for x in (ours, theirs)]
+        assert errors[0] < 2 * errors[1] + 1e-6
+
+
+@pytest.mark.parametrize("rows", [64, 1000])
+@pytest.mark.parametrize("height", [0.0, 200.0])
+def test_z_loss_is_the_squared_log_sum(
+    monkeypatch: pytest.MonkeyPatch, rows: int, height: float
+) -> None:
+    """In one chunk and in several, near zero and where the scores have to be shifted."""
+    chunked(monkeypatch, rows)
+    hidden, weight, bias, _ = given = inputs()
+    assert bias is not None
+    bias.data += height
+    level = F.linear(hidden, weight, bias).logsumexp(-1)
+    wanted = reference(*given) + 0.3 * level.square().sum()
+    total, each = vocabulary_loss(*given, z_loss=0.3)
+    assert total.item() == pytest.approx(wanted.item(), rel=1e-5)
+    assert each.sum().item() == pytest.approx(reference(*given).item(), rel=1e-4)
+    for ours, theirs in zip(gradients(total, given), gradients(wanted, given), strict=True):
+        assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
+    # The control: without it the gradients are others.
+    plain = gradients(vocabulary_loss(*given)[0], given)[0]
+    again = gradients(vocabulary_loss(*given, z_loss=0.3)[0], given)[0]
+    assert (plain - again).abs().max() > 0.01 * again.abs().max()
+
+
+@pytest.mark.parametrize("z_loss", [0.0, 0.2])
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradcheck(monkeypatch: pytest.MonkeyPatch, bias: bool, z_loss: float) -> None:
+    monkeypatch.setattr(room, "BUFFER_BYTES", 1)
+    hidden, weight, offset, targets = inputs(70, 3, 7, bias=bias)
+    doubles = [
+        x.detach().double().requires_grad_() for x in (hidden, weight, offset) if x is not None
+    ]
+
+    def run(*arguments: Tensor) -> Tensor:
+        offset = arguments[2] if bias else None
+        return vocabulary_loss(arguments[0], arguments[1], offset, targets, z_loss)[0]
+
+    assert torch.autograd.gradcheck(run, doubles)
+
+
+def test_the_comparison_notices_a_wrong_target() -> None:
+    """Negative control."""
+    hidden, weight, bias, targets = inputs()
+    wrong = targets.clone()
+    wrong[17] = (wrong[17] + 1) % 331
+    ours = vocabulary_loss(hidden, weight, bias, wrong)[0].item()
+    assert ours != pytest.approx(reference(hidden, weight, bias, targets).item(), rel=1e-6)
+
+
+def test_only_the_gradients_that_are_wanted() -> None:
+    hidden, weight, bias, targets = inputs()
+    frozen = weight.detach()
+    total, _ = vocabulary_loss(hidden, frozen, bias.detach(), targets)  # type: ignore[union-attr]
+    total.backward()
+    (wanted,) = torch.autograd.grad(reference(hidden, frozen, bias, targets), hidden)
+    torch.testing.assert_close(hidden.grad, wanted, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        assert not vocabulary_loss(hidden, weight, bias, targets)[0].requires_grad
+
+
+def test_a_retained_graph_gives_the_same_gradients_again() -> None:
+    given = inputs()
+    total, _ = vocabulary_loss(*given)
+    wanted = [x for x in given[:3] if x is not None]
+    first = torch.autograd.grad(total, wanted, retain_graph=True)
+    kept = [x.clone() for x in first]
+    second = torch.autograd.grad(3 * total, wanted)
+    for one, before, two in zip(first, kept, second, strict=True):
+        assert torch.equal(one, before), "the first gradients were changed by the second pass"
+        torch.testing.assert_close(3 * one, two)
+
+
+def test_F43_no_targets() -> None:
+    hidden, weight, bias, targets = inputs(0)
+    total, each = vocabulary_loss(hidden, weight, bias, targets)
+    assert total.item() == 0.0 and each.shape == (0,)
+    for gradient in gradients(total, (hidden, weight, bias, targets)):
+        assert not gradient.any()
+
+
+@pytest.mark.parametrize("bad", [-100, 331])
+def test_a_target_outside_the_vocabulary(bad: int) -> None:
+    hidden, weight, bias, targets = inputs()
+    targets[5] = bad
+    with pytest.raises(DataError, match=str(bad)):
+        vocabulary_loss(hidden, weight, bias, targets)
+
+
+@pytest.mark.parametrize("spread", [0.2, 0.5])
+def test_the_loss_is_read_wide_where_weights_are_half(spread: float) -> None:
+    """Scores and their exponentials are rounded, but not the loss that is made of them."""
+    hidden, weight, bias, targets = (
+        x if x is None or not x.is_floating_point() else x.detach().bfloat16().requires_grad_()
+        for x in inputs(bias=True, spread=spread)
+    )
+    total, each = vocabulary_loss(hidden, weight, bias, targets)
+    scores = torch.addmm(bias[:, None], weight, hidden.T).float()
+    wanted = F.cross_entropy(scores.T, targets, reduction="none")
+    assert (each >= 0).all()
+    torch.testing.assert_close(each, wanted, rtol=0, atol=2**-7)
+    assert each.mean().item() == pytest.approx(wanted.mean().item(), abs=3e-4)
+    single = [x.detach().float().requires_grad_() for x in (hidden, weight, bias)]
+    right = gradients(reference(*single, targets), (*single, targets))
+    for ours, wide in zip(gradients(total, (hidden, weight, bias, targets)), right, strict=True):
+        assert ours.dtype == torch.bfloat16
+        assert (ours.float() - wide).abs().max() < 0.02 * wide.abs().max()
+
+
+def test_under_autocast() -> None:
+    given = inputs(spread=0.5)
+    with torch.autocast("cpu", torch.bfloat16):
+        total, each = vocabulary_loss(*given)
+    assert each.dtype == torch.float32
+    assert total.item() == pytest.approx(reference(*given).item(), rel=5e-3)
+    assert all(g.dtype == torch.float32 for g in gradients(total, given))
+
+
+class Largest(TorchDispatchMode):
+    """The largest tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numel = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
+        out = function(*arguments, **(options or {}))
+        for tensor in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(tensor, Tensor):
+                self.numel = max(self.numel, tensor.numel())
+        return out
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunked(monkeypatch, 100, size=997)
+    given = inputs(1000, 4, 997)
+    with Largest() as ours:
+        vocabulary_loss(*given)[0].backward()
+    with Largest() as theirs:
+        reference(*given).backward()
+    assert ours.numel == 100 * 997
+    assert theirs.numel == 1000 * 997, "the measure must see all the scores where they exist"
+
+
+@pytest.mark.parametrize("height", [-300.0, 60.0, 300.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_scores_far_from_zero_are_shifted(height: float, dtype: torch.dtype) -> None:
+    hidden, weight, bias, targets = inputs()
+    given = (hidden, weight, bias + height, targets)  # type: ignore[operator]
+    given = tuple(
+        x.detach().to(dtype).requires_grad_() if x.is_floating_point() else x for x in given
+    )
+    total, each = vocabulary_loss(*given)
+    wanted = F.cross_entropy(F.linear(*given[:3]).float(), targets, reduction="none")
+    torch.testing.assert_close(each, wanted, rtol=1e-4, atol=1e-4 if dtype.itemsize == 4 else 3.0)
+    assert all(g.isfinite().all() for g in gradients(total, given))
+
+
+@pytest.mark.parametrize("height", [-12.0, -9.0, 0.0])
+def test_float16_loses_no_digits_of_small_exponentials(height: float) -> None:
+    """Below e^-9.7 its numbers lose digits, though sums are far from the ends of its range."""
+    hidden, weight, bias, targets = inputs(spread=0.3)
+    given = [x.detach().half().requires_grad_() for x in (hidden, weight, bias + height)]  # type: ignore[operator]
+    _, each = vocabulary_loss(given[0], given[1], given[2], targets)
+    scores = torch.addmm(given[2][:, None], given[1], given[0].T).float()
+    wanted = F.cross_entropy(scores.T, targets, reduction="none")
+    torch.testing.assert_close(each, wanted.detach(), rtol=0, atol=2e-3)
+
+
+def test_where_a_device_would_have_to_be_waited_for_nothing_is_read_back() -> None:
+    """On "meta" there is nothing to be read: whatever asks for a number fails."""
+    hidden, weight, bias, targets = (x.detach().to("meta") for x in inputs() if x is not None)
+    uniforms, wanted = torch.rand(200, device="meta"), (True, True, True)
+    total, *_, gradients = room._chunks(hidden, weight, bias, targets, uniforms, 0.1, 190, wanted)
+    assert total.shape == () and [len(g) for g in gradients] == [200, 331, 331]
+
+
+def test_a_target_that_is_all_but_impossible() -> None:
+    hidden, weight, bias, targets = inputs(3)
+    with torch.no_grad():
+        bias[targets] = -400.0  # type: ignore[index]
+    total, each = vocabulary_loss(hidden, weight, bias, targets)
+    torch.testing.assert_close(
+        each, F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="none")
+    )
+    assert (each > 300).all() and math.isfinite(total.item())
+
+
+def drawn(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Ids drawn by the fused loss from log-weights (N, V): hidden states are one-hot rows."""
+    zeros = torch.zeros(len(weights), dtype=torch.int64)
+    states, table = torch.eye(len(weights)), weights.t().contiguous()
+    return room.vocabulary_sample(states, table, None, zeros, uniforms)[2]
+
+
+@pytest.mark.parametrize("width", [16, 64])
+def test_of_no_target_nothing_is_drawn(width: int) -> None:
+    """On the way of a small vocabulary and on that of a large one."""
+    states, table = torch.zeros(0, width), torch.zeros(40, width)
+    none = torch.zeros(0, dtype=torch.int64)
+    assert len(room.vocabulary_sample(states, table, None, none, torch.zeros(0))[2]) == 0
+
+
+def test_draws_follow_the_scores() -> None:
+    """The inverse of the cumulative distribution, against float64, at every size of vocabulary
+    around a block."""
+    for size in (2, 127, 128, 129, 300):
+        generator = torch.Generator().manual_seed(size)
+        scores = torch.randn((64, size), generator=generator) * 3
+        uniforms = torch.rand(64, generator=generator, dtype=torch.float64)
+        edges = scores.double().softmax(-1).cumsum(-1)
+        wanted = (edges <= uniforms[:, None]).sum(-1)
+        got = drawn(scores, uniforms)
+        # Where the number lies on an edge, to rounding, its neighbour is as right.
+        near = (edges - uniforms[:, None]).abs().amin(-1) < 1e-6
+        assert torch.equal(got[~near], wanted[~near]) and near.sum() < 3
+
+
+def test_draws_are_exact_in_distribution() -> None:
+    shares = torch.tensor([0.5, 0.25, 0.125, 0.0625, 0.0625])
+    uniforms = (torch.arange(1600, dtype=torch.float64) + 0.5) / 1600
+    got = drawn(shares.log().expand(1600, 5).contiguous(), uniforms)
+    assert torch.bincount(got).tolist() == [800, 400, 200, 100, 100]
+
+
+def test_a_draw_at_either_end_is_a_token_that_can_be() -> None:
+    scores = torch.full((2, 200), -1e4)
+    scores[:, 7], scores[:, 190] = 0.0, 0.0
+    ends = torch.tensor([0.0, 1.0 - 2.0**-53], dtype=torch.float64)
+    assert drawn(scores, ends).tolist() == [7, 190]
+
+
+def test_drawing_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunked(monkeypatch, 64)
+    given = inputs()
+    uniforms = torch.rand(200, generator=torch.Generator().manual_seed(0))
+    total, losses, ids = room.vocabulary_sample(*given, uniforms)
+    plain, each = vocabulary_loss(*given)
+    assert torch.equal(total, plain) and torch.equal(losses, each) and not ids.requires_grad
+    for ours, theirs in zip(gradients(total, given), gradients(plain, given), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("spare", [1, 37, 300])
+@pytest.mark.parametrize("z_loss", [0.0, 0.3])
+def test_rows_that_stand_for_nothing_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, spare: int, z_loss: float
+) -> None:
+    chunked(monkeypatch, 77)
+    given = inputs()
+    uniforms = torch.rand(200, generator=torch.Generator().manual_seed(0))
+    total, each = vocabulary_loss(*given, z_loss=z_loss)
+    *_, ids = room.vocabulary_sample(*given, uniforms)
+    wanted = gradients(total, given)
+    monkeypatch.setattr(room, "spare_rows", lambda rows: spare)
+    again, others = vocabulary_loss(*given, z_loss=z_loss)
+    torch.testing.assert_close((again, others), (total, each))
+    torch.testing.assert_close(gradients(again, given), wanted)
+    assert torch.equal(room.vocabulary_sample(*given, uniforms)[2], ids)
+    # The control: rows that count would be seen in the gradient of the bias.
+    more = (*given[:3], F.pad(given[3], (0, 1)))
+    more = (F.pad(given[0], (0, 0, 0, 1)), *more[1:])
+    counted = torch.autograd.grad(vocabulary_loss(*more, z_loss=z_loss)[0], given[2])[0]
+    assert not torch.allclose(counted, wanted[2])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("z_loss", [0.0, 0.3])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_small_vocabulary_scored_whole_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, bias: bool, z_loss: float, dtype: torch.dtype
+) -> None:
+    given = inputs(width=24, size=17, bias=bias, spread=0.5)
+    narrow = [None if x is None else x.detach().to(dtype).requires_grad_() for x in given[:3]]
+    hidden, weight, added = narrow
+    assert hidden is not None and weight is not None
+    uniforms = torch.rand(200, generator=torch.Generator().manual_seed(0))
+
+    def found() -> tuple[Tensor, ...]:
+        total, losses = vocabulary_loss(hidden, weight, added, given[3], z_loss)
+        assert not losses.requires_grad
+        return (
+            total.detach(),
+            losses,
+            *torch.autograd.grad(total, [x for x in narrow if x is not None]),
+        )
+
+    def drawn_ids() -> Tensor:
+        return room.vocabulary_sample(hidden, weight, added, given[3], uniforms)[2]
+
+    few, ids = found(), drawn_ids()
+    monkeypatch.setattr(room, "_whole", None)  # the other way does not call it
+    monkeypatch.setattr(room, "_FEW", 0)
+    close = (
+        {"rtol": 1e-10, "atol": 1e-10} if dtype == torch.float64 else {"rtol": 0.02, "atol": 0.1}
+    )
+    torch.testing.assert_close(few, found(), **close)
+    assert (ids == drawn_ids()).float().mean() > (0.999 if dtype == torch.float64 else 0.98)
+
+
+def test_F43_no_targets_of_a_small_vocabulary() -> None:
+    given = inputs(count=0, width=24, size=17)
+    total, losses = vocabulary_loss(*given)
+    assert total.item() == 0.0 and losses.shape == (0,)
+    assert not any(g.any() for g in gradients(total, given))

@@ -1,0 +1,218 @@
+"""Folders of the reference library that have a head and say no task."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from maskwright.errors import DataError, IncompatibleError
+from maskwright.evaluate.labelled_rows import evaluate_file
+from maskwright.predict.file import predict_file
+from maskwright.predict.predictor import load
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.5,
+}
+
+
+def foreign(model: Path, out: Path, **settings: Any) -> Path:
+    """A fresh `BertForSequenceClassification` with the tokenizer of `model`."""
+    shutil.copytree(model / "tokenizer", out)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(vocab_size=400, **SIZES, **settings)
+    transformers.BertForSequenceClassification(config).save_pretrained(out)
+    return out
+
+
+def theirs(folder: Path, text: str, other: str | None = None) -> torch.Tensor:
+    """The scores of the reference library."""
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        scores: torch.Tensor = model(**tokenizer(text, other, return_tensors="pt")).logits[0]
+    return scores
+
+
+def rounded(answer: Any) -> Any:
+    """An answer to four digits."""
+    return json.loads(json.dumps(answer), parse_float=lambda text: round(float(text), 4))
+
+
+def test_one_score_without_a_word_about_it_is_a_logit(model: Path, tmp_path: Path) -> None:
+    """As `pipeline` has it: a reranker's score is between 0 and 1, a regression's is a number."""
+    folder = foreign(model, tmp_path / "logit", num_labels=1)
+    (said,) = load(folder).predict(["the cat"])
+    assert said["score"] == pytest.approx(theirs(folder, "the cat").sigmoid().item(), abs=1e-5)
+    folder = foreign(model, tmp_path / "number", num_labels=1, problem_type="regression")
+    (said,) = load(folder).predict(["the cat"])
+    assert said["score"] == pytest.approx(theirs(folder, "the cat").item(), abs=1e-5)
+
+
+def test_several_numbers_are_refused(model: Path, tmp_path: Path) -> None:
+    names = {0: "valence", 1: "arousal", 2: "dominance"}
+    folder = foreign(model, tmp_path / "m", problem_type="regression", id2label=names)
+    with pytest.raises(IncompatibleError, match="several numbers") as caught:
+        load(folder)
+    assert "valence, arousal, dominance" in str(caught.value.found)
+
+
+def test_one_text_or_two(model: Path, tmp_path: Path) -> None:
+    folder = foreign(model, tmp_path / "m", num_labels=3)
+    given = ["the cat", ("the cat", "a dog"), {"text": "the cat", "text_pair": "a dog"}]
+    one, two, again = load(folder).predict(given)
+    assert one["score"] == pytest.approx(
+        theirs(folder, "the cat").softmax(0).max().item(), abs=1e-5
+    )
+    wanted = theirs(folder, "the cat", "a dog").softmax(0).max().item()
+    assert two["score"] == pytest.approx(wanted, abs=1e-5) and two == again != one
+
+
+@pytest.mark.parametrize("problem", ["multi_label_classification", None])
+def test_two_texts_of_a_file(model: Path, tmp_path: Path, problem: str | None) -> None:
+    folder = foreign(model, tmp_path / "m", num_labels=3, problem_type=problem)
+    asked = {"text": "the cat", "text_pair": "a dog"}
+    one, two = load(folder).predict([asked, "the cat"])
+    ((first, *_),) = load(folder).predict([asked], top=3)
+    shares = theirs(folder, "the cat", "a dog")
+    best = shares.sigmoid() if problem else shares.softmax(0)
+    assert first["score"] == pytest.approx(best.max().item(), abs=1e-5) and one != two
+    rows = [asked, {"text": "the cat", "text_pair": ""}, {"text": "the cat"}]
+    source = tmp_path / "new.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = io.StringIO()
+    predict_file(folder, source, told)
+    found = [json.loads(line)["prediction"] for line in told.getvalue().splitlines()]
+    assert list(map(rounded, found)) == list(map(rounded, (one, two, two)))
+    source.write_text('{"premise": "the cat", "hypothesis": "a dog"}\n')
+    told = io.StringIO()
+    named = {"text": ["premise"], "text_pair": ["hypothesis"]}
+    predict_file(folder, source, told, columns=named)
+    assert rounded(json.loads(told.getvalue())["prediction"]) == rounded(found[0])
+
+
+@pytest.mark.parametrize("names", [("text", "text_pair"), ("premise", "hypothesis")])
+def test_two_texts_are_measured_as_such(
+    model: Path, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """The labels are what the library says of pairs, so half a pair would not get all right."""
+    folder = foreign(model, tmp_path / "m", num_labels=3)
+    words = ("the cat", "a dog", "she ran", "the mat", "a cat sat")
+    pairs = [(one, other) for one in words for other in words]
+    told = [f"LABEL_{int(theirs(folder, *pair).argmax())}" for pair in pairs]
+    alone = [f"LABEL_{int(theirs(folder, one).argmax())}" for one, _ in pairs]
+    assert len(set(told)) > 1 and told != alone  # the control
+    data = tmp_path / "pairs.csv"
+    lines = [f"{one},{other},{label}" for (one, other), label in zip(pairs, told, strict=True)]
+    data.write_text("\n".join([",".join((*names, "label")), *lines]) + "\n")
+    found = evaluate_file(folder, data, stream=io.StringIO())
+    assert found["accuracy"].value == 1.0
+    columns = {"text": [names[0]], "text_pair": [names[1]]}
+    assert evaluate_file(folder, data, columns=columns, stream=io.StringIO()) == found
+    data.write_text(data.read_text().replace("label\n", "gold\n", 1))
+    assert evaluate_file(folder, data, columns={"label": ["gold"]}, stream=io.StringIO()) == found
+    half = evaluate_file(
+        folder, data, columns={"text": [names[0]], "label": ["gold"]}, stream=io.StringIO()
+    )
+    assert half["accuracy"].value < 1.0
+
+
+def numbered(folder: Path, data: Path, number: dict[str, int], named: bool = False) -> Path:
+    """Rows whose labels are what the model answers, by the numbers of a file's own."""
+    words = ["the cat", "a dog", "she ran", "the mat", "a cat sat", "mat", "dog ran", "she sat"]
+    answers = [said["label"] for said in load(folder).predict(words)]
+    assert len(set(answers)) > 1, "the control: else no label is right by chance"
+    lines = [f"{text},{a if named else number[a]}" for text, a in zip(words, answers, strict=True)]
+    data.write_text("\n".join(["text,label", *lines]) + "\n")
+    return data
+
+
+def test_numbers_are_connected_with_classes_by_names_or_a_told_assumption(
+    model: Path, tmp_path: Path
+) -> None:
+    """The file numbers its classes otherwise than the model does."""
+    names = {0: "positive", 1: "negative"}
+    folder = foreign(
+        model, tmp_path / "m", id2label=names, label2id={v: k for k, v in names.items()}
+    )
+    data = tmp_path / "data" / "test.csv"
+    data.parent.mkdir()
+    theirs_are = {"negative": 0, "positive": 1}
+    numbered(folder, data, theirs_are)
+
+    def measured() -> tuple[float, str]:
+        told = io.StringIO()
+        return evaluate_file(folder, data, stream=told)["accuracy"].value, told.getvalue()
+
+    right, said = measured()
+    assert right == 0.0 and "assumed: numbers in 'label'" in said
+    assert "0 = 'positive', 1 = 'negative'" in said
+    (data.parent / "labels.json").write_text(json.dumps(theirs_are))
+    right, said = measured()
+    assert right == 1.0 and "assumed" not in said
+    (data.parent / "labels.json").write_text('["bad", "good"]')
+    with pytest.raises(DataError, match="numbers that nothing connects"):
+        measured()
+    (data.parent / "labels.json").unlink()
+    numbered(folder, data, {}, named=True)
+    right, said = measured()
+    assert right == 1.0 and "assumed" not in said, "names need no numbers"
+    numbered(folder, data, {"negative": 0, "positive": 2})
+    with pytest.raises(DataError, match="numbers that nothing connects"):
+        measured()
+
+
+def test_numbers_in_the_names_of_classes_are_theirs(model: Path, tmp_path: Path) -> None:
+    stars = {n: f"{n + 1} star" + "s" * (n > 0) for n in range(3)}
+    folder = foreign(
+        model, tmp_path / "m", id2label=stars, label2id={v: k for k, v in stars.items()}
+    )
+    data, told = tmp_path / "test.csv", io.StringIO()
+    numbered(folder, data, {name: n + 1 for n, name in stars.items()})
+    assert evaluate_file(folder, data, stream=told)["accuracy"].value == 1.0
+    assert "1 = '1 star'" in told.getvalue()
+    numbered(folder, data, {name: n for n, name in stars.items()})
+    if "0" in data.read_text():
+        with pytest.raises(DataError, match="numbers that nothing connects"):
+            evaluate_file(folder, data, stream=io.StringIO())
+    # Names of the file's own for LABEL_0 and LABEL_1.
+    folder = foreign(model, tmp_path / "plain", num_labels=2)
+    numbered(folder, data, {"LABEL_0": 0, "LABEL_1": 1})
+    right = data.read_text()
+    assert evaluate_file(folder, data, stream=io.StringIO())["accuracy"].value == 1.0
+    data.write_text(right.replace(",0", ",bad").replace(",1", ",good"))
+    with pytest.raises(DataError, match="not in the label set") as refused:
+        evaluate_file(folder, data, stream=io.StringIO())
+    assert "labels.json" in str(refused.value.do)
+    (tmp_path / "labels.json").write_text('{"bad": 0, "good": 1}')
+    assert evaluate_file(folder, data, stream=told)["accuracy"].value == 1.0
+    assert "bad = 'LABEL_0'" in told.getvalue()
+
+
+def test_special_tokens_of_the_model_that_texts_cannot_have_are_told(
+    model: Path, tmp_path: Path
+) -> None:
+    folder = foreign(model, tmp_path / "m", num_labels=2)
+    assert load(folder).notes == []
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<e1>", "</e1>"]})
+    torch.manual_seed(0)
+    config = transformers.BertConfig(vocab_size=len(tokenizer), **SIZES)
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "MANIFEST.json").unlink(missing_ok=True)
+    source, said = tmp_path / "new.txt", list[str]()
+    source.write_text("the <e1> cat </e1> sat\n")
+    predict_file(folder, source, io.StringIO(), say=said.append)
+    assert any("<e1>" in line and "special tokens" in line for line in said)

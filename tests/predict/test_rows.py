@@ -1,0 +1,555 @@
+"""Rows of files and of pipes as `predict` reads and writes them, whatever is in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright.errors import CheckpointError, DataError, UsageError
+from maskwright.evaluate.labelled_rows import evaluate_file
+from maskwright.finetune.command import finetune_file
+from maskwright.labelled.formats.as_given import as_read
+from maskwright.labelled.formats.options import HowRead, how_read
+from maskwright.predict import file as predict_rows
+from maskwright.predict import predictor as room
+from maskwright.predict.file import predict_file
+from maskwright.predict.predictor import Predictor, load
+from maskwright.predict.stdin import piped
+from maskwright.predict.write import write_predictions
+from maskwright.storage.strict_json import parse
+from tinyrun import WORDS
+
+SKIP = how_read(["on_bad=skip", "max_bad_fraction=1.0"])
+TAGS = {"cat": "B-cat", "dog": "B-dog"}
+
+
+@pytest.fixture(scope="module")
+def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tells cats from dogs."""
+    rows = [
+        [f"a {WORDS[n % 7]} {('cat', 'dog')[n % 2]} {WORDS[n % 5]}", ("meow", "woof")[n % 2]]
+        for n in range(60)
+    ]
+    return learned(model, tmp_path_factory.mktemp("labels"), ["text", "label"], rows)
+
+
+@pytest.fixture(scope="module")
+def tagger(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Finds cats and dogs; learned from a csv whose cells are lists."""
+    rows = [[json.dumps(words), json.dumps(tags)] for words, tags in tagged()]
+    return learned(model, tmp_path_factory.mktemp("tags"), ["tokens", "tags"], rows)
+
+
+def learned(model: Path, folder: Path, names: list[str], rows: list[list[str]]) -> Path:
+    data = write_csv(folder / "data.csv", names, rows)
+    finetune_file(model, data, folder / "out", seeds=1, epochs=1, stream=io.StringIO())
+    return folder / "out"
+
+
+def tagged(count: int = 60) -> list[tuple[list[str], list[str]]]:
+    draw = np.random.default_rng(0)
+    words = [draw.choice(WORDS, draw.integers(3, 8)).tolist() for _ in range(count)]
+    return [(some, [TAGS.get(word, "O") for word in some]) for some in words]
+
+
+def write_csv(path: Path, names: list[str], rows: list[list[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *rows])
+    return path
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_columns_do_not_depend_on_the_rows(tuned: Path, tmp_path: Path) -> None:
+    columns = ["text", "predicted_label", "predicted_score"]
+    for name, texts in (("some", ["a cat", "", "a dog"]), ("all", ["", " "]), ("no", ["a cat"])):
+        source = tmp_path / f"{name}.csv"
+        source.write_text("text,more\n" + "".join(f"{text},x\n" for text in texts))
+        write_predictions(tuned, source, tmp_path / f"{name}-told.csv", read=SKIP)
+        told = read_csv(tmp_path / f"{name}-told.csv")
+        assert list(told[0]) == [columns[0], "more", *columns[1:]], name
+        assert [bool(row["predicted_label"]) for row in told] == [bool(t.strip()) for t in texts]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_rows_without_an_answer_are_counted_over_a_stop(
+    ending: str, tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, said = tmp_path / "in.jsonl", []  # type: tuple[Path, list[str]]
+    rows = [{"text": "a cat" if n % 3 else ""} for n in range(30)]
+    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    monkeypatch.setattr(predict_rows, "PORTION", 8)
+    own, calls = Predictor.answers, 0
+
+    def dies(self: Predictor, given: Any, top: int | None = None, *told: Any) -> Any:
+        nonlocal calls
+        calls += len(given) > 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return own(self, given, top)
+
+    def ask() -> int:
+        return write_predictions(
+            tuned, source, tmp_path / f"out.{ending}", read=SKIP, say=said.append
+        )
+
+    monkeypatch.setattr(Predictor, "answers", dies)
+    with pytest.raises(KeyboardInterrupt):
+        ask()
+    assert not said
+    monkeypatch.setattr(Predictor, "answers", own)
+    assert ask() == 30
+    assert said == ["10 rows could not be answered; the prediction there is null"]
+
+
+@pytest.mark.parametrize("spell", [json.dumps, str])
+def test_lists_in_cells_are_lists(
+    spell: Callable[[Any], str], tagger: Path, tmp_path: Path
+) -> None:
+    some = tagged(20)
+    lines = tmp_path / "in.jsonl"
+    lines.write_text("".join(f"{json.dumps({'tokens': w, 'tags': t})}\n" for w, t in some))
+    cells = write_csv(
+        tmp_path / "in.csv",
+        ["tokens", "tags"],
+        [[spell(words), spell(tags)] for words, tags in some],
+    )
+    told = []
+    for source in (lines, cells):
+        said = io.StringIO()
+        predict_file(tagger, source, said)
+        told.append([json.loads(line)["prediction"] for line in said.getvalue().splitlines()])
+    assert told[0] == told[1] == load(tagger).predict([words for words, _ in some])
+    figures = [evaluate_file(tagger, source, stream=io.StringIO()) for source in (lines, cells)]
+    assert figures[0] == figures[1]
+    write_csv(cells, ["tokens"], [[spell(some[0][0])], ["['a' 'cat']"]])
+    with pytest.raises(DataError, match="without commas") as caught:
+        predict_file(tagger, cells, io.StringIO())
+    assert "line 3" in str(caught.value.where)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        '[{"text": "a cat"}, {"text": "the dog"}]\n',
+        '\n[\n {"text": "a cat"},\n {"text": "the dog"}]',
+    ],
+)
+def test_an_array_through_a_pipe_is_rows(array: str, tuned: Path) -> None:
+    said = io.StringIO()
+    with piped(io.BytesIO(array.encode())) as path:
+        assert predict_file(tuned, path, said) == 2
+    told = [json.loads(line) for line in said.getvalue().splitlines()]
+    assert [row["text"] for row in told] == ["a cat", "the dog"]
+
+
+def test_an_array_of_texts_is_refused_and_a_bracket_is_a_text(tuned: Path) -> None:
+    with (
+        piped(io.BytesIO(b'["a cat", "the dog"]')) as path,
+        pytest.raises(DataError, match="no table"),
+    ):
+        predict_file(tuned, path, io.StringIO())
+    with piped(io.BytesIO(b"[laughs] the cat\n[ ] a dog\n")) as path:
+        assert predict_file(tuned, path, io.StringIO()) == 2
+
+
+@pytest.mark.parametrize("place", [0, 5])
+def test_half_a_surrogate_pair_is_told_by_its_example(
+    place: int, tuned: Path, tagger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "PORTION", 2)
+    texts = ["a cat"] * 7
+    texts[place] = "a \udc80 dog"
+    asked: list[tuple[Path, list[Any]]] = [
+        (tuned, texts),
+        (tuned, [{"text": text} for text in texts]),
+        (tagger, texts),
+        (tagger, [text.split() for text in texts]),
+    ]
+    for folder, given in asked:
+        with pytest.raises(DataError, match="half of a surrogate pair") as caught:
+            load(folder).predict(given)
+        assert str(caught.value.where).startswith(f"example {place + 1},")
+
+
+def test_bad_examples_are_passed_over_where_that_is_said(tuned: Path) -> None:
+    model = load(tuned)
+    given = ["", "the cat", None, float("nan"), "a dog", ("a", "b")]
+    found = model.predict(given, on_bad="skip")
+    assert [found[1], found[4]] == model.predict([given[1], given[4]])
+    assert [each is None for each in found] == [True, False, True, True, False, True]
+    assert model.predict([""], on_bad="skip") == [None]
+    with pytest.raises(DataError, match="example 1") as refused:
+        model.predict(given)
+    assert 'on_bad="skip"' in str(refused.value.do)
+    assert model.predict(np.array(["the cat", "a dog"])) == [found[1], found[4]]
+    assert model.predict("the cat", top=np.int64(2)) == model.predict("the cat", top=2)
+    for top in (0, 1.5, "2", True):
+        with pytest.raises(UsageError, match="no answer to give"):
+            model.predict("the cat", top=top)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="bad examples"):
+        model.predict(given, on_bad="pass")  # type: ignore[arg-type]
+
+
+def test_a_table_through_a_pipe_is_read_where_its_separator_is_said(
+    tuned: Path, tmp_path: Path
+) -> None:
+    table, said = b"id;text\n1;a cat\n2;the dog\n", io.StringIO()
+    semicolon = how_read(["separator=;"])
+    with piped(io.BytesIO(table), semicolon) as path:
+        assert predict_file(tuned, path, said, read=semicolon) == 2
+    assert [json.loads(line)["text"] for line in said.getvalue().splitlines()] == [
+        "a cat",
+        "the dog",
+    ]
+    for mark in b",;\t|":
+        head = table.replace(b";", bytes([mark]))
+        with (
+            pytest.raises(DataError, match="names columns") as caught,
+            piped(io.BytesIO(head)) as path,
+        ):
+            predict_file(tuned, path, io.StringIO())
+        assert caught.value.where == "standard input, line 1"
+        assert "--read separator=" in str(caught.value.do)
+    lines = tmp_path / "new.txt"
+    lines.write_text("the text of a cat, and of a dog\n", encoding="utf-8")
+    assert predict_file(tuned, lines, io.StringIO()) == 1
+    with pytest.raises(UsageError, match="no effect"):
+        predict_file(tuned, lines, io.StringIO(), read=semicolon)
+
+
+def test_what_skip_does_to_a_row_is_said_as_it_is(tuned: Path, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "new.csv", ["text"], [["a cat"], [" "]])
+    with pytest.raises(DataError, match="prediction is then null") as caught:
+        predict_file(tuned, source, io.StringIO())
+    assert "drops" not in str(caught.value.do)
+    said = io.StringIO()
+    assert predict_file(tuned, source, said, read=SKIP) == 2
+    assert said.getvalue().splitlines()[-1].endswith('"prediction": null}')
+
+
+def test_what_json_has_no_word_for_is_nothing(tuned: Path, tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    nan = float("nan")
+    rows = [{"text": "a cat", "size": nan, "sizes": [1.0, nan], "by": {"a": float("inf")}}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    answered = io.StringIO()
+    assert predict_file(tuned, tmp_path / "a.parquet", answered) == 1
+    (row,) = [parse(line, "here") for line in answered.getvalue().splitlines()]
+    assert (row["size"], row["sizes"], row["by"]) == (None, [1.0, None], {"a": None})
+
+
+def test_a_model_without_what_was_learned_is_refused(model: Path, tmp_path: Path) -> None:
+    rows = [[f"a {('cat', 'dog')[n % 2]} {WORDS[n % 5]}", "xy"[n % 2]] for n in range(60)]
+    data = write_csv(tmp_path / "data.csv", ["text", "label"], rows)
+    out = tmp_path / "out"
+    finetune_file(model, data, out, seeds=1, epochs=1, method="prefix", stream=io.StringIO())
+    assert load(out).predict(["a cat"])[0]["label"] in "xy"
+    shutil.copytree(out / "model", tmp_path / "copied")
+    with pytest.raises(CheckpointError, match="copy the whole result"):
+        load(tmp_path / "copied")
+
+
+def test_a_text_of_several_columns(model: Path, tmp_path: Path) -> None:
+    rows = [
+        [f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
+        for n in range(60)
+    ]
+    data = write_csv(tmp_path / "data.csv", ["title", "body", "label"], rows)
+    finetune_file(
+        model,
+        data,
+        tmp_path / "out",
+        columns={"text": ["title", "body"]},
+        seeds=1,
+        epochs=1,
+        stream=io.StringIO(),
+    )
+    predictor = load(tmp_path / "out")
+    (whole,) = predictor.predict(["a cat the dog 1"])
+    assert predictor.predict([{"title": "a cat", "body": "the dog 1"}]) == [whole]
+    assert predictor.predict([{"title": "a cat the dog 1"}]) == [whole]
+    source = write_csv(tmp_path / "new.csv", ["body", "title"], [["the dog 1", "a cat"]])
+    write_predictions(tmp_path / "out", source, tmp_path / "told.csv")
+    source.with_suffix(".txt").write_text("a cat the dog 1\n")
+    write_predictions(tmp_path / "out", source.with_suffix(".txt"), tmp_path / "lines.csv")
+    one, other = read_csv(tmp_path / "told.csv"), read_csv(tmp_path / "lines.csv")
+    assert one[0]["predicted_score"] == other[0]["predicted_score"]
+    renamed = write_csv(tmp_path / "renamed.csv", ["all"], [["a cat the dog 1"]])
+    write_predictions(tmp_path / "out", renamed, tmp_path / "all.csv", columns={"text": ["all"]})
+    assert read_csv(tmp_path / "all.csv")[0]["predicted_score"] == one[0]["predicted_score"]
+
+
+@pytest.fixture(scope="module")
+def of_two(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Learned from a title and a body."""
+    rows = [
+        [f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
+        for n in range(60)
+    ]
+    folder = tmp_path_factory.mktemp("of_two")
+    data = write_csv(folder / "data.csv", ["title", "body", "label"], rows)
+    finetune_file(
+        model,
+        data,
+        folder / "out",
+        columns={"text": ["title", "body"]},
+        seeds=1,
+        epochs=1,
+        method="probe",
+        stream=io.StringIO(),
+    )
+    return folder / "out"
+
+
+def test_an_object_may_leave_out_a_column_and_a_table_may_not(of_two: Path, tmp_path: Path) -> None:
+    source = tmp_path / "new.jsonl"
+    source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n{"other": "a dog"}\n')
+    with pytest.raises(DataError, match="not there"):
+        write_predictions(of_two, source, tmp_path / "told.jsonl")
+    source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n')
+    write_predictions(of_two, source, tmp_path / "told.jsonl")
+    last = json.loads((tmp_path / "told.jsonl").read_text().splitlines()[-1])
+    predictor = load(of_two)
+    (known,) = predictor.predict([{"body": "a dog"}])
+    assert known == predictor.predict(["a dog"])[0]
+    assert known["label"] == last["prediction"]["label"]
+    assert predictor.predict([{"title": float("nan"), "body": "a dog"}]) == [known]
+    for odd in (["x", "y"], True, {"a": 1}):
+        with pytest.raises(DataError, match="no text"):
+            predictor.predict([{"title": odd, "body": "a dog"}])
+    table = write_csv(tmp_path / "half.csv", ["body"], [["a dog"]])
+    with pytest.raises(DataError, match="not there"):
+        write_predictions(of_two, table, tmp_path / "half-told.csv")
+
+
+def test_figures_are_not_taken_on_half_a_text(of_two: Path, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "half.csv", ["body", "label"], [["a dog", "woof"]] * 9)
+    with pytest.raises(DataError, match="a column of the text is missing") as caught:
+        evaluate_file(of_two, data, stream=io.StringIO())
+    assert "--column text=NAME" in str(caught.value.do)
+
+
+def test_two_heads_read_the_same_columns(model: Path, of_two: Path, tmp_path: Path) -> None:
+    rows = [[f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]] for n in range(60)]
+    data = write_csv(tmp_path / "data.csv", ["body", "label"], rows)
+    finetune_file(
+        model, data, tmp_path / "one", method="probe", seeds=1, epochs=1, stream=io.StringIO()
+    )
+    new = write_csv(tmp_path / "new.csv", ["title", "body"], [["a cat", "a dog"]])
+    with pytest.raises(UsageError, match="different columns"):
+        write_predictions(tmp_path / "one", new, tmp_path / "told.csv", also=[of_two])
+    write_predictions(
+        tmp_path / "one", new, tmp_path / "told.csv", also=[of_two], columns={"text": ["body"]}
+    )
+    assert read_csv(tmp_path / "told.csv")
+
+
+def test_labelled_texts_are_read_as_they_were_learned_from(tuned: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("__label__meow a cat\n__label__woof a dog\n")
+    write_predictions(tuned, tmp_path / "lines.txt", tmp_path / "lines.jsonl")
+    told = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
+    assert [row["text"].strip() for row in told] == ["a cat", "a dog"]
+    for name in ("meow", "woof"):
+        (tmp_path / "texts" / name).mkdir(parents=True)
+        (tmp_path / "texts" / name / "59284").write_text("a cat\nand a dog\n")
+    write_predictions(tuned, tmp_path / "texts", tmp_path / "texts.jsonl")
+    told = [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in told] == ["a cat\nand a dog"] * 2
+
+
+def test_an_object_without_the_text_is_a_row_that_cannot_be_answered(
+    tuned: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "new.jsonl"
+    path.write_text('{"id": 1}\n{"id": 2, "text": "a cat"}\n{"id": 3}\n', encoding="utf-8")
+    told = io.StringIO()
+    assert predict_file(tuned, path, told, read=SKIP) == 3
+    rows = [json.loads(line) for line in told.getvalue().splitlines()]
+    assert [row["id"] for row in rows] == [1, 2, 3]
+    assert [row["prediction"] is None for row in rows] == [True, False, True]
+    with pytest.raises(DataError, match="a column that the model reads is not there"):
+        predict_file(tuned, path, io.StringIO())
+    # Where no row has it, it is the file.
+    path.write_text('{"id": 1}\n{"id": 3}\n', encoding="utf-8")
+    with pytest.raises(DataError, match="a column that the model reads is not there"):
+        predict_file(tuned, path, io.StringIO(), read=SKIP)
+
+
+def test_a_column_may_be_said_as_a_text(tuned: Path, tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "new.csv", ["title"], [["a cat"], ["a dog"]])
+    stream = io.StringIO()
+    assert predict_file(tuned, file, stream, columns={"text": "title"}) == 2
+    assert len(load(tuned).predict({"text": ["a cat", "a dog"], "number": [1, 2]})) == 2
+
+
+def answers(folder: Path, source: Path) -> list[dict[str, Any]]:
+    predict_file(folder, source, stream := io.StringIO())
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_of_a_folder_each_answer_says_its_file(tuned: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts" / "old").mkdir(parents=True)
+    for name, text in (("b.txt", "a cat\na dog\n"), ("a.txt", "a cat\n"), ("old/a.txt", "a dog\n")):
+        (tmp_path / "texts" / name).write_text(text)
+    rows = answers(tuned, tmp_path / "texts")
+    assert [row["file"] for row in rows] == ["a.txt", "b.txt", "b.txt", "old/a.txt"]
+    assert [row["text"] for row in rows] == ["a cat", "a cat", "a dog", "a dog"]
+    (tmp_path / "tables").mkdir()
+    write_csv(tmp_path / "tables" / "one.csv", ["text"], [["a cat"]])
+    write_csv(tmp_path / "tables" / "two.csv", ["text", "file"], [["a dog", "mine"]])
+    one, two = answers(tuned, tmp_path / "tables")
+    assert one["file"] == "one.csv" and (two["file"], two["source_file"]) == ("mine", "two.csv")
+    # The control: of a file the rows have what they had.
+    assert "file" not in answers(tuned, tmp_path / "texts" / "a.txt")[0]
+
+
+def test_what_is_learned_from_is_read_to_be_answered(
+    tuned: Path, tagger: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "test.en").write_text("a cat\na dog\n")
+    assert [row["text"] for row in answers(tuned, tmp_path / "test.en")] == ["a cat", "a dog"]
+    words = "a O\ncat B-cat\n\na O\ndog B-dog\n\n"
+    for name in ("words.txt", "words.conll", "eng.testa"):
+        (tmp_path / name).write_text(words)
+        read = [row["tokens"] for row in answers(tagger, tmp_path / name)]
+        assert read == [["a", "cat"], ["a", "dog"]]
+
+
+class Answered(io.StringIO):
+    """Takes answers, and sends the next line into a pipe after each."""
+
+    def __init__(self, lines: list[str], pipe: int) -> None:
+        super().__init__()
+        self.lines, self.pipe = lines, pipe
+        self.seen: list[int] = []  # answers that were there when the next line was sent
+        self.flush()
+
+    def flush(self) -> None:
+        self.seen.append(self.getvalue().count("\n"))
+        if self.lines:
+            os.write(self.pipe, self.lines.pop(0).encode())
+        elif self.pipe >= 0:
+            os.close(self.pipe)
+            self.pipe = -1
+
+
+@pytest.mark.parametrize(
+    ("lines", "read", "top"),
+    [
+        (["a cat\n", "a dog\n", "the cat"], HowRead(), None),
+        (['{"text": "a cat"}\n', '{"text": "a dog"}\n', '{"text": "the cat"}'], HowRead(), 2),
+        (["text,n\na cat,1\n", "a dog,2\n", "the cat,3"], how_read(["separator=,"]), None),
+        (["\ufeffa cat\n", "\x1b[1m a dog\n", "the cat"], HowRead(), 1),
+    ],
+)
+def test_lines_of_a_pipe_are_answered_as_they_come(
+    lines: list[str], read: HowRead, top: int | None, tuned: Path
+) -> None:
+    ours, theirs = os.pipe()
+    answers = Answered(lines, theirs)
+    with open(ours, "rb") as stream, piped(stream, read) as path:
+        assert predict_file(tuned, path, answers, read=read, top=top) >= 3
+    assert answers.seen[:3] == [0, 1, 2] or answers.seen[:4] == [0, 0, 1, 2]
+    told = [json.loads(line)["text"] for line in answers.getvalue().splitlines()]
+    assert told[-1] == "the cat" and "\x1b" not in answers.getvalue()
+    ours, theirs = os.pipe()  # what is written to a file is looked at whole before
+    os.write(theirs, b"a cat\n")
+    os.close(theirs)
+    with open(ours, "rb") as stream, piped(stream, whole=True) as path:
+        assert path.read_bytes() == b"a cat\n"
+
+
+def test_escape_sequences_in_cells_and_columns_stay_equal_and_harmless(
+    tuned: Path, tmp_path: Path
+) -> None:
+    odd = "a \u202e\u009b31m\u007f cat"
+    source, answers = tmp_path / "in.jsonl", io.StringIO()
+    source.write_text(json.dumps({"text": odd, f"x\u009b{odd}": odd}) + "\n")
+    predict_file(tuned, source, answers)
+    assert not {"\u202e", "\u009b", "\u007f"} & set(answers.getvalue())
+    row = json.loads(answers.getvalue())
+    assert "\u009b31m" in row["text"] and any("\u009b" in name for name in row)
+
+
+def test_progress_is_told_while_rows_are_answered(
+    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict_rows, "PORTION", 2)
+    source, said = tmp_path / "in.txt", list[str]()
+    source.write_text("a cat\n" * 5)
+    predict_file(tuned, source, io.StringIO(), say=said.append)
+    assert not said  # nobody waits
+    monkeypatch.setattr(predict_rows, "SHOW_SECONDS", 0.0)
+    predict_file(tuned, source, io.StringIO(), say=said.append)
+    assert said[1].startswith("4 rows answered, ")
+
+
+def test_places_that_are_answered_count_the_text_as_given(tagger: Path, tmp_path: Path) -> None:
+    texts = ["\x1b\x1b a\x1b cat", "a\r\n\r\ncat", "\U0001f600 a cat", "\x7fcat", "a cat"]
+    rows = tmp_path / "in.jsonl"
+    rows.write_text("".join(json.dumps({"tokens": text}) + "\n" for text in texts))
+    table = write_csv(tmp_path / "in.csv", ["tokens"], [[text] for text in texts])
+    lines = tmp_path / "in.txt"
+    given = [text for text in texts if "\n" not in text]
+    lines.write_bytes("\r\n".join(given).encode())
+    plain = tmp_path / "read.jsonl"  # the same as it is read: the answers must be the same, too
+    plain.write_text("".join(json.dumps({"tokens": as_read(text)}) + "\n" for text in texts))
+    out = io.StringIO()
+    predict_file(tagger, plain, out)
+    of_read = {
+        text: [entity["word"] for entity in json.loads(line)["prediction"]]
+        for text, line in zip(texts, out.getvalue().splitlines(), strict=True)
+    }
+    assert any(of_read.values())
+    for source, wanted in ((rows, texts), (table, texts), (lines, given)):
+        out = io.StringIO()
+        assert predict_file(tagger, source, out) == len(wanted)
+        for text, line in zip(wanted, out.getvalue().splitlines(), strict=True):
+            told = json.loads(line)
+            assert told["tokens"] == text, "a row comes back as it was given"
+            for entity in told["prediction"]:
+                assert text[entity["start"] : entity["end"]] == entity["word"]
+            assert [as_read(entity["word"]) for entity in told["prediction"]] == of_read[text]
+
+
+def test_fewer_rows_than_lines_are_told(tuned: Path, tmp_path: Path) -> None:
+    lines = [f"a cat {n}" for n in range(20)]
+    lines[3], lines[9] = f'"{lines[3]}', f'{lines[9]}"'
+    for name, blank in (("a.csv", ""), ("b.csv", "\n\n")):
+        source = tmp_path / name
+        source.write_text("\n".join(["text", *lines]) + f"\n{blank}")
+        said: list[str] = []
+        assert predict_file(tuned, source, io.StringIO(), say=said.append) == 14
+        (note,) = (each for each in said if "several lines" in each)
+        assert "lines 5 to 11" in note and "--read quoting=false" in note
+        assert bool(blank) == any("blank lines passed over" in each for each in said)
+        read = how_read(["quoting=false"])
+        assert predict_file(tuned, source, io.StringIO(), read=read) == 20, "what is advised works"
+    source = write_csv(tmp_path / "c.csv", ["text", "label"], [["a cat", "x"], ["a dog", "y"]] * 9)
+    source.write_text(source.read_text().replace("a cat", '"a cat', 1).replace("dog", 'dog"', 1))
+    with pytest.raises(DataError, match="look like other rows"):
+        predict_file(tuned, source, io.StringIO())
+    said = []
+    assert (
+        predict_file(
+            tuned,
+            write_csv(tmp_path / "d.csv", ["text"], [["a"], ["b"]]),
+            io.StringIO(),
+            say=said.append,
+        )
+        == 2
+    )
+    assert said == [], "the control"

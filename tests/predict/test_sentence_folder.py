@@ -1,0 +1,378 @@
+"""Folders of sentence-transformers: all they say of vectors is applied, or refused by name."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import save_file
+from torch import Tensor
+
+from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.finetune.command import finetune_file
+from maskwright.predict.file import predict_file
+from maskwright.predict.predictor import load
+from maskwright.tasks.parts import sentence_folder
+
+LENGTH = 9
+PROMPT = "big red "
+TEXTS = ["the cat", "A DOG ran on the mat and the cat sat"]
+FLAGS = (
+    "cls_token",
+    "max_tokens",
+    "mean_tokens",
+    "mean_sqrt_len_tokens",
+    "weightedmean_tokens",
+    "lasttoken",
+)
+WEIGHTS = {"linear.weight": torch.linspace(-1, 1, 5 * 16).view(5, 16), "linear.bias": torch.ones(5)}
+
+
+def on(*flags: str, **others: Any) -> dict[str, Any]:
+    """The settings of a Pooling as releases before 6 write them."""
+    modes = {f"pooling_mode_{flag}": flag in flags for flag in FLAGS}
+    return {"word_embedding_dimension": 16, **modes, **others}
+
+
+PROMPTED = {"prompts": {"query": PROMPT, "other": ""}, "default_prompt_name": "query"}
+MEAN = on("mean_tokens")
+MEAN_AND_CLS = {"embedding_dimension": 16, "pooling_mode": ["mean", "cls"]}
+DENSE = {
+    "in_features": 16,
+    "out_features": 5,
+    "bias": True,
+    "activation_function": "torch.nn.modules.activation.Tanh",
+}
+Of = Callable[[Tensor], Tensor]  # states of a text (T, D), without the prompt's -> its vector
+
+
+@pytest.fixture(scope="module")
+def bare(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A `BertModel` with a tokenizer."""
+    folder = tmp_path_factory.mktemp("bare") / "m"
+    shutil.copytree(model / "tokenizer", folder)
+    torch.manual_seed(0)
+    transformers.BertModel(
+        transformers.BertConfig(
+            vocab_size=400,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=32,
+            initializer_range=0.5,
+        )
+    ).save_pretrained(folder)
+    return folder
+
+
+def written(
+    bare: Path,
+    out: Path,
+    *,
+    pooling: dict[str, Any] = MEAN,
+    about: dict[str, Any] | None = None,
+    reading: dict[str, Any] | None = None,
+    after: tuple[tuple[str, dict[str, Any]], ...] = (("Normalize", {}),),
+    inside: str = "",
+    home: str = "sentence_transformers.models.",
+) -> Path:
+    """A folder of sentence-transformers around the model."""
+    place = out / inside
+    shutil.copytree(bare, place)
+    found = [("Transformer", inside, None), ("Pooling", "1_Pooling", pooling)]
+    found += [(name, f"{n}_{name}", config) for n, (name, config) in enumerate(after, start=2)]
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": home + name}
+        for n, (name, path, _) in enumerate(found)
+    ]
+    (out / "modules.json").write_text(json.dumps(modules))
+    for name, path, config in found[1:]:
+        (out / path).mkdir()
+        (out / path / "config.json").write_text(json.dumps(config))
+        if name == "Dense":
+            save_file(WEIGHTS, out / path / "model.safetensors")
+    reading = {"max_seq_length": LENGTH, **(reading or {})}
+    (place / "sentence_bert_config.json").write_text(json.dumps(reading))
+    (out / "config_sentence_transformers.json").write_text(json.dumps(about or {}))
+    return out
+
+
+def states(folder: Path, text: str) -> Tensor:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer(text, return_tensors="pt", truncation=True, max_length=LENGTH)
+    with torch.no_grad():
+        found: Tensor = transformers.AutoModel.from_pretrained(folder).eval()(**ids)[0][0]
+    return found
+
+
+def unit(vector: Tensor) -> Tensor:
+    return vector / vector.norm()
+
+
+def weighted(first: int = 0) -> Of:
+    def of(states: Tensor) -> Tensor:
+        weights = torch.arange(1.0, len(states) + 1)[:, None]
+        return unit((states * weights)[first:].sum(0) / weights[first:].sum())
+
+    return of
+
+
+def dense(states: Tensor) -> Tensor:
+    return torch.tanh(WEIGHTS["linear.weight"] @ states.mean(0) + WEIGHTS["linear.bias"])
+
+
+BEFORE = 3  # [CLS] big red
+CASES: dict[str, tuple[dict[str, Any], str, Of]] = {
+    "mean": ({}, "", lambda s: unit(s.mean(0))),
+    "max": ({"pooling": on("max_tokens")}, "", lambda s: unit(s.amax(0))),
+    "cls": ({"pooling": on("cls_token")}, "", lambda s: unit(s[0])),
+    "last token": ({"pooling": on("lasttoken")}, "", lambda s: unit(s[-1])),
+    "root": (
+        {"pooling": on("mean_sqrt_len_tokens"), "after": ()},
+        "",
+        lambda s: s.sum(0) / len(s) ** 0.5,
+    ),
+    "weighted mean": ({"pooling": on("weightedmean_tokens")}, "", weighted()),
+    "two": (
+        {"pooling": on("mean_tokens", "cls_token")},
+        "",
+        lambda s: unit(torch.cat([s[0], s.mean(0)])),
+    ),
+    "two, since release 6": (
+        {"pooling": MEAN_AND_CLS},
+        "",
+        lambda s: unit(torch.cat([s.mean(0), s[0]])),
+    ),
+    "not of length 1": ({"after": ()}, "", lambda s: s.mean(0)),
+    "default prompt": ({"about": PROMPTED}, PROMPT, lambda s: unit(s.mean(0))),
+    "no default prompt": ({"about": {"prompts": {"query": PROMPT}}}, "", lambda s: unit(s.mean(0))),
+    "prompt left out": (
+        {"about": PROMPTED, "pooling": {**MEAN, "include_prompt": False}},
+        PROMPT,
+        lambda s: unit(s[BEFORE:].mean(0)),
+    ),
+    "prompt left out, largest": (
+        {"about": PROMPTED, "pooling": on("max_tokens", include_prompt=False)},
+        PROMPT,
+        lambda s: unit(s[BEFORE:].amax(0)),
+    ),
+    "prompt left out, weighted": (
+        {"about": PROMPTED, "pooling": on("weightedmean_tokens", include_prompt=False)},
+        PROMPT,
+        weighted(BEFORE),
+    ),
+    "dense": ({"after": (("Dense", DENSE),)}, "", dense),
+    "dense, dropout, normalize": (
+        {"after": (("Dense", DENSE), ("Dropout", {"dropout": 0.5}), ("Normalize", {}))},
+        "",
+        lambda s: unit(dense(s)),
+    ),
+    "old folder": ({"inside": "0_Transformer"}, "", lambda s: unit(s.mean(0))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_folder_says_is_applied(case: str, bare: Path, tmp_path: Path) -> None:
+    settings, prompt, of = CASES[case]
+    folder = written(bare, tmp_path / "m", **settings)
+    found = load(folder).predict(TEXTS)
+    for text, answer in zip(TEXTS, found, strict=True):
+        wanted = of(states(bare, prompt + text))
+        np.testing.assert_allclose(answer["vector"], wanted, atol=2e-6)
+    # And as the library itself has it, where it is installed.
+    theirs = pytest.importorskip("sentence_transformers").SentenceTransformer(str(folder))
+    np.testing.assert_allclose([a["vector"] for a in found], theirs.encode(TEXTS), atol=2e-6)
+
+
+def test_texts_in_lower_case(bare: Path, tmp_path: Path) -> None:
+    """The tokenizer keeps the case, so only the setting makes the two texts one."""
+    tokenizer = json.loads((bare / "tokenizer.json").read_text())
+    cased = tmp_path / "cased"
+    shutil.copytree(bare, cased)
+    (cased / "MANIFEST.json").unlink()  # others write none
+    tokenizer["normalizer"] = None
+    (cased / "tokenizer.json").write_text(json.dumps(tokenizer))
+    for lower in (True, False):
+        folder = written(cased, tmp_path / str(lower), reading={"do_lower_case": lower})
+        first, second = (np.array(a["vector"]) for a in load(folder).predict(["a dog", "A DOG"]))
+        assert bool(np.allclose(first, second)) == lower
+
+
+@pytest.mark.parametrize(
+    ("similarity", "of"),
+    [
+        ("cosine", lambda a, b: unit(a) @ unit(b)),
+        ("dot", lambda a, b: a @ b),
+        ("euclidean", lambda a, b: -(a - b).norm()),
+        ("manhattan", lambda a, b: -(a - b).abs().sum()),
+    ],
+)
+def test_two_texts_are_compared_as_the_folder_says(
+    similarity: str, of: Callable[[Tensor, Tensor], Tensor], bare: Path, tmp_path: Path
+) -> None:
+    about = {"similarity_fn_name": similarity}
+    folder = written(bare, tmp_path / "m", about=about, after=())
+    (answer,) = load(folder).predict([tuple(TEXTS)])
+    first, second = (states(bare, text).mean(0) for text in TEXTS)
+    assert answer["score"] == pytest.approx(float(of(first, second)), abs=1e-5)
+
+
+ODD: dict[str, tuple[dict[str, Any], str]] = {
+    "Asym": ({"after": (("Asym", {}),)}, "a module that is not applied"),
+    "LSTM": ({"after": (("LSTM", {}),)}, "a module that is not applied"),
+    "of others": ({"home": "custom_st."}, "a module that is not applied"),
+    "pooling": ({"pooling": {"pooling_mode": "attention"}}, "a pooling that is not applied"),
+    "no pooling": ({"pooling": on()}, "none is switched on"),
+    "activation": (
+        {"after": (("Dense", {**DENSE, "activation_function": "mine.Act"}),)},
+        "mine.Act",
+    ),
+    "of tokens": (
+        {"after": (("Dense", {**DENSE, "module_input_name": "token_embeddings"}),)},
+        "token_embeddings",
+    ),
+    "sizes": ({"after": (("Dense", {**DENSE, "in_features": 17}),)}, "does not fit"),
+    "weights": ({"after": (("Dense", {**DENSE, "out_features": 6}),)}, "weights of a module"),
+    "two releases": (
+        {"about": PROMPTED, "pooling": on("cls_token", include_prompt=False)},
+        "in two ways",
+    ),
+    "no such prompt": ({"about": {"prompts": {"a": "b"}, "default_prompt_name": "c"}}, "'c'"),
+    "similarity": ({"about": {"similarity_fn_name": "maxsim"}}, "maxsim"),
+    "sparse": ({"about": {"model_type": "SparseEncoder"}}, "SparseEncoder"),
+    "images": ({"reading": {"transformer_task": "any-to-any"}}, "transformer_task"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_not_applied_is_refused_by_name(odd: str, bare: Path, tmp_path: Path) -> None:
+    settings, word = ODD[odd]
+    with pytest.raises((IncompatibleError, CheckpointError), match=word):
+        load(written(bare, tmp_path / "m", **settings))
+
+
+def test_damaged_folders(bare: Path, tmp_path: Path) -> None:
+    folder = written(bare, tmp_path / "m")
+    listed = json.loads((folder / "modules.json").read_text())
+    shutil.rmtree(folder / "2_Normalize")  # git keeps no empty folders
+    load(folder)
+    for odd in (
+        [],
+        {},
+        "x",
+        [listed[1], listed[0]],
+        [listed[0]],
+        [*listed, listed[1]],
+        [{**listed[0], "path": "../m"}, *listed[1:]],
+    ):
+        (folder / "modules.json").write_text(json.dumps(odd))
+        with pytest.raises(MaskwrightError):
+            load(folder)
+    (folder / "modules.json").write_text(json.dumps(listed))
+    shutil.rmtree(folder / "1_Pooling")
+    with pytest.raises(CheckpointError, match="how tokens become a vector"):
+        load(folder)
+
+
+def test_the_prompt_is_told(bare: Path, tmp_path: Path) -> None:
+    source, said = tmp_path / "texts.txt", list[str]()
+    source.write_text("the cat\n")
+    predict_file(
+        written(bare, tmp_path / "one", about=PROMPTED), source, io.StringIO(), say=said.append
+    )
+    assert any(PROMPT in line for line in said)
+    assert load(written(bare, tmp_path / "two")).notes == []
+
+
+# ------------------------------------------------------------------------------- finetune
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
+    words = ["cat", "dog", "mat", "rug", "hat", "tree"]
+    rows = [
+        {"anchor": f"the {a} and one {b}", "positive": f"a {a} {b}"}
+        for a in words
+        for b in words
+        if a != b
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+COMMON: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 8}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {
+            "about": PROMPTED,
+            "pooling": {**MEAN, "include_prompt": False},
+            "reading": {"do_lower_case": True},
+        },
+        {"pooling": MEAN_AND_CLS, "after": ()},
+    ],
+)
+def test_what_is_learned_further_keeps_it(
+    settings: dict[str, Any], bare: Path, pairs: Path, tmp_path: Path
+) -> None:
+    folder, said = written(bare, tmp_path / "m", **settings), io.StringIO()
+    before = sentence_folder.read(folder)
+    made = finetune_file(folder, pairs, tmp_path / "out", task="matching", stream=said, **COMMON)
+    after = sentence_folder.read(made)
+    assert before is not None and after is not None
+    for name in ("prompts", "default_prompt", "include_prompt", "lower", "length"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert set(after.poolings) == set(before.poolings)
+    assert ("behind the pooling" in said.getvalue()) == (settings.get("after") == ())
+    assert (PROMPT in said.getvalue()) == ("about" in settings)
+    # The result with its task, and the model in it as a folder of sentence-transformers alone.
+    shutil.copytree(made, tmp_path / "alone")
+    for name in ("task.json", "MANIFEST.json"):  # as of others
+        (tmp_path / "alone" / name).unlink()
+    both = [load(path).predict(TEXTS) for path in (tmp_path / "out", tmp_path / "alone")]
+    np.testing.assert_allclose(*([a["vector"] for a in each] for each in both), atol=2e-6)
+
+
+def test_what_cannot_be_learned_further_is_refused(bare: Path, pairs: Path, tmp_path: Path) -> None:
+    folder = written(bare, tmp_path / "m", after=(("Dense", DENSE),))
+    with pytest.raises(IncompatibleError, match="not trained here"):
+        finetune_file(
+            folder, pairs, tmp_path / "out", task="matching", stream=io.StringIO(), **COMMON
+        )
+    pooling = {**MEAN, "include_prompt": False}
+    folder = written(bare, tmp_path / "p", about=PROMPTED, pooling=pooling)
+    with pytest.raises(UsageError, match="where the prompt is left out"):
+        finetune_file(
+            folder,
+            pairs,
+            tmp_path / "out",
+            task="matching",
+            pooling="cls",
+            stream=io.StringIO(),
+            **COMMON,
+        )
+
+
+def test_another_task_says_what_it_goes_without(bare: Path, tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    rows = [f"the {w} sat on {n} mats,{w}\n" for w in ("cat", "dog") for n in range(15)]
+    table.write_text("text,label\n" + "".join(rows))
+    for name, settings, word in (
+        ("dense", {"after": (("Dense", DENSE),), "about": PROMPTED}, "Dense; this task goes"),
+        ("other", {"after": (("LSTM", {}),)}, "LSTM"),
+        ("plain", {}, None),
+    ):
+        said = io.StringIO()
+        folder = written(bare, tmp_path / name, **settings)
+        finetune_file(folder, table, tmp_path / f"{name}-out", stream=said, **COMMON)
+        assert (word in said.getvalue()) if word else "goes without" not in said.getvalue()

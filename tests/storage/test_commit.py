@@ -1,0 +1,192 @@
+"""A folder is there completely or not at all, and a failure says what the user can do."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.faults.fs import Failing, Stuttering, Watched
+from tests.storage.committed import WEIGHTS, committed, fill
+
+from maskwright.errors import (
+    OutputError,
+    ResourceError,
+    StoppedError,
+    StorageError,
+    UsageError,
+)
+from maskwright.storage import commit as protocol
+from maskwright.storage.commit import Staging, commit, read_manifest, verify
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return committed(tmp_path)
+
+
+# ------------------------------------------------------------------------------ writing
+def test_what_is_written_verifies(folder: Path) -> None:
+    made = verify(folder)
+    assert made.about == {"step": 7}
+    assert list(made.files) == ["model.safetensors", "training/state.json"]
+    assert made.files["model.safetensors"]["bytes"] == len(WEIGHTS)
+    assert (folder / "model.safetensors").read_bytes() == WEIGHTS
+    assert json.loads((folder / "training/state.json").read_text()) == {"step": 7, "name": "é"}
+    assert sorted(os.listdir(folder.parent)) == ["step-00000007"]
+
+
+def test_the_same_content_makes_the_same_bytes(tmp_path: Path, folder: Path) -> None:
+    other = commit(tmp_path / "other", fill, about={"step": 7})
+    assert other == read_manifest(folder)
+    assert other.sha256 == read_manifest(folder).sha256
+    assert (tmp_path / "other/MANIFEST.json").read_bytes() == (
+        folder / "MANIFEST.json"
+    ).read_bytes()
+
+
+def test_pieces_and_short_writes(tmp_path: Path) -> None:
+    def write(stage: Staging) -> None:
+        stage.write_bytes("pieces", (WEIGHTS[i : i + 1000] for i in range(0, len(WEIGHTS), 1000)))
+        stage.write_bytes("empty", b"")
+        with stage.create("slowly") as file:
+            file.write(memoryview(WEIGHTS))
+            file.write(bytearray(b"end"))
+        stage.about["late"] = True
+
+    made = commit(tmp_path / "out", write, files=Stuttering(), about={"early": True})
+    assert verify(tmp_path / "out") == made
+    assert made.about == {"early": True, "late": True}
+    assert (tmp_path / "out/pieces").read_bytes() == WEIGHTS
+    assert (tmp_path / "out/slowly").read_bytes() == WEIGHTS + b"end"
+    assert made.files["empty"]["bytes"] == 0
+
+
+def test_the_order_of_operations(tmp_path: Path) -> None:
+    files = Watched()
+    commit(tmp_path / "out", fill, files=files)
+    steps = [(step[0], Path(step[1]).name) for step in files.trace]
+    assert steps == [
+        ("mkdir", ".tmp-out"),
+        ("open_write", "model.safetensors"),
+        ("write", "model.safetensors"),
+        ("fsync", "model.safetensors"),
+        ("close", "model.safetensors"),
+        ("mkdir", "training"),
+        ("open_write", "state.json"),
+        ("write", "state.json"),
+        ("fsync", "state.json"),
+        ("close", "state.json"),
+        ("open_write", "MANIFEST.json"),
+        ("write", "MANIFEST.json"),
+        ("fsync", "MANIFEST.json"),
+        ("close", "MANIFEST.json"),
+        ("fsync_folder", "training"),
+        ("fsync_folder", ".tmp-out"),
+        ("rename", ".tmp-out"),
+        ("fsync_folder", tmp_path.name),
+    ]
+
+
+def test_a_target_that_stands_gives_way_only_when_asked(folder: Path) -> None:
+    with pytest.raises(OutputError, match="already exists"):
+        commit(folder, fill)
+    commit(folder, lambda stage: stage.write_bytes("new", b"new"), replace=True)
+    assert list(verify(folder).files) == ["new"]
+    assert os.listdir(folder.parent) == [folder.name]
+
+
+def test_an_exception_of_the_writer_leaves_nothing(tmp_path: Path, folder: Path) -> None:
+    def write(stage: Staging) -> None:
+        stage.write_bytes("half", b"half")
+        stage.create("open")
+        raise KeyError("mine")
+
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    for target in (tmp_path / "out", folder):
+        with pytest.raises(KeyError, match="mine"):
+            commit(target, write, replace=True)
+    assert os.listdir(tmp_path) == [folder.name]
+    assert verify(folder).about == {"step": 7}
+    assert before == (len(os.listdir("/proc/self/fd")) if before else 0)
+
+
+def test_a_file_left_open_is_a_mistake_of_the_program(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="still open"):
+        commit(tmp_path / "out", lambda stage: stage.create("open").write(b"x"))  # type: ignore[arg-type, return-value]
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "", "a//b", "./a", "a\\b", "a\0b"])
+def test_names_stay_inside(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="inside a folder"):
+        commit(tmp_path / "out", lambda stage: stage.write_bytes(name, b"x"))
+    with pytest.raises(UsageError, match="itself"):
+        commit(tmp_path / "out", lambda stage: stage.write_bytes("MANIFEST.json", b"x"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_parents_are_made_and_flushed(tmp_path: Path) -> None:
+    files = Watched()
+    commit(tmp_path / "a/b/out", fill, files=files)
+    assert files.trace[:4] == [
+        ("mkdir", tmp_path / "a"),
+        ("fsync_folder", tmp_path),
+        ("mkdir", tmp_path / "a/b"),
+        ("fsync_folder", tmp_path / "a"),
+    ]
+
+
+# ------------------------------------------------------------------------------ refusals
+def test_F07_free_space_is_checked_first(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError) as refusal:
+        commit(tmp_path / "out", fill, expected_bytes=10**18)
+    assert refusal.value.exit_code == 75
+    assert "1,200,000,000,000,000,000 bytes" in str(refusal.value)
+    assert "bytes free" in str(refusal.value)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "exit_code"),
+    [
+        (errno.ENOSPC, StoppedError, 75),
+        (errno.EDQUOT, StoppedError, 75),
+        (errno.EACCES, OutputError, 73),
+        (errno.EROFS, OutputError, 73),
+        (errno.EMFILE, ResourceError, 69),
+        (errno.EXDEV, StorageError, 74),
+    ],
+)
+def test_errors_of_the_system_in_our_words(
+    tmp_path: Path, number: int, kind: type, exit_code: int
+) -> None:
+    with pytest.raises(kind, match=errno.errorcode[number]) as refusal:
+        commit(tmp_path / "out", fill, files=Failing(number, *range(1, 100)))
+    assert refusal.value.exit_code == exit_code
+    assert refusal.value.do
+    assert os.path.lexists(tmp_path / "out") is False
+
+
+def test_F06_a_failed_flush_is_tried_once_in_a_new_folder(tmp_path: Path) -> None:
+    files = Failing(errno.EIO, 4)
+    commit(tmp_path / "out", fill, files=files)
+    verify(tmp_path / "out")
+    assert sum(step[0] == "mkdir" and step[1].name == ".tmp-out" for step in files.trace) == 2
+    with pytest.raises(StorageError) as refusal:
+        commit(tmp_path / "again", fill, files=Failing(errno.EIO, *range(4, 200)))
+    assert refusal.value.exit_code == 74
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError):
+        commit(tmp_path / "file/out", fill)
+    with pytest.raises(OutputError):
+        commit(tmp_path / ("n" * 260), fill)
+
+
+def test_everything_public_is_reached_from_one_room() -> None:
+    assert all(hasattr(protocol, name) for name in protocol.__all__)

@@ -1,0 +1,191 @@
+"""Texts in pieces: every piece is in its batch, one vector is made of a text's pieces, and what
+stands in two of them is learned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+
+from finetune.test_tune import PLAIN
+from maskwright.errors import ConfigError, DataError
+from maskwright.finetune.tune import Settings, _portions, tune
+from maskwright.inference.encoded import Collation, Examples, framed
+from maskwright.inference.scores import AT_ONCE, scores
+from maskwright.nn import chunk_pooling as pieces
+from maskwright.nn.config import Head
+from maskwright.nn.initialise import build
+from maskwright.objectives.supervised import Options, Supervised
+from maskwright.train.optimizers.optimizer import AdamW
+from toys import CLS, SEP, VOCABULARY, bert
+
+COLLATIONS = [
+    Collation(pad=0, last=False),
+    Collation(pad=0, last=True),
+    Collation(pad=0, last=False, alone=True),
+    Collation(pad=0, last=True, decoder_start=2),
+]
+FIRST = COLLATIONS[0]
+
+
+def task(count: int, seed: int = 0) -> Examples:
+    """Texts of one to five pieces; two marks, each in one of them, are the same or not."""
+    draw = np.random.default_rng(seed)
+    texts, labels, counts = [], [], []
+    for _ in range(count):
+        marks = draw.integers(0, 2, 2)
+        own = [
+            draw.integers(10, 50, draw.integers(3, 12)).tolist() for _ in range(draw.integers(1, 6))
+        ]
+        for mark in marks:
+            piece = own[draw.integers(0, len(own))]
+            piece.insert(int(draw.integers(0, len(piece))), 5 + int(mark))
+        texts += [[CLS, *piece, SEP] for piece in own]
+        counts.append(len(own))
+        labels.append(int(marks.any()))
+    return Examples(framed(texts), np.array(labels), pieces=np.array(counts))
+
+
+def fresh(over: bool = False, how: Literal["mean", "max"] = "mean", seed: int = 0) -> Supervised:
+    point = replace(bert().config, vocabulary_head=None, pooler=False)
+    head = Head(
+        name="own", kind="sequence", labels=2, over=pieces.layers_over(point) if over else None
+    )
+    model = build(replace(point, heads=(head,)), torch.Generator().manual_seed(seed))
+    return Supervised(model, Options(pieces=how), VOCABULARY).eval()
+
+
+@pytest.mark.parametrize("collation", COLLATIONS)
+def test_every_piece_is_there_and_says_whose_it_is(collation: Collation) -> None:
+    given = task(40)
+    assert given.pieces is not None
+    numbers = np.array([7, 0, 39, 12, 13])
+    batch, which = given.batch(numbers, collation)
+    assert batch.labels is not None and batch.pooled is not None and batch.targets is not None
+    assert which.tolist() == numbers.tolist()
+    assert batch.labels.tolist() == given.labels[numbers].tolist()
+    assert batch.targets.tolist() == np.repeat(np.arange(5), given.pieces[numbers]).tolist()
+    starts = np.cumsum(given.texts.lengths) - given.texts.lengths
+    firsts = np.cumsum(given.pieces) - given.pieces
+    wanted = [t for n in numbers for t in range(firsts[n], firsts[n] + given.pieces[n])]
+    assert len(batch.pooled) == len(wanted)
+    for place, number in zip(batch.pooled.tolist(), wanted, strict=True):
+        ids = given.texts.tokens[starts[number] : starts[number] + given.texts.lengths[number]]
+        begin = place - (len(ids) - 1) * collation.last
+        assert batch.tokens.view(-1)[begin : begin + len(ids)].tolist() == ids.tolist()
+        if collation.decoder_start is not None:
+            assert batch.decoder_tokens is not None
+            read = batch.decoder_tokens.view(-1)[begin : begin + len(ids)].tolist()
+            assert read == [collation.decoder_start, *ids[:-1].tolist()]
+    if collation.alone:
+        assert len(batch.tokens) == len(wanted)
+
+
+def test_one_vector_of_each_text() -> None:
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(7, 4, generator=generator)
+    texts = torch.tensor([0, 0, 0, 1, 2, 2, 2])
+    rows, real = pieces.in_rows(vectors, texts)
+    assert rows.shape == (3, 3, 4) and real.sum(1).tolist() == [3, 1, 3]
+    for how, of in (("mean", lambda v: v.mean(0)), ("max", lambda v: v.amax(0))):
+        found = pieces.pooled(rows, real, how)  # type: ignore[arg-type]
+        wanted = torch.stack([of(vectors[texts == n]) for n in range(3)])
+        assert torch.allclose(found, wanted)
+
+
+def test_pieces_read_over_all_their_tokens() -> None:
+    """In the order of the text, wherever they are packed."""
+    given, objective = task(12), fresh()
+    (head,) = objective.product.config.heads
+    point = replace(objective.product.config, heads=(replace(head, pooling="mean"),))
+    model = build(point, torch.Generator().manual_seed(0)).eval()
+    found = scores(Supervised(model, Options(), VOCABULARY), given, FIRST)
+    starts = np.cumsum(given.texts.lengths) - given.texts.lengths
+    with torch.no_grad():
+        vectors = torch.cat(
+            [
+                model.encode(torch.from_numpy(given.texts.tokens[s : s + n])[None]).mean(1)
+                for s, n in zip(starts, given.texts.lengths, strict=True)
+            ]
+        )
+        each = torch.split(vectors, given.pieces.tolist())  # type: ignore[union-attr]
+        wanted = torch.cat([model.head("own", v.mean(0, keepdim=True)) for v in each])
+    assert np.allclose(found, wanted.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize("over", [False, True])
+def test_neither_neighbours_nor_packing_change_a_score(
+    over: bool, how: Literal["mean", "max"]
+) -> None:
+    given, objective = task(30), fresh(over, how)
+    together = scores(objective, given, FIRST)
+    alone = scores(objective, given, replace(FIRST, alone=True))
+    assert np.allclose(together, alone, atol=1e-5)
+    with torch.no_grad():
+        for number in (0, 11, 29):
+            single = objective.scores(given.batch(np.array([number]), FIRST)[0]).numpy()
+            assert np.allclose(single, together[number], atol=1e-5)
+
+
+def test_layers_over_the_pieces_see_their_order_and_no_other_text() -> None:
+    objective = fresh(over=True)
+    head = objective.product.heads["own"]
+    vectors = torch.randn(6, objective.product.config.width)
+    texts = torch.tensor([0, 0, 0, 1, 1, 1])
+    with torch.no_grad():
+        before = head.together(vectors, texts, "mean")
+        turned = head.together(vectors[[2, 1, 0, 3, 4, 5]], texts, "mean")
+    assert torch.equal(before[1], turned[1]), "of its neighbours a text sees nothing"
+    assert not torch.allclose(before[0], turned[0]), "and of its own pieces the order"
+    plain = fresh().product.heads["own"]
+    mean = plain.together(vectors, texts, "mean")
+    assert torch.allclose(mean[0], plain.together(vectors[[2, 1, 0]], texts[:3], "mean")[0])
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_what_stands_in_any_piece_is_learned(over: bool) -> None:
+    train, test = task(300), task(200, 1)
+    settings = Settings(epochs=14, batch=16, optimizer=AdamW(learning_rate=5e-3))
+
+    def right(objective: Supervised, examples: Examples) -> float:
+        return float((scores(objective, examples, FIRST).argmax(1) == examples.labels).mean())
+
+    tuned = tune(
+        fresh(over), train, FIRST, settings, figure=lambda o: right(o, test), machine=PLAIN
+    )
+    common = max(np.bincount(test.labels)) / len(test)
+    assert max(tuned.figures) > 0.9 > common + 0.1
+    first = np.cumsum(test.pieces) - test.pieces  # type: ignore[operator]
+    starts = np.cumsum(test.texts.lengths) - test.texts.lengths
+    ids = [test.texts.tokens[starts[i] : starts[i] + test.texts.lengths[i]].tolist() for i in first]
+    heads = Examples(framed(ids), test.labels, pieces=np.ones(len(first), np.int64))
+    learned = Supervised(tuned.model, Options(), VOCABULARY)
+    assert right(learned, heads) < max(tuned.figures) - 0.05, "the control: first pieces alone"
+
+
+def test_a_step_is_cut_where_it_is_too_long_for_memory() -> None:
+    given = task(50)
+    sixteen = Settings(batch=16)
+    assert _portions(given, sixteen) == 1
+    long = Examples(framed([[7] * 30] * 900), np.zeros(9, np.int64), pieces=np.full(9, 100))
+    assert _portions(long, sixteen) == -(-16 * 3000 // AT_ONCE) == 3
+    assert _portions(long, Settings(batch=16, accumulate=5)) == 5, "or more, where that is said"
+    assert _portions(given, Settings(batch=16, accumulate=5)) == 5
+    tuned = tune(fresh(), long, FIRST, Settings(epochs=1, batch=8), machine=PLAIN)
+    assert len(tuned.losses) == 1, "the second step has one text for its two parts"
+
+
+def test_refusals() -> None:
+    texts = framed([[1], [2], [3]])
+    assert len(Examples(texts, np.zeros(2), pieces=np.array([1, 2]))) == 2
+    with pytest.raises(DataError, match="not equally many"):
+        Examples(texts, np.zeros(2), pieces=np.array([1, 1]))
+    with pytest.raises(DataError, match="not equally many"):
+        Examples(texts, np.zeros(3), pieces=np.array([1, 2]))
+    over = pieces.layers_over(bert().config)
+    with pytest.raises(ConfigError, match="only a head for whole texts"):
+        Head(name="own", kind="token", labels=2, over=over)

@@ -1,0 +1,77 @@
+"""The head that fine-tuning puts on a model of each family: where the reference library has a class
+for the task, the folder is one of that class, however many labels there are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checkpoint.small import model_of, small
+from maskwright import catalogue
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.layout import About
+from maskwright.checkpoint.transfer import transfer
+from maskwright.families.parts.family import family
+from maskwright.tasks.parts.add_head import headed
+from maskwright.tasks.parts.find import kind_of
+
+transformers = pytest.importorskip("transformers")
+FAMILIES = catalogue.names("families")
+# task -> (labels, kind of head, how the reference library calls the class)
+TASKS = {
+    "classification": (tuple("abc"), "sequence", "SequenceClassification"),
+    "multi-label": (tuple("abcde"), "sequence", "SequenceClassification"),
+    "regression": ((), "sequence", "SequenceClassification"),
+    "tagging": (("O", "B-a", "I-a", "B-b", "I-b"), "token", "TokenClassification"),
+    "question-answering": ((), "span", "QuestionAnswering"),
+    "multiple-choice": ((), "choice", "MultipleChoice"),
+    "embedding": ((), None, "Model"),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A pretrained model of each family."""
+    made = {}
+    for name in FAMILIES:
+        member, made[name] = family(name), tmp_path_factory.mktemp(name) / "model"
+        kind = next(a for a, kit in member.architectures.items() if kit.vocabulary)
+        pretrained.save(model_of(small(member, kind)), None, made[name], About(family=name))
+    return made
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_it_is_one_that_the_reference_library_has(
+    name: str, task: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    labels, head, ending = TASKS[task]
+    loaded, kind = pretrained.load(folders[name]), kind_of(task, labels)
+    config, member = headed(folders[name], loaded, kind)
+    classes = [c for c in family(name).architectures if c.endswith(ending)]
+    assert (member == name) == bool(classes), classes
+    if member is None:
+        return
+    assert [h.kind for h in config.heads] == ([head] if head else [])
+    assert all(h.labels == kind.num_outputs for h in config.heads)
+    assert family(name).belongs(config)
+    model = transfer(loaded.model, config).model
+    pretrained.save(model, None, tmp_path / "tuned", About(family=member, labels=kind.labels))
+    saved = json.loads((tmp_path / "tuned" / "config.json").read_text())
+    (written,) = saved["architectures"]
+    assert saved["model_type"] == name and written in classes
+    theirs, told = getattr(transformers, written).from_pretrained(
+        tmp_path / "tuned", output_loading_info=True
+    )
+    missing = {key for key in told["missing_keys"] if "pooler" not in key}  # which no vector needs
+    assert not missing and not told["unexpected_keys"]
+    if head in ("sequence", "token"):
+        assert theirs.config.num_labels == kind.num_outputs
+
+
+def test_a_vector_of_t5_is_that_of_its_encoder(folders: dict[str, Path]) -> None:
+    """As `sentence-transformers` reads such a folder."""
+    config, _ = headed(folders["t5"], pretrained.load(folders["t5"]), kind_of("embedding"))
+    assert list(config.stacks) == ["encoder"]
