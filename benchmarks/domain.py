@@ -33,7 +33,7 @@ from maskwright.pretrain import run
 from maskwright.recipes import bert_mini
 from maskwright.recipes.parts.override import with_text
 from maskwright.recipes.parts.recipe import Checkpoints, Evaluation, Recipe
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 from maskwright.train.optimizers.optimizer import AdamW
 from maskwright.train.schedule import Budget
 
@@ -88,7 +88,7 @@ def loss(model: Path, text: Path) -> float:
 def accuracies(model: Path, rows: Examples, count: int, seeds: int) -> list[float]:
     """On the first `ASKED` rows of the test part, with `count` labels, drawn by each seed."""
     assert rows.labels is not None
-    kind, method, found = kind_of(rows.task.kind, rows.labels.names), Method(FULL), []
+    kind, method, found = task_for(rows.task.kind, rows.labels.names), Method(FULL), []
     for seed in range(seeds):
         few = splits.with_few(rows, count, seed)
         learner = Learner.of(model, kind, method, 128)

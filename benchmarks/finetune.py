@@ -82,10 +82,10 @@ def our_learner(a: argparse.Namespace) -> Any:
     from maskwright.finetune.learner import Learner
     from maskwright.finetune.method import Method
     from maskwright.inference.encoded import Examples, framed
-    from maskwright.tasks.parts.find import kind_of
+    from maskwright.tasks.parts.find import task_for
 
     method = Method(a.method, head_rate=1.0)  # one rate, as theirs
-    learner = Learner.of(model_folder(), kind_of("classification", ("0", "1")), method, LENGTH)
+    learner = Learner.of(model_folder(), task_for("classification", ("0", "1")), method, LENGTH)
     generator = torch.Generator().manual_seed(a.seed)
     model = transfer(learner.loaded.model, learner.config, generator).model
     method.attach(model, generator)

@@ -29,6 +29,9 @@ import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook(["maskwright.nn", "maskwright.objectives"], "beartype.beartype")
+
+from small_models import model, models  # noqa: E402, F401 - fixtures
+
 CHECKS_SHAPES = (
     "nn/",
     "objectives/",

@@ -33,7 +33,7 @@ class Outer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class TaskType:
     """Knows its own fields, and not where it stands."""
 
     rate: float = 0.5
@@ -46,8 +46,8 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    masking: Kind = field(
-        default_factory=lambda: Kind(unit="span", inner=Inner(rate=2.0, names=("a",)))
+    masking: TaskType = field(
+        default_factory=lambda: TaskType(unit="span", inner=Inner(rate=2.0, names=("a",)))
     )
     positions: Learned | Sinusoidal | None = field(
         default_factory=lambda: Learned(length=4, offset=2)
@@ -123,7 +123,7 @@ def test_a_config_that_names_its_own_field_is_told_where_it_stands() -> None:
     assert caught.value.where == "objective.options.masking.rate"
     assert "where:  objective.options.masking.rate" in str(caught.value)
     with pytest.raises(ConfigError) as caught:
-        config.from_plain(Kind, {"rate": 3})
+        config.from_plain(TaskType, {"rate": 3})
     assert caught.value.where == "rate"
 
 

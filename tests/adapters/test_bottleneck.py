@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.bottleneck import Bottleneck, Narrow
+from maskwright.adapters.bottleneck import Bottleneck, BottleneckModule
 from maskwright.families.parts.family import family
 from maskwright.nn.transformer import Transformer
 
@@ -40,7 +40,7 @@ def test_it_is_what_the_first_lines_say() -> None:
     adapter = Bottleneck(width=4, activation="relu").attach(model, torch.Generator().manual_seed(0))
     assert torch.equal(half(x), before)
     branch = dict(adapter.places())["encoder.blocks.0.feed_forward"]
-    assert isinstance(branch, Narrow)
+    assert isinstance(branch, BottleneckModule)
     assert 0.0 < float(branch.down.detach().abs().max()) <= 0.02
     with torch.no_grad():
         branch.up.normal_()

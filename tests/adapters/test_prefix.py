@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.prefix import Front, Prefix
-from maskwright.adapters.prompt import Prompt, Soft
+from maskwright.adapters.prefix import Prefix, PrefixKV
+from maskwright.adapters.prompt import Prompt, SoftPrompt
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.families.parts.family import family
 from maskwright.nn.cache import KVCache
@@ -37,7 +37,7 @@ def with_tokens_in_front(network: Transformer, front: torch.Tensor) -> None:
     adapter = Prefix(length=len(front)).attach(network, generator())
     with torch.no_grad():
         for layer, (_, branch) in enumerate(adapter.places()):
-            assert isinstance(branch, Front)
+            assert isinstance(branch, PrefixKV)
             for side, found in enumerate((cache.keys, cache.values)):
                 branch.prefix[0, side] = found[layer][0].transpose(0, 1).flatten(1)
 
@@ -85,7 +85,7 @@ def test_each_layer_has_its_own_even_where_layers_share_weights() -> None:
     network = model("albert")
     adapter = Prefix(length=COUNT).attach(network, generator())
     ((_, branch),) = adapter.places()
-    assert isinstance(branch, Front) and branch.prefix.shape == (3, 2, COUNT, 24)
+    assert isinstance(branch, PrefixKV) and branch.prefix.shape == (3, 2, COUNT, 24)
     before = network.encode(TOKENS)
     for layer in range(3):
         with torch.no_grad():
@@ -108,7 +108,7 @@ def test_a_network_may_make_it() -> None:
     network = model("bert")
     adapter = Prefix(length=COUNT, hidden=6).attach(network, generator())
     fronts = [branch for _, branch in adapter.places()]
-    assert all(isinstance(f, Front) and f.values().shape == (1, 2, COUNT, 24) for f in fronts)
+    assert all(isinstance(f, PrefixKV) and f.values().shape == (1, 2, COUNT, 24) for f in fronts)
     names = list(adapter.state())
     assert len([n for n in names if n.endswith("maker.table")]) == 1  # one table for all layers
     network.encode(TOKENS).square().sum().backward()
@@ -136,7 +136,7 @@ def test_weights_of_attention_have_the_prefix_in_front() -> None:
 def prompted(network: Transformer, front: torch.Tensor) -> None:
     """A prompt of the vectors of the tokens `front` (P)."""
     ((_, branch),) = Prompt(length=len(front)).attach(network, generator()).places()
-    assert isinstance(branch, Soft)
+    assert isinstance(branch, SoftPrompt)
     with torch.no_grad():
         branch.vectors.copy_(network.tokens.weight[front])
 
@@ -171,7 +171,7 @@ def test_a_prompt_of_tokens_is_the_tokens_in_front(name: str) -> None:
 def test_a_prompt_begins_as_tokens_and_stands_before_the_encoder() -> None:
     network = model("t5")
     ((path, branch),) = Prompt(length=COUNT, common=9).attach(network, generator()).places()
-    assert path == "encoder" and isinstance(branch, Soft)
+    assert path == "encoder" and isinstance(branch, SoftPrompt)
     table = network.tokens.weight[:9]
     assert all(bool((row == table).all(1).any()) for row in branch.vectors)
 

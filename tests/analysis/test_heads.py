@@ -20,7 +20,7 @@ from maskwright.analysis import dependencies as trees
 from maskwright.analysis import heads
 from maskwright.analysis.attention import attention
 from maskwright.analysis.heads import MEASURES, look_at_heads, one_text
-from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.analysis.matrix import matrix
 from maskwright.analysis.probe import probe
 from maskwright.analysis.word_senses import _apart, _neighbours
@@ -51,7 +51,7 @@ def test_measures_of_known_weights() -> None:
 
 
 def test_a_model(model: Path) -> None:
-    subject = Subject.of(model)
+    subject = ProbedModel.of(model)
     texts = [" ".join(WORDS[:n]) for n in (3, 9, 5)]
     found = look_at_heads(subject, texts)
     assert found.texts == 3 and found.tokens == 17 and found.cut == 0
@@ -76,14 +76,14 @@ def test_even_weights_are_those_of_each_layer(model: Path, monkeypatch: pytest.M
     attention = heads.attention
     size = len(WORDS[:9]) + 2
 
-    def local(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+    def local(subject: ProbedModel, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
         for batch, (first, *_) in attention(subject, ids):
             places = torch.arange(first.shape[-1])  # the row is wider than the text
             near = ((places[:, None] - places).abs() <= 1) & (places < size)
             yield batch, [first, (near / near.sum(1, keepdim=True).clamp(1)).expand_as(first)]
 
     monkeypatch.setattr(heads, "attention", local)
-    found = look_at_heads(Subject.of(model), [" ".join(WORDS[:9])])
+    found = look_at_heads(ProbedModel.of(model), [" ".join(WORDS[:9])])
     np.testing.assert_allclose(found.even["previous"], [1 / size, 1 / 3], atol=1e-6)
     np.testing.assert_allclose(found.found["previous"][1], 1 / 3, atol=1e-6)
 
@@ -92,9 +92,9 @@ def test_a_weight_that_falls_to_nothing_hides_no_key(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attention, texts = heads.attention, [" ".join(WORDS[:9])]
-    usual = look_at_heads(Subject.of(model), texts)
+    usual = look_at_heads(ProbedModel.of(model), texts)
 
-    def sharp(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+    def sharp(subject: ProbedModel, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
         for batch, layers in attention(subject, ids):
             changed = [weights.clone() for weights in layers]
             for weights in changed:
@@ -103,7 +103,7 @@ def test_a_weight_that_falls_to_nothing_hides_no_key(
             yield batch, changed
 
     monkeypatch.setattr(heads, "attention", sharp)
-    found = look_at_heads(Subject.of(model), texts)
+    found = look_at_heads(ProbedModel.of(model), texts)
     for name in MEASURES:
         np.testing.assert_array_equal(found.even[name], usual.even[name])
     # The control: what the head does look at is less, of the same eleven.
@@ -131,14 +131,14 @@ def test_a_head_that_knows_the_tree_is_found(
     read = trees.read_trees(bank(tmp_path / "bank.conllu"))
     assert read[0].heads == (2, 2, -1, 2, 2) and read[0].relations[0] == "nsubj"
 
-    def known(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+    def known(subject: ProbedModel, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
         for each in sorted(ids, key=len, reverse=True):
             weights = torch.full((1, 2, len(each), len(each)), 0.01)
             weights[0, 1, :, 3] = 1.0  # [CLS] and two words stand before the third
             yield SimpleNamespace(), [torch.full_like(weights, 0.01), weights]
 
     monkeypatch.setattr(trees, "attention", known)
-    relations, rare, passed = trees.compare_with_trees(Subject.of(model), read)
+    relations, rare, passed = trees.compare_with_trees(ProbedModel.of(model), read)
     assert passed == 0 and rare == []
     found = {each.name: each for each in relations}
     assert set(found) == {"all", "nsubj", "obj"}
@@ -160,9 +160,9 @@ def test_a_blank_that_is_a_token_belongs_to_the_word_after_it() -> None:
 def test_a_tree_bank_of_a_model(model: Path, tmp_path: Path) -> None:
     whole = trees.read_trees(bank(tmp_path / "b.conllu"))
     long = trees.Tree(("the",) * 40, (1, *[0] * 39), ("det",) * 40)
-    found, rare, passed = trees.compare_with_trees(Subject.of(model), [*whole, long])
+    found, rare, passed = trees.compare_with_trees(ProbedModel.of(model), [*whole, long])
     assert found[0].name == "all" and 0 < found[0].right < 1 and passed == 1 and rare == []
-    few, rare, _ = trees.compare_with_trees(Subject.of(model), whole[:15])
+    few, rare, _ = trees.compare_with_trees(ProbedModel.of(model), whole[:15])
     assert [each.name for each in few] == ["all"] and rare == ["nsubj", "obj"]
 
 
@@ -174,7 +174,7 @@ def test_which_words_are_asked_follows_from_the_bank(
         replace(tree, relations=(f"of {number}",) * len(tree.words))
         for number, tree in enumerate(trees.read_trees(bank(tmp_path / "bank.conllu", count=20)))
     ]
-    subject, by_words = Subject.of(model), trees._by_words
+    subject, by_words = ProbedModel.of(model), trees._by_words
 
     def halves() -> dict[str, int]:
         _, _, names, found, _ = trees._hits(subject, read)
@@ -191,13 +191,13 @@ def test_where_nothing_is_seen_nothing_is_found(
 ) -> None:
     """A causal head that looks at itself alone is right about no governor."""
 
-    def blind(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
+    def blind(subject: ProbedModel, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
         for each in ids:
             yield SimpleNamespace(), [torch.eye(len(each))[None, None]]
 
     monkeypatch.setattr(trees, "attention", blind)
     read = trees.read_trees(bank(tmp_path / "bank.conllu"))
-    relations, _, _ = trees.compare_with_trees(Subject.of(model), read)
+    relations, _, _ = trees.compare_with_trees(ProbedModel.of(model), read)
     assert all(each.right == 0.0 for each in relations)
 
 
@@ -253,12 +253,12 @@ def test_what_is_cut_and_what_cannot_be_drawn(model: Path, tmp_path: Path) -> No
     long = " ".join(WORDS * 4)
     text = tmp_path / "long.txt"
     text.write_text(long, encoding="utf-8")
-    room = Subject.of(model).frame.length
+    room = ProbedModel.of(model).frame.length
     page = attention(model, tmp_path / "out", text=[text], stream=io.StringIO())
     assert f"1 of them cut at {room} tokens" in page.read_text(encoding="utf-8")
     with pytest.raises(UsageError, match=f"wanted: 1 to {room - 2}"):
         attention(model, tmp_path / "no", sentence=long, stream=io.StringIO())
-    seen = one_text(Subject.of(model), long, 6)
+    seen = one_text(ProbedModel.of(model), long, 6)
     assert seen.cut and seen.text == " ".join(WORDS[:4])
 
 

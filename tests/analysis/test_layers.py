@@ -15,7 +15,7 @@ import torch
 from maskwright.analysis import layers as room
 from maskwright.analysis import pooling
 from maskwright.analysis import word_senses as senses
-from maskwright.analysis.hidden_states import Subject, layer_states
+from maskwright.analysis.hidden_states import ProbedModel, layer_states
 from maskwright.analysis.layers import Layered, probe_layers
 from maskwright.analysis.layers_page import _head
 from maskwright.analysis.pooling import WAYS, compare_pooling
@@ -45,7 +45,7 @@ def tagged(path: Path, before: bool, count: int = 400) -> Path:
 @pytest.mark.parametrize("before", [False, True])
 def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool) -> None:
     data = prepare(tagged(tmp_path / "data.jsonl", before), division=DIVISION)
-    found = probe_layers(Subject.of(model), data, items=1000)
+    found = probe_layers(ProbedModel.of(model), data, items=1000)
     values = [each.value for each in found.accuracy]
     assert len(values) == len(found.layers) == 3 and found.layers[0] == "embeddings"
     if before:
@@ -61,12 +61,12 @@ def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool
 
 def test_no_more_is_looked_at_than_was_asked_for(model: Path, tmp_path: Path) -> None:
     data = prepare(tagged(tmp_path / "data.jsonl", False), division=DIVISION)
-    found = probe_layers(Subject.of(model), data, items=50)
+    found = probe_layers(ProbedModel.of(model), data, items=50)
     assert found.learned == found.asked == 50
     long = tmp_path / "long.csv"
     rows = [f"{' '.join(WORDS)} {' '.join(WORDS)} {n},{'ab'[n % 2]}" for n in range(60)]
     long.write_text("\n".join(["text,label", *rows]) + "\n")
-    assert "truncated" in probe_layers(Subject.of(model), prepare(long, division=DIVISION)).cut
+    assert "truncated" in probe_layers(ProbedModel.of(model), prepare(long, division=DIVISION)).cut
 
 
 def test_the_mix_finds_the_layer_that_knows() -> None:
@@ -129,7 +129,7 @@ def test_on_ties_no_layer_knows_more() -> None:
 
 
 def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
-    subject = Subject.of(model)
+    subject = ProbedModel.of(model)
     texts = [" ".join(WORDS[i : i + n]) for i, n in ((0, 3), (4, 7), (2, 1), (8, 5))]
     asked = [subject.tokenizer.frame(subject.tokenizer.encode(text))[0] for text in texts]
     from maskwright.inference.encoded import Examples, framed
@@ -162,11 +162,11 @@ def test_vectors_alike_but_for_rounding_are_alike(
         rows.append(f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on,{draw.random() * 5:.2f}")
     (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
     data = prepare(tmp_path / "pairs.csv", kind="embedding", division=DIVISION)
-    found = compare_pooling(Subject.of(model), data).found
+    found = compare_pooling(ProbedModel.of(model), data).found
     assert np.isfinite(found["mean"][0].value)
     noisy = 1 + 1e-8 * draw.standard_normal((3, 12, 16))
     monkeypatch.setattr(pooling, "layer_states", lambda *given: noisy)
-    found = compare_pooling(Subject.of(model), data).found
+    found = compare_pooling(ProbedModel.of(model), data).found
     assert not np.isfinite(found["mean"][0].value)
 
 
@@ -181,11 +181,11 @@ def test_the_pairs_that_are_asked_are_drawn(
     data, asked = prepare(tmp_path, kind="embedding", division=DIVISION), []
     told = pooling._told
     monkeypatch.setattr(pooling, "_told", lambda *given: asked.append(given[-1]) or told(*given))
-    found = compare_pooling(Subject.of(model), data, items=30)
+    found = compare_pooling(ProbedModel.of(model), data, items=30)
     assert (found.pairs, found.there) == (30, 100)
     assert len(set(asked[0])) == 30 and asked[0].max() > 70 and asked[0].min() < 30
     assert all((each == asked[0]).all() for each in asked)
-    compare_pooling(Subject.of(model), data)
+    compare_pooling(ProbedModel.of(model), data)
     assert len(asked[-1]) == 100
 
 

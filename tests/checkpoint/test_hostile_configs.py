@@ -183,7 +183,7 @@ CASES = [
     *((n, k, v) for n in RATES for k in RATES[n].split() for v in NO_RATES),
     *((n, k, v) for n in OTHERS for k, v in OTHERS[n]),
 ]
-KIND = {
+TYPE = {
     "bert": "BertForSequenceClassification",
     "roberta": "RobertaForSequenceClassification",
     "electra": "ElectraForSequenceClassification",
@@ -204,7 +204,7 @@ TRACELESS |= {"decoder_attention_heads"}
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for name in SMALL:
-        model = model_of(small(family(name), KIND[name]))
+        model = model_of(small(family(name), TYPE[name]))
         made[name] = tmp_path_factory.mktemp("folders") / name
         pretrained.save(model, None, made[name])
         (made[name] / "MANIFEST.json").unlink()

@@ -14,7 +14,7 @@ from maskwright.data import shards
 from maskwright.data.pack import PackedDocuments, SentencePairs, Stream
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store, sentence_starts
-from maskwright.tokenizer.file.kinds import Kind
+from maskwright.tokenizer.file.kinds import TokenizerKind
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.train import TokenizerChoice, train
 
@@ -26,7 +26,7 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(params=get_args(Kind), scope="module")
+@pytest.fixture(params=get_args(TokenizerKind), scope="module")
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return train(TEXTS * 30, TokenizerChoice(kind=request.param, vocabulary=300))
 

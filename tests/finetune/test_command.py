@@ -51,7 +51,7 @@ from maskwright.recipes.parts.recipe import FamilyModel
 from maskwright.report import document
 from maskwright.storage import files as storage
 from maskwright.storage.lock import Lock
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 from tinyrun import WORDS, recipe, text_file
 
 
@@ -1117,5 +1117,5 @@ def test_a_head_that_was_learned_beside_the_model_is_new_without_it(
         length=32,
         stream=io.StringIO(),
     )
-    told = kind_of("classification", ("meow", "woof"))
+    told = task_for("classification", ("meow", "woof"))
     assert learner.Learner.of(folder, told, Method("full")).head_is_new is new

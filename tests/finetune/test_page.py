@@ -11,8 +11,8 @@ from maskwright.finetune import page
 from maskwright.finetune.progress import unseen, watching
 from maskwright.inference.encoded import Examples, framed
 from maskwright.labelled.examples.examples import Choice, Pair, Rewrite, Single
-from maskwright.tasks.parts.find import kind_of
-from maskwright.tasks.parts.task_type import Encoded, Kind
+from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import Encoded, TaskType
 from maskwright.train.state import TrainState
 
 LABELS = ("cat", "dog", "eel")
@@ -30,7 +30,7 @@ def asked(rows: list[object]) -> Encoded:
 
 
 def test_classes_by_hand() -> None:
-    kind = kind_of("classification", LABELS)
+    kind = task_for("classification", LABELS)
     answers = kind.answers(asked([*ROWS]), TOLD)
     made = kind.by_class(ROWS, answers)
     assert made is not None
@@ -44,7 +44,7 @@ def test_classes_by_hand() -> None:
 
 
 def test_mistakes_the_surest_first() -> None:
-    kind = kind_of("classification", LABELS)
+    kind = task_for("classification", LABELS)
     found = kind.mistakes(asked([*ROWS]), TOLD)
     assert [(m.text, m.wanted, m.told) for m in found] == [
         ("growls", "dog", "cat"),
@@ -59,41 +59,41 @@ def test_mistakes_the_surest_first() -> None:
     ("kind", "rows", "told", "mistakes"),
     [
         (
-            kind_of("multi-label", LABELS),
+            task_for("multi-label", LABELS),
             [Single("a", (0,), "1"), Single("b", (), "2"), Single("c", (1, 2), "3")],
             np.array([[1, -1, -1], [-1, -1, 1], [1, 1, -1]], np.float32),
             [("c", "dog, eel", "cat, dog", 2.0), ("b", "none", "eel", 1.0)],
         ),
         (
-            kind_of("similarity"),
+            task_for("similarity"),
             [Pair("a", "b", 1.0, "1"), Pair("c", "d", 4.0, "2"), Pair("e", "f", 2.0, "3")],
             np.array([[1.5], [2.0], [2.0]], np.float32),
             [("c\x1fd", "4.000", "2.000", 2.0), ("a\x1fb", "1.000", "1.500", 0.5)],
         ),
         (
-            kind_of("multiple-choice"),
+            task_for("multiple-choice"),
             [Choice("who", ("a", "b"), 0, "1"), Choice("what", ("c", "d"), 1, "2")],
             np.array([[0, 0.5], [0, 9]], np.float32),
             [("who", "a", "b", pytest.approx(0.622459))],
         ),
         (
-            kind_of("sequence-to-sequence"),
+            task_for("sequence-to-sequence"),
             [Rewrite("a cat", "une chatte", "1"), Rewrite("a dog", "un chien", "2")],
             np.array(["une chatte", "un chat"], object),
             [("a dog", "un chien", "un chat", pytest.approx(0.5, abs=0.3))],
         ),
     ],
-    ids=lambda value: value.task if isinstance(value, Kind) else "",
+    ids=lambda value: value.task if isinstance(value, TaskType) else "",
 )
 def test_mistakes_of_other_kinds(
-    kind: Kind, rows: list[object], told: np.ndarray, mistakes: list[tuple[object, ...]]
+    kind: TaskType, rows: list[object], told: np.ndarray, mistakes: list[tuple[object, ...]]
 ) -> None:
     found = kind.mistakes(asked(rows), told)
     assert [(m.text, m.wanted, m.told, m.weight) for m in found] == mistakes
 
 
 def test_the_page_says_where_it_is_wrong() -> None:
-    kind = kind_of("classification", LABELS)
+    kind = task_for("classification", LABELS)
     there = asked([*ROWS])
     text = page.render(
         name="pets",

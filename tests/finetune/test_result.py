@@ -17,7 +17,7 @@ from tests.faults.mutations import attack
 
 from finetune.old_results import as_before
 from finetune.test_command import table
-from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.checkpoint import fine_tuned, pretrained
 from maskwright.cli.main import main
 from maskwright.cli.show import show
@@ -29,9 +29,8 @@ from maskwright.models import folders
 from maskwright.predict import predictor as predict
 from maskwright.predict import write as write_predictions_module
 from maskwright.predict.predictor import load
-from maskwright.predict.shared_encoder import load_several
+from maskwright.predict.shared_encoder import load_shared
 from maskwright.predict.write import write_predictions
-from maskwright.pretrain import checkpoints
 from maskwright.pretrain import continued_pretraining as further
 from maskwright.storage.files import FileSystem
 from maskwright.storage.manifest import MANIFEST, read_manifest
@@ -79,10 +78,10 @@ def stops(out: Path) -> Iterator[Path]:
 OPENERS: dict[str, Callable[[Path], object]] = {
     "predict": load,
     "predict model/": lambda out: load(out / "model"),
-    "--also": lambda out: load_several([out, out]),
+    "--also": lambda out: load_shared([out, out]),
     "finetune, evaluate": folders.model_folder,
     "finetune model/": lambda out: pretrained.load(out / "model"),
-    "probe, attention": Subject.of,
+    "probe, attention": ProbedModel.of,
     "generate, fill-mask": open_model,
     "adapt": further.recipe_of,
     "show": lambda out: show(str(out), []),
@@ -125,7 +124,7 @@ def test_without_the_last_manifest_the_adapter_would_be_missing(
 ) -> None:
     """Negative control: what is refused would have answered, and otherwise."""
     monkeypatch.setattr(predict, "require_finished", lambda folder: None)
-    monkeypatch.setattr(checkpoints, "require_finished", lambda folder: None)
+    monkeypatch.setattr(folders, "require_finished", lambda folder: None)
     monkeypatch.setattr(pretrained, "require_finished", lambda folder: None)
     whole = load(results["prefix"]).predict(TEXTS)
     answered = []

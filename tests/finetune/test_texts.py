@@ -29,7 +29,7 @@ from maskwright.models import folders, special_tokens
 from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import load
 from maskwright.pretrain import run
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Encoded
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -179,14 +179,14 @@ def test_every_method_trains_it(
 def test_answers_are_called_what_pipelines_call_them(columns: tuple[str, str], key: str) -> None:
     roles = {"source": (columns[0],), "target": (columns[1],)}
     task = Task("sequence-to-sequence", "it is said", Columns("sequence", roles, {}, {}))
-    made = kind_of("sequence-to-sequence").of_data(labelled.Examples(task, {}))
+    made = task_for("sequence-to-sequence").of_data(labelled.Examples(task, {}))
     assert made.settled == {"key": key}
 
 
 def asked(name: str, models: dict[str, Path], length: int, rows: list[Rewrite]) -> Any:
     tokenizer = Tokenizer.load(models[name] / "tokenizer")
     frame = Frame(tokenizer, length, False, continues=name == "gpt2")
-    return kind_of("sequence-to-sequence").encode(rows, frame), tokenizer
+    return task_for("sequence-to-sequence").encode(rows, frame), tokenizer
 
 
 def test_what_a_decoder_alone_is_asked(models: dict[str, Path]) -> None:
@@ -239,7 +239,7 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     """With `longest` settled, answers to rows with long targets and without any are the same."""
     tokenizer = Tokenizer.load(models["t5"] / "tokenizer")
     frame = Frame(tokenizer, 64, False)
-    kind = kind_of("sequence-to-sequence", (), {"longest": 3})
+    kind = task_for("sequence-to-sequence", (), {"longest": 3})
     loaded = pretrained.load(folders.model_folder(models["t5"]))
     objective = kind.objective(loaded.model, special_tokens.vocabulary(tokenizer))
     told = [
@@ -252,7 +252,7 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     ]
     assert len(set(told)) == 1
     # Negative control: nothing settled, what is asked does tell.
-    free = kind_of("sequence-to-sequence")
+    free = task_for("sequence-to-sequence")
     sizes = [
         free.encode([Rewrite("the cat", target, "")], frame).way_back.longest
         for target in ("", "a a")
@@ -264,7 +264,7 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
 def test_a_long_source_is_cut_inside_its_prompt(models: dict[str, Path], name: str) -> None:
     tokenizer = Tokenizer.load(models[name] / "tokenizer")
     frame = Frame(tokenizer, 24, False, continues=name == "gpt2")
-    kind = kind_of("sequence-to-sequence", (), {"prompt": "the {source} old tree"})
+    kind = task_for("sequence-to-sequence", (), {"prompt": "the {source} old tree"})
     rows = [Rewrite(" ".join(PLAIN * 4), "a", ""), Rewrite("big", "a", "")]
     asked = kind.encode(rows, frame)
     way = asked.way_back
@@ -277,7 +277,7 @@ def test_a_long_source_is_cut_inside_its_prompt(models: dict[str, Path], name: s
     # Where all signs are one unknown token, it fits.
     assert ("truncated" in signs.cut) is (name == "gpt2") is ("unknown" not in signs.cut)
     with pytest.raises(ConfigError, match="prompt is longer"):
-        kind_of("sequence-to-sequence", (), {"prompt": "{source} " + "tree " * 40}).encode(
+        task_for("sequence-to-sequence", (), {"prompt": "{source} " + "tree " * 40}).encode(
             rows, frame
         )
 
@@ -287,7 +287,7 @@ def test_signs_that_can_never_be_written_are_told_before_training(
     models: dict[str, Path], name: str, keeps: bool
 ) -> None:
     frame = Frame(Tokenizer.load(models[name] / "tokenizer"), 24, False, continues=name == "gpt2")
-    kind = kind_of("sequence-to-sequence")
+    kind = task_for("sequence-to-sequence")
     broken = [Rewrite("the cat", "a red\nhat", ""), Rewrite("the dog", "the  old\ttree", "")]
     told = kind.encode(broken, frame).cut
     assert ("line breaks in 1 of 2, tabs in 1 of 2" in told) is not keeps
@@ -300,7 +300,9 @@ def test_who_has_no_end_cannot_learn_to_stop(models: dict[str, Path]) -> None:
     tokenizer = Tokenizer.load(models["gpt2"] / "tokenizer")
     tokenizer.end = tokenizer.separator = None
     with pytest.raises(IncompatibleError, match="ends a text"):
-        kind_of("sequence-to-sequence").encode([Rewrite("a", "b", "")], Frame(tokenizer, 32, False))
+        task_for("sequence-to-sequence").encode(
+            [Rewrite("a", "b", "")], Frame(tokenizer, 32, False)
+        )
 
 
 def test_what_is_cut_is_said(models: dict[str, Path]) -> None:
@@ -312,7 +314,7 @@ def test_what_is_cut_is_said(models: dict[str, Path]) -> None:
 
 
 def test_references_count_as_well(tmp_path: Path) -> None:
-    kind = kind_of("sequence-to-sequence")
+    kind = task_for("sequence-to-sequence")
     rows = [Rewrite("a", "the cat", "", ("the cat", "a dog"))]
     assert kind.measured(rows, ["a dog"])["exact_match"] == 1.0
     assert kind.measured([replace(rows[0], others=())], ["a dog"])["exact_match"] == 0.0
@@ -375,7 +377,7 @@ def test_a_translation_is_evaluated_in_the_direction_that_was_learned(
 
 
 def test_how_many_beams_is_chosen_on_validation_data() -> None:
-    kind = kind_of("sequence-to-sequence")
+    kind = task_for("sequence-to-sequence")
     rows = [Rewrite("a cat", "the old tree", ""), Rewrite("a dog", "a red hat", "")]
     encoded = Encoded(rows, None)  # type: ignore[arg-type]
     right, wrong = [row.target for row in rows], ["the old tree"] * 2

@@ -75,7 +75,7 @@ def test_the_unigram_line_knows_how_often_a_text_ends() -> None:
     counts = COUNTS.astype(float)
     counts[SEP] = counts.sum() * 2 / 12  # two ends for twelve tokens of text
     share = (counts + 1) / (counts.sum() + 50)
-    batches = likelihood.questions(made, source, 1024, 32)
+    batches = likelihood.evaluation_batches(made, source, 1024, 32)
     wanted = np.concatenate([made.targets(batch).numpy() for batch in batches])
     assert (wanted == SEP).sum() == 64 * 2
     assert lines.unigram_loss == pytest.approx(-np.log(share[wanted]).mean())
@@ -101,7 +101,7 @@ def test_reference_lines_by_hand() -> None:
     made = objective()
     lines = likelihood.reference_lines(made, COUNTS, source, source)
     wanted = np.concatenate(
-        [b.targets.numpy() for b in likelihood.questions(made, source, 1024, 32)]
+        [b.targets.numpy() for b in likelihood.evaluation_batches(made, source, 1024, 32)]
     )  # type: ignore[union-attr]
     counts = COUNTS + 1
     share = counts / counts.sum()
@@ -113,7 +113,7 @@ def test_reference_lines_by_hand() -> None:
 
 def test_yes_and_no_told_apart_by_hand() -> None:
     scores, truth = np.array([0.5, -1.0, 2.0, 0.5]), np.array([True, False, True, False])
-    found = likelihood.Decided.of("pairs", scores, truth)
+    found = likelihood.BinaryMetrics.of("pairs", scores, truth)
     # 0.5 beats -1 and ties with 0.5; 2 beats both: 3.5 of 4.
     assert found.told_apart == 3.5 / 4
     assert found.decided_right == 3 / 4 and found.decided_usual == 0.5
@@ -121,9 +121,9 @@ def test_yes_and_no_told_apart_by_hand() -> None:
     scores, truth = rng.integers(0, 9, 200).astype(float), rng.random(200) < 0.2
     pairs = scores[truth][:, None] - scores[~truth][None]
     slow = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
-    assert likelihood.Decided.of("pairs", scores, truth).told_apart == pytest.approx(slow)
+    assert likelihood.BinaryMetrics.of("pairs", scores, truth).told_apart == pytest.approx(slow)
     # Where all is one answer nothing can be told apart, and no file holds a number for it.
-    alone = likelihood.Decided.of("pairs", scores, np.ones(200, bool))
+    alone = likelihood.BinaryMetrics.of("pairs", scores, np.ones(200, bool))
     assert math.isnan(alone.told_apart) and alone.decided_usual == 1.0
     figures = likelihood.Figures(1.0, 2.0, None, 0.1, 0.2, 3, alone)
     assert "told_apart" not in figures.to_json() and figures.to_json()["decides"] == "pairs"

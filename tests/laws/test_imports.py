@@ -17,7 +17,16 @@ import maskwright
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(maskwright.__file__).parent
-TORCHLESS_ROOMS = ("corpus", "tokenizer", "data", "families", "labelled", "metrics", "report", "storage")
+TORCHLESS_ROOMS = (
+    "corpus",
+    "tokenizer",
+    "data",
+    "families",
+    "labelled",
+    "metrics",
+    "report",
+    "storage",
+)
 # All but the door to everything.
 ROOF = ("api", "closing")  # above all rooms
 TORCHLESS_FILES = tuple(f.stem for f in sorted(SOURCE.glob("[a-z]*.py")) if f.stem not in ROOF)

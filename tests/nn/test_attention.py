@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from maskwright.nn import attention as room
-from maskwright.nn.attention import KERNELS, Case, Sight, attend
+from maskwright.nn.attention import KERNELS, AttentionContext, Case, attend
 from maskwright.nn.mask import AttentionMask
 from nn.points import model_of, tokens
 from nn.test_mask import MASKS
@@ -54,7 +54,7 @@ def test_kernels_are_the_definition(
 ) -> None:
     choose(monkeypatch, kernel)
     q, k, v = inputs()
-    out = attend(q, k, v, Sight(MASKS[name].draw(LENGTH)), scale=scale)
+    out = attend(q, k, v, AttentionContext(MASKS[name].draw(LENGTH)), scale=scale)
     wanted = by_definition(q, k, v, MASKS[name], scale)
     torch.testing.assert_close(out.double(), wanted, atol=1e-6, rtol=1e-6)
 
@@ -65,7 +65,7 @@ def test_gradients_of_the_kernels_agree(monkeypatch: pytest.MonkeyPatch, name: s
     for kernel in KERNEL_NAMES:
         choose(monkeypatch, kernel)
         q, k, v = inputs()
-        out = attend(q, k, v, Sight(MASKS[name].draw(LENGTH)), scale=0.5)
+        out = attend(q, k, v, AttentionContext(MASKS[name].draw(LENGTH)), scale=0.5)
         weight = torch.arange(out.numel(), dtype=torch.float32).sin().view(out.shape)
         gradients.append(torch.autograd.grad((out * weight).sum(), (q, k, v)))
     for ours, theirs in zip(*gradients, strict=True):
@@ -78,7 +78,7 @@ def test_F50_a_blind_query_gets_zeros_and_gives_no_gradient(
 ) -> None:
     choose(monkeypatch, kernel)
     q, k, v = inputs()
-    out = attend(q, k, v, Sight(MASKS["packed"].draw(LENGTH)), scale=0.5)
+    out = attend(q, k, v, AttentionContext(MASKS["packed"].draw(LENGTH)), scale=0.5)
     assert torch.equal(out[0, 7], torch.zeros(HEADS, WIDTH))
     assert out[1, 7].abs().min() > 0
     gradient = torch.autograd.grad(out.sum(), (q, k, v))
@@ -99,24 +99,24 @@ def test_the_choice_is_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_explicit", spy("explicit", room._explicit))
     monkeypatch.setattr(room, "_sdpa", spy("sdpa", room._sdpa))
     q, k, v = inputs()
-    sight = Sight(MASKS["causal"].draw(LENGTH))
-    attend(q, k, v, sight, scale=1.0, dropout=0.5, training=True)
-    attend(q, k, v, sight, scale=1.0, dropout=0.5, training=False)
+    context = AttentionContext(MASKS["causal"].draw(LENGTH))
+    attend(q, k, v, context, scale=1.0, dropout=0.5, training=True)
+    attend(q, k, v, context, scale=1.0, dropout=0.5, training=False)
     with torch.no_grad():
-        attend(q, k, v, sight, scale=1.0)
-    attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), sight, scale=1.0)
-    sight.weights = []
-    attend(q, k, v, sight, scale=1.0)
+        attend(q, k, v, context, scale=1.0)
+    attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), context, scale=1.0)
+    context.weights = []
+    attend(q, k, v, context, scale=1.0)
     assert taken == ["explicit", "sdpa", "sdpa", "explicit", "explicit"]
     assert set(KERNELS.values()) == {"explicit"}
 
 
 def test_weights_on_demand() -> None:
     q, k, v = inputs()
-    sight = Sight(MASKS["packed causal"].draw(LENGTH), weights=[])
-    out = attend(q, k, v, sight, scale=0.5)
-    assert sight.weights is not None
-    (weights,) = sight.weights
+    context = AttentionContext(MASKS["packed causal"].draw(LENGTH), weights=[])
+    out = attend(q, k, v, context, scale=0.5)
+    assert context.weights is not None
+    (weights,) = context.weights
     assert weights.shape == (ROWS, HEADS, LENGTH, LENGTH)
     torch.testing.assert_close(weights.sum(-1), torch.ones(ROWS, HEADS, LENGTH))
     dense = MASKS["packed causal"].dense(LENGTH)[:, None]
@@ -128,10 +128,10 @@ def test_weights_on_demand() -> None:
 
 def test_dropout_of_weights_keeps_the_expectation() -> None:
     q, k, v = inputs()
-    sight = Sight(MASKS["causal"].draw(LENGTH))
-    still = attend(q, k, v, sight, scale=0.5, dropout=0.5, training=False)
+    context = AttentionContext(MASKS["causal"].draw(LENGTH))
+    still = attend(q, k, v, context, scale=0.5, dropout=0.5, training=False)
     torch.manual_seed(0)
-    many = [attend(q, k, v, sight, scale=0.5, dropout=0.5, training=True) for _ in range(1500)]
+    many = [attend(q, k, v, context, scale=0.5, dropout=0.5, training=True) for _ in range(1500)]
     assert not torch.equal(many[0], still)
     mean, spread = torch.stack(many).mean(0), torch.stack(many).std(0) / math.sqrt(1500)
     assert ((mean - still).abs() < 5 * spread + 1e-6).all()
@@ -148,10 +148,10 @@ def test_a_learned_bias_gets_its_gradient() -> None:
 
 def test_a_sight_behind_others_has_no_distance_to_them_and_is_made_once() -> None:
     distance = torch.randn(1, HEADS, LENGTH, LENGTH)
-    sight = Sight(MASKS["causal"].draw(LENGTH), distance=distance)
-    behind = sight.behind(2)
-    assert behind is sight.behind(2) and behind is not sight.behind(3)
+    context = AttentionContext(MASKS["causal"].draw(LENGTH), distance=distance)
+    behind = context.with_prefix_keys(2)
+    assert behind is context.with_prefix_keys(2) and behind is not context.with_prefix_keys(3)
     bias = behind.bias(torch.float32)
     assert bias is not None and not bias[..., :2].any()
-    joined = sight.bias(torch.float32)
+    joined = context.bias(torch.float32)
     assert joined is not None and torch.equal(bias[..., 2:], joined)

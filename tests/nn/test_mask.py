@@ -123,17 +123,17 @@ def test_a_drawing_is_made_once() -> None:
         calls.append(1)
         return key <= query
 
-    drawing = AttentionMask(rule, "counted").draw(4)
-    assert drawing.bias(torch.float32) is drawing.bias(torch.float32)
-    assert drawing.for_sdpa(torch.float32)["attn_mask"] is drawing.bias(torch.float32)
-    assert drawing.blind is None and len(calls) == 1
+    mask_at_size = AttentionMask(rule, "counted").draw(4)
+    assert mask_at_size.bias(torch.float32) is mask_at_size.bias(torch.float32)
+    assert mask_at_size.for_sdpa(torch.float32)["attn_mask"] is mask_at_size.bias(torch.float32)
+    assert mask_at_size.blind is None and len(calls) == 1
 
 
 def test_blind_queries_are_named() -> None:
-    drawing = same_document(DOCUMENTS).draw(8)
-    assert drawing.blind is not None
-    assert drawing.blind[:, 0, :, 0].nonzero().tolist() == [[0, 7]]
-    assert torch.isfinite(drawing.bias(torch.float32)[0, 0, 7]).all()
+    mask_at_size = same_document(DOCUMENTS).draw(8)
+    assert mask_at_size.blind is not None
+    assert mask_at_size.blind[:, 0, :, 0].nonzero().tolist() == [[0, 7]]
+    assert torch.isfinite(mask_at_size.bias(torch.float32)[0, 0, 7]).all()
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.sampled_from(["&", "|"]))
@@ -171,11 +171,11 @@ def test_pattern_of_a_config() -> None:
 @pytest.mark.parametrize("name", MASKS)
 def test_keys_in_front_are_seen_by_all_and_change_nothing_behind(name: str) -> None:
     mask, count = MASKS[name], 3
-    drawing = mask.draw(8).behind(count)
-    dense = drawing.dense
+    mask_at_size = mask.draw(8).with_prefix_keys(count)
+    dense = mask_at_size.dense
     assert dense.shape[-2:] == (8, 8 + count) and bool(dense[..., :count].all())
     assert torch.equal(dense[..., count:], mask.dense(8))
-    later = mask.draw(2, 8, start=6).behind(count)  # from a cache
+    later = mask.draw(2, 8, start=6).with_prefix_keys(count)  # from a cache
     assert torch.equal(later.dense[..., count:], mask.dense(2, 8, start=6))
-    assert drawing.open == mask.draw(8).open
-    assert drawing.blind is None  # who sees nothing else sees these
+    assert mask_at_size.open == mask.draw(8).open
+    assert mask_at_size.blind is None  # who sees nothing else sees these

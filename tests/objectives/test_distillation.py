@@ -261,7 +261,7 @@ def test_a_causal_student() -> None:
         "cosine": 1.0,
     }
     assert made.counts(batch) == dict.fromkeys(loss.parts, 4 * 16)
-    assert made.codes_text and not distillation().codes_text
+    assert made.is_language_model and not distillation().is_language_model
 
 
 def test_without_the_cosine_widths_may_differ() -> None:

@@ -159,7 +159,7 @@ def test_what_is_not_opened_is_named(base: Path, tmp_path: Path) -> None:
         settings.write_text(json.dumps({**said, "peft_type": kind}))
         with pytest.raises(MaskwrightError, match="not read here"):
             open_adapter(tmp_path / "half")
-    # Several, each in a folder of its own; and one that lies among the files of a model.
+    # SharedEncoder, each in a folder of its own; and one that lies among the files of a model.
     for name in ("one", "two"):
         adapted(base, tmp_path / "several" / name, "TOKEN_CLS")
     with pytest.raises(IncompatibleError, match=r"several adapters[\s\S]*one, two"):

@@ -15,7 +15,7 @@ from maskwright.errors import IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
 from maskwright.nn.transformer import Transformer
 from maskwright.predict.predictor import load
-from maskwright.predict.shared_encoder import load_several
+from maskwright.predict.shared_encoder import load_shared
 
 TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat", "tree"] * 5
 
@@ -52,7 +52,7 @@ def test_together_they_say_what_each_says(
 ) -> None:
     names = ("sound", "how-much", "sounds")
     alone = {name: load(heads[name]).predict(TEXTS) for name in names}
-    several = load_several([heads[name] for name in names])
+    several = load_shared([heads[name] for name in names])
     reads: list[int] = []
     encode = Transformer.encode
     monkeypatch.setattr(
@@ -82,7 +82,7 @@ def test_by_the_command_line(heads: dict[str, Path], tmp_path: Path) -> None:
             str(out),
         ]
         assert main(["predict", *given]) == 0
-    wanted = load_several([heads["sound"], heads["sounds"]]).predict(TEXTS)
+    wanted = load_shared([heads["sound"], heads["sounds"]]).predict(TEXTS)
     told = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
     assert [row["prediction"] for row in told] == wanted
     with cells.open(newline="", encoding="utf-8") as file:
@@ -93,10 +93,10 @@ def test_by_the_command_line(heads: dict[str, Path], tmp_path: Path) -> None:
 
 def test_refusals(heads: dict[str, Path], model: Path, tmp_path: Path) -> None:
     with pytest.raises(IncompatibleError, match="differ below their heads") as refused:
-        load_several([heads["sound"], heads["moved"]])
+        load_shared([heads["sound"], heads["moved"]])
     assert "--method probe" in str(refused.value)
     with pytest.raises(UsageError, match="two models of one name"):
-        load_several([heads["sound"], heads["sound"]])
+        load_shared([heads["sound"], heads["sound"]])
     short = tmp_path / "short"
     finetune_file(
         model,
@@ -109,5 +109,5 @@ def test_refusals(heads: dict[str, Path], model: Path, tmp_path: Path) -> None:
         stream=io.StringIO(),
     )
     with pytest.raises(IncompatibleError, match="do not read texts alike") as refused:
-        load_several([heads["sound"], short])
+        load_shared([heads["sound"], short])
     assert "length 9" in str(refused.value)

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from maskwright.evaluate.compare.report import (
+    CandidateReport,
     Comparison,
-    Contender,
     Measure,
     Run,
     charts,
@@ -22,7 +22,7 @@ LOSS = Measure("loss", "loss")
 RIGHT = Measure("pairs", "pairs", higher_is_better=True)
 
 
-def contender(name: str, values: list[float], measure: str = "loss") -> Contender:
+def contender(name: str, values: list[float], measure: str = "loss") -> CandidateReport:
     runs = [
         Run(
             seed,
@@ -38,7 +38,7 @@ def contender(name: str, values: list[float], measure: str = "loss") -> Contende
         )
         for seed, value in enumerate(values)
     ]
-    return Contender(name, "a <note>", 1234, "same", runs)
+    return CandidateReport(name, "a <note>", 1234, "same", runs)
 
 
 @pytest.mark.parametrize(

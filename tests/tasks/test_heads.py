@@ -15,7 +15,7 @@ from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.transfer import transfer
 from maskwright.families.parts.family import family
 from maskwright.tasks.parts.add_head import headed
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 
 transformers = pytest.importorskip("transformers")
 FAMILIES = catalogue.names("families")
@@ -48,7 +48,7 @@ def test_it_is_one_that_the_reference_library_has(
     name: str, task: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     labels, head, ending = TASKS[task]
-    loaded, kind = pretrained.load(folders[name]), kind_of(task, labels)
+    loaded, kind = pretrained.load(folders[name]), task_for(task, labels)
     config, member = headed(folders[name], loaded, kind)
     classes = [c for c in family(name).architectures if c.endswith(ending)]
     assert (member == name) == bool(classes), classes
@@ -73,5 +73,5 @@ def test_it_is_one_that_the_reference_library_has(
 
 def test_a_vector_of_t5_is_that_of_its_encoder(folders: dict[str, Path]) -> None:
     """As `sentence-transformers` reads such a folder."""
-    config, _ = headed(folders["t5"], pretrained.load(folders["t5"]), kind_of("embedding"))
+    config, _ = headed(folders["t5"], pretrained.load(folders["t5"]), task_for("embedding"))
     assert list(config.stacks) == ["encoder"]

@@ -20,7 +20,7 @@ from maskwright.models import folders
 from maskwright.predict.predictor import load
 from maskwright.tasks import class_as_text as classes_in_words
 from maskwright.tasks import number_as_text as numbers_in_words
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Encoded
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -92,7 +92,7 @@ def test_without_a_prompt_a_head_answers(models: dict[str, Path], tmp_path: Path
 
 
 def test_what_is_no_label_is_wrong_and_counted(models: dict[str, Path]) -> None:
-    kind = kind_of("classification", ("cat", "dog"), {"prompt": "{text}"})
+    kind = task_for("classification", ("cat", "dog"), {"prompt": "{text}"})
     rows = [Single("a cat", label, "row") for label in (0, 1, 1, 0)]
     encoded = kind.encode(rows, Frame(tokenizer_of(models["t5"]), 32, False))
     texts = np.array(["cat", "dog", "Dog", "cat dog"], object)
@@ -117,7 +117,7 @@ def test_what_is_no_label_is_wrong_and_counted(models: dict[str, Path]) -> None:
 
 
 def test_labels_that_a_tokenizer_writes_alike(models: dict[str, Path]) -> None:
-    kind = classes_in_words.KIND("classification", ("is", "is\x00"), {"prompt": "{text}"})
+    kind = classes_in_words.TYPE("classification", ("is", "is\x00"), {"prompt": "{text}"})
     with pytest.raises(IncompatibleError, match="tell the labels apart"):
         kind.encode([], Frame(OneWord(), 32, False))  # type: ignore[arg-type]
 
@@ -192,7 +192,7 @@ def test_only_numbers_that_stand_there_have_to_be_written() -> None:
     asked: list[str] = []
     rows = [Single("a", value, "row") for value in (0.0, 2.5, 5.0)]
     data: Any = SimpleNamespace(parts={"train": rows})
-    kind = kind_of("regression", (), {"prompt": "{text}"}).of_data(data)
+    kind = task_for("regression", (), {"prompt": "{text}"}).of_data(data)
     frame: Any = SimpleNamespace(
         tokenizer=SimpleNamespace(encode_batch=lambda texts: asked.extend(texts) or [])
     )
@@ -222,7 +222,7 @@ def test_the_steps_of_numbers() -> None:
 
 def test_what_is_no_number_is_the_usual_one_and_counted() -> None:
     settled = {"prompt": "{first} {second}", "step": 0.2, "low": -0.2, "high": 5.2, "usual": 2.0}
-    kind = kind_of("similarity", (), settled)
+    kind = task_for("similarity", (), settled)
     rows = [Pair("a", "b", value, "row") for value in (1.0, 2.0, 4.0)]
     answers = kind.answers(Encoded(rows, None), np.array(["1.0", "two", "99"], object))  # type: ignore[arg-type]
     assert answers[0] == 1.0 and np.isnan(np.asarray(answers)[1:]).all()
@@ -283,7 +283,9 @@ def test_several_labels_are_not_told_in_words(models: dict[str, Path], tmp_path:
 def test_of_two_texts_the_longer_is_cut(models: dict[str, Path]) -> None:
     """And never what the prompt puts around them."""
     tokenizer = tokenizer_of(models["t5"])
-    kind = kind_of("pair-classification", ("no", "yes"), {"prompt": "one {first} two {second} end"})
+    kind = task_for(
+        "pair-classification", ("no", "yes"), {"prompt": "one {first} two {second} end"}
+    )
     rows = [Pair("cat " * 40, "dog", 1, "row"), Pair("cat " * 40, "dog " * 40, 1, "row")]
     encoded = kind.encode(rows, Frame(tokenizer, 48, False))
     read = [tokenizer.decode(ids) for ids in encoded.way_back.sources]

@@ -22,7 +22,7 @@ from maskwright.models import special_tokens
 from maskwright.nn import initialise
 from maskwright.predict.predictor import load
 from maskwright.tasks.classification import Classification, Standardised
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 from maskwright.train.optimizers.optimizer import AdamW
 from tinyrun import WORDS
 
@@ -43,7 +43,7 @@ def rows(task: str, count: int = 120) -> list[Single | Pair]:
 @pytest.mark.parametrize("task", ["regression", "similarity"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
-    kind = kind_of(task)
+    kind = task_for(task)
     assert isinstance(kind, Classification)
     learner = Learner.of(model, kind, Method("full"), 32, "head")
     heads = tuple(replace(head, bias=bias) for head in learner.config.heads)
@@ -68,7 +68,7 @@ def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
 
 
 def test_numbers_that_are_all_alike_and_classes(model: Path) -> None:
-    kind = kind_of("regression")
+    kind = task_for("regression")
     assert isinstance(kind, Classification)
     learner = Learner.of(model, kind, Method("full"), 32, "head")
     made = initialise.build(learner.config, torch.Generator().manual_seed(0))
@@ -77,7 +77,7 @@ def test_numbers_that_are_all_alike_and_classes(model: Path) -> None:
     kind.after_training(made, asked)
     apart = {n: float((p - before[n]).detach().abs().max()) for n, p in made.named_parameters()}
     assert {n: d for n, d in apart.items() if d} == {"heads.classifier.bias": 7.0}
-    classes = kind_of("classification", ("a", "b"))
+    classes = task_for("classification", ("a", "b"))
     assert isinstance(classes, Classification)
     vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
     assert type(classes.training_objective(made, vocabulary, "head", asked)) is not Standardised
@@ -131,14 +131,14 @@ def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: P
 
 def test_numbers_are_compared_as_they_stand_there() -> None:
     """In float32, 1,700,000,001 and 1,700,000,050 are the same number."""
-    kind = kind_of("regression")
+    kind = task_for("regression")
     given = [Single("a", 1700000001.0, ""), Single("b", 1700000050.0, "")]
     told = np.array([1.7e9, 1.7e9])
     assert kind.measured(given, told)["squared_error"] == pytest.approx((1 + 50**2) / 2)
 
 
 def test_numbers_too_close_together_for_their_size_are_refused(model: Path) -> None:
-    kind = kind_of("regression")
+    kind = task_for("regression")
     assert isinstance(kind, Classification)
     learner = Learner.of(model, kind, Method("full"), 32, "head")
     made = initialise.build(learner.config, torch.Generator().manual_seed(0))

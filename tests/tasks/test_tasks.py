@@ -34,7 +34,7 @@ from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import Predictor, load
 from maskwright.tasks import embeddings, question_answering
 from maskwright.tasks.parts import sentence_folder
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.reading import frame_of
 from maskwright.tasks.parts.task_type import Encoded
 from maskwright.tasks.question_answering import QuestionAnswering
@@ -44,15 +44,15 @@ from tinyrun import WORDS
 @pytest.mark.usefixtures("serving_twice")
 def test_two_kinds_for_one_task_are_refused() -> None:
     with pytest.raises(UsageError, match="two modules for one task") as refused:
-        kind_of("tagging")
+        task_for("tagging")
     assert "kinds.tagging" in refused.value.wanted and "another.tags" in refused.value.wanted
-    assert kind_of("classification").task == "classification"  # the control: only what it serves
+    assert task_for("classification").task == "classification"  # the control: only what it serves
 
 
 @pytest.fixture
 def serving_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     another = ModuleType("another.tags")
-    another.TASKS, another.KIND = ("tagging",), type(kind_of("tagging"))  # type: ignore[attr-defined]
+    another.TASKS, another.TYPE = ("tagging",), type(task_for("tagging"))  # type: ignore[attr-defined]
     names, load = catalogue.names, catalogue.load
     monkeypatch.setattr(catalogue, "names", lambda room: [*names(room), "another"])
     monkeypatch.setattr(
@@ -195,7 +195,7 @@ def test_answers_lie_whole_in_some_window(model: Path, length: int) -> None:
         )
         for n in range(70)
     ]
-    encoded = kind_of("question-answering").encode(asked, frame)
+    encoded = task_for("question-answering").encode(asked, frame)
     windows = encoded.way_back
     assert windows.counts.answerable == 70 and windows.counts.lost == 0
     assert windows.counts.windows > 70 or length == 384
@@ -359,17 +359,17 @@ def test_places_of_a_batch(ends: bool) -> None:
 
 
 def test_entities_are_counted_by_hand() -> None:
-    kind = kind_of("tagging", ("B-X", "I-X", "O"))
+    kind = task_for("tagging", ("B-X", "I-X", "O"))
     gold = [Tagged(("a", "b", "c", "d"), (0, 1, 2, 0), "")]
     told = [["B-X", "I-X", "O", "O"]]
     figures = kind.measured(gold, told)
     assert figures == pytest.approx({"entity_f1": 2 / 3, "accuracy": 0.75})
     assert kind.estimated(gold, told)["accuracy"].value == 0.75
-    assert kind_of("tagging", ("NOUN", "VERB")).measures == ("accuracy",)
+    assert task_for("tagging", ("NOUN", "VERB")).measures == ("accuracy",)
 
 
 def test_answers_are_scored_by_hand() -> None:
-    kind = kind_of("question-answering")
+    kind = task_for("question-answering")
     asked = [
         Answered("q", "the red hat", (("red hat", 4),), ""),
         Answered("q", "the red hat", (), ""),
@@ -394,7 +394,7 @@ def test_answers_are_scored_by_hand() -> None:
 
 def test_answers_that_are_all_the_same_are_told() -> None:
     """Of every kind; each beside its control, and a constant that is right is none."""
-    kind = kind_of("question-answering")
+    kind = task_for("question-answering")
     asked = [Answered("q", "a hat", (("hat", 2),), ""), *[Answered("q", "a hat", (), "")] * 3]
     assert "said to all 4 questions (with an answer: 1)" in kind.one_sided(asked, [""] * 4)
     assert "said to none of 4 questions (without an answer: 3)" in kind.one_sided(
@@ -403,12 +403,12 @@ def test_answers_that_are_all_the_same_are_told() -> None:
     assert (
         kind.one_sided(asked, ["hat", "", "", "hat"]) == "" == kind.one_sided(asked[1:], [""] * 3)
     )
-    named = kind_of("classification", ("good", "bad"))
+    named = task_for("classification", ("good", "bad"))
     texts = [Single("a", 0, ""), Single("b", 1, ""), Single("c", 0, "")]
     assert "all 3 rows get the same answer, good" in named.one_sided(texts, np.zeros(3, np.int64))
     assert named.one_sided(texts, np.array([0, 1, 1])) == ""
     assert named.one_sided(texts[::2], np.zeros(2, np.int64)) == ""
-    tagger = kind_of("tagging", ("B-X", "O"))
+    tagger = task_for("tagging", ("B-X", "O"))
     words = [Tagged(("a", "b"), (0, 1), "")]
     assert "all 2 words get the same answer, O" in tagger.one_sided(words, [["O", "O"]])
     assert tagger.one_sided(words, [["O", "B-X"]]) == ""
@@ -454,9 +454,9 @@ def test_never_to_answer_can_be_the_best() -> None:
 
 
 def test_every_task_has_one_kind() -> None:
-    assert kind_of("multiple-choice").head == "choice"
+    assert task_for("multiple-choice").head == "choice"
     with pytest.raises(UsageError, match="not learned by this command"):
-        kind_of("telling-fortunes")
+        task_for("telling-fortunes")
 
 
 def test_methods_by_name(model: Path, tmp_path: Path) -> None:
@@ -492,7 +492,7 @@ def test_methods_by_name(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_head_learns_faster_than_what_was_pretrained(model: Path) -> None:
-    learner = Learner.of(model, kind_of("tagging", ("A", "B", "C")), Method("full"))
+    learner = Learner.of(model, task_for("tagging", ("A", "B", "C")), Method("full"))
     made = initialise.build(learner.config, torch.Generator().manual_seed(0))
 
     def factors(method: Method) -> dict[bool, set[float]]:
@@ -538,7 +538,7 @@ def test_a_head_is_trained_on_only_where_it_is_for_these_labels(
         for out in ("first", "again")
     ]
     assert factors == [10.0, 1.0]
-    kind = kind_of("classification", ("meow", "woof"))
+    kind = task_for("classification", ("meow", "woof"))
     for start, factor in ((model, 10.0), (folder / "model", 1.0)):
         assert Learner.of(start, kind, Method("full")).head_factor(Method("full")) == factor
     assert "new: heads.classifier" in learn(other, folder / "model", "other")
@@ -635,7 +635,7 @@ def test_what_is_given_becomes_a_cosine(
     """The scale is that of all data, not of the rows that are drawn of them."""
     made = [Pair("a cat", "a dog", label, "here") for label in given]
     data = SimpleNamespace(parts={"train": made})
-    kind = kind_of("embedding").of_data(data)  # type: ignore[arg-type]
+    kind = task_for("embedding").of_data(data)  # type: ignore[arg-type]
     frame = Learner.of(model, kind, Method("full")).frame
     for part, wanted in ((made, cosines), (made[1:], cosines[1:])):
         found = kind.encode(part, frame).examples.labels
@@ -712,7 +712,7 @@ def test_the_reference_library_gives_the_same_cosine(
 
 
 def test_ranks_by_hand() -> None:
-    kind = kind_of("matching")
+    kind = task_for("matching")
     rows = [Match("a", "b", ""), Match("c", "d", "")]
     assert kind.measured(rows, np.array([1.0, 2.0])) == {"first_is_right": 0.5, "mrr": 0.75}
     near = np.array([[0.5, 0.5, 0.1], [0.9, 0.2, 0.1], [0.0, 0.0, 1.0]])
@@ -771,7 +771,7 @@ def test_which_windows_teach() -> None:
 
 
 def test_words_of_plain_text_keep_their_marks() -> None:
-    kind = kind_of("tagging", ("O", "B-X"))
+    kind = task_for("tagging", ("O", "B-X"))
     for words in (["नमस्ते", "दुनिया"], ["தமிழ்"], ["e\u0301te\u0301", "!"], ["می\u200cخواهم"]):
         assert list(kind.example([" ".join(words)], "here").words) == words
 
@@ -788,11 +788,11 @@ def test_words_of_plain_text_keep_their_marks() -> None:
     ],
 )
 def test_which_tags_mark_entities(labels: tuple[str, ...], marked: bool) -> None:
-    assert ("entity_f1" in kind_of("tagging", labels).measures) is marked
+    assert ("entity_f1" in task_for("tagging", labels).measures) is marked
 
 
 def test_equal_answers_are_no_rivals() -> None:
-    kind = kind_of("matching")
+    kind = task_for("matching")
     given = [Match(a, p, "") for a, p in (("q1", "x"), ("q2", "x"), ("q3", "y"), ("q4", "z"))]
     vectors = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
     empty = Examples(framed([]), np.zeros(0, np.int64))
@@ -882,11 +882,11 @@ def test_ranks_among_negatives_by_hand() -> None:
     x, y, u = np.eye(3, dtype=np.float32)
     outputs = np.stack([np.concatenate([0.5 * x + u, x, u]), np.concatenate([y, y, x])])
     empty = Examples(framed([]), np.zeros(0, np.int64))
-    assert kind_of("matching").answers(Encoded(given, empty), outputs).tolist() == [2.0, 1.0]
+    assert task_for("matching").answers(Encoded(given, empty), outputs).tolist() == [2.0, 1.0]
 
 
 def test_several_answers_to_one_question_are_all_right() -> None:
-    kind = kind_of("matching")
+    kind = task_for("matching")
     given = [Match("q", "x", ""), Match("q", "y", ""), Match("r", "z", "")]
     x, y, z = np.eye(3, dtype=np.float32)
     empty = Examples(framed([]), np.zeros(0, np.int64))
@@ -910,7 +910,7 @@ def test_several_answers_to_one_question_are_all_right() -> None:
 
 def test_a_kind_of_entities_that_is_not_there_has_no_recall() -> None:
     names = ("O", "B-X", "I-X", "B-Y", "I-Y")
-    kind = kind_of("tagging", names)
+    kind = task_for("tagging", names)
     told = kind.by_class([Tagged(("a", "b"), (1, 0), "")], [["B-X", "B-Y"]])
     assert told is not None
     cells = {row[0]: row[1:4] for row in told["rows"]}

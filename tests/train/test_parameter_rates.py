@@ -8,7 +8,7 @@ import torch
 from maskwright.errors import ConfigError
 from maskwright.train.optimizers.lamb import Lamb
 from maskwright.train.optimizers.optimizer import AdamW, Optimizer
-from maskwright.train.parameter_rates import Paced
+from maskwright.train.parameter_rates import ParameterRates
 from maskwright.train.parameters import Parameters
 
 
@@ -22,7 +22,7 @@ def moved(optimizer: Optimizer, factors: dict[str, float] | None, rate: float) -
     p = parameters()
     state = optimizer.start(p)
     if factors is not None:
-        state = Paced(state, lambda step: factors)
+        state = ParameterRates(state, lambda step: factors)
     for step in range(3):
         torch.manual_seed(step)
         p.gradient.normal_()
@@ -53,7 +53,7 @@ def test_a_parameter_that_is_held_stays_and_is_let_go() -> None:
     p = parameters()
     before = p.masters.clone()
     held = [n for n in p.named if n.startswith("0.")]
-    state = Paced(
+    state = ParameterRates(
         AdamW(learning_rate=1.0).start(p),
         lambda step: {n: float(n not in held or step >= 2) for n in p.named},
     )
@@ -70,7 +70,7 @@ def test_a_parameter_that_is_held_stays_and_is_let_go() -> None:
 def test_what_is_held_has_no_part_in_the_length_that_is_clipped() -> None:
     p = parameters()
     held = [n for n in p.named if n.startswith("0.")]
-    state = Paced(
+    state = ParameterRates(
         AdamW(learning_rate=1.0).start(p),
         lambda step: {n: float(n not in held or step >= 1) for n in p.named},
     )
@@ -88,4 +88,4 @@ def test_what_is_held_has_no_part_in_the_length_that_is_clipped() -> None:
 def test_a_parameter_without_a_factor_is_refused() -> None:
     p = parameters()
     with pytest.raises(ConfigError, match="without a factor"):
-        Paced(AdamW(learning_rate=1.0).start(p), lambda step: {"0.weight": 1.0})
+        ParameterRates(AdamW(learning_rate=1.0).start(p), lambda step: {"0.weight": 1.0})

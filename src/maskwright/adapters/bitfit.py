@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.adapter import AdapterModule, Settings
 from maskwright.adapters.parts.freeze import biases
 from maskwright.errors import IncompatibleError
 from maskwright.nn.transformer import Transformer
@@ -27,7 +27,7 @@ class BitFit(Settings):
     kind: Literal["bitfit"] = "bitfit"
     parts: tuple[str, ...] = ()
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
         return {}
 
     def own(self, model: Transformer) -> list[str]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.adapter import AdapterModule, Settings
 from maskwright.adapters.parts.places import in_layer
 from maskwright.nn.attention import Attention
 from maskwright.nn.config import Activation
@@ -41,17 +41,17 @@ class Bottleneck(Settings):
     def __post_init__(self) -> None:
         self.require("width", 1 <= self.width <= 1 << 16, "1 to 65,536")
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
         kinds = (FeedForward,) if self.after == "feed_forward" else (Attention, FeedForward)
         places = (p for p, m in model.named_modules() if isinstance(m, kinds) and in_layer(p))
         like, width = model.tokens.weight, model.config.width
-        return {path: Narrow(self, width, like, generator) for path in places}
+        return {path: BottleneckModule(self, width, like, generator) for path in places}
 
 
 SETTINGS = Bottleneck
 
 
-class Narrow(Branch):
+class BottleneckModule(AdapterModule):
     """The bottleneck behind one half of a layer of this `width`, with the dtype of `like`."""
 
     def __init__(

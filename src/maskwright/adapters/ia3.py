@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.adapter import AdapterModule, Settings
 from maskwright.adapters.parts.places import projections
 from maskwright.nn.transformer import Transformer
 
@@ -28,8 +28,8 @@ class IA3(Settings):
     outputs: tuple[str, ...] = ("key", "value")
     inputs: tuple[str, ...] = ("down",)
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
-        branches: dict[str, Branch] = {}
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
+        branches: dict[str, AdapterModule] = {}
         for path, module in projections(model, self.outputs).items():
             branches[path] = Scale(module.weight, "outputs")
         for path, module in projections(model, self.inputs).items():
@@ -41,7 +41,7 @@ class IA3(Settings):
 SETTINGS = IA3
 
 
-class Scale(Branch):
+class Scale(AdapterModule):
     """A factor for each output, or each input, of one projection with this `weight` (O, I)."""
 
     def __init__(self, weight: Tensor, side: Literal["outputs", "inputs"]) -> None:

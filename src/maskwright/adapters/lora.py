@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.adapter import AdapterModule, Settings
 from maskwright.adapters.parts.places import projections
 from maskwright.nn.kernels.dropout import dropout
 from maskwright.nn.kernels.linear import linear
@@ -48,7 +48,7 @@ class LoRA(Settings):
     def scale(self) -> float:
         return self.alpha / self.rank
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
         found = projections(model, self.targets)
         return {path: LowRank(self, module.weight, generator) for path, module in found.items()}
 
@@ -56,7 +56,7 @@ class LoRA(Settings):
 SETTINGS = LoRA
 
 
-class LowRank(Branch):
+class LowRank(AdapterModule):
     """The product beside one projection with this `weight` (O, I)."""
 
     def __init__(self, settings: LoRA, weight: Tensor, generator: torch.Generator) -> None:

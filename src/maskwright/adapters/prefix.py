@@ -23,9 +23,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.adapter import AdapterModule, Settings
 from maskwright.adapters.parts.places import in_layer
-from maskwright.nn.attention import Attention, Sight
+from maskwright.nn.attention import Attention, AttentionContext
 from maskwright.nn.transformer import Transformer
 
 DEVIATION = 0.02  # of fresh keys and values
@@ -45,18 +45,18 @@ class Prefix(Settings):
         self.require("length", 1 <= self.length <= 1 << 16, "1 to 65,536")
         self.require("hidden", self.hidden is None or 1 <= self.hidden <= 1 << 16, "1 to 65,536")
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
         like = model.tokens.weight
         maker = None
         if self.hidden is not None:
-            maker = Maker(self.length, model.config.width, self.hidden, like, generator)
-        branches: dict[str, Branch] = {}
+            maker = PrefixMLP(self.length, model.config.width, self.hidden, like, generator)
+        branches: dict[str, AdapterModule] = {}
         for path, module in model.named_modules():
             if isinstance(module, Attention) and in_layer(path):
                 name, _, source, *_ = path.split(".")
                 users = model.config.stacks[name].weights_of
                 layers = tuple(layer for layer, of in enumerate(users) if of == int(source))
-                branches[path] = Front(self.length, layers, module, maker, like, generator)
+                branches[path] = PrefixKV(self.length, layers, module, maker, like, generator)
         return branches
 
 
@@ -70,7 +70,7 @@ def _drawn(
     return nn.Parameter(drawn.to(like))
 
 
-class Maker(nn.Module):
+class PrefixMLP(nn.Module):
     """The table of vectors and the first layer of the network, shared by all branches."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Maker(nn.Module):
         return (self.table @ self.weight.T).tanh()
 
 
-class Front(Branch):
+class PrefixKV(AdapterModule):
     """The prefix of one module of attention: keys and values for each of the `layers` that use
     it."""
 
@@ -93,7 +93,7 @@ class Front(Branch):
         length: int,
         layers: tuple[int, ...],
         attention: Attention,
-        maker: Maker | None,
+        maker: PrefixMLP | None,
         like: Tensor,
         generator: torch.Generator,
     ) -> None:
@@ -122,8 +122,8 @@ class Front(Branch):
         return self.prefix[place] if self.maker is None else self.maker() @ self.last[place].mT
 
     def before(
-        self, key: Tensor, value: Tensor, sight: Sight, layer: int
-    ) -> tuple[Tensor, Tensor, Sight]:
+        self, key: Tensor, value: Tensor, context: AttentionContext, layer: int
+    ) -> tuple[Tensor, Tensor, AttentionContext]:
         """Keys and values (B, H, K, W) with the prefix in front."""
         mine = self.of_layer(self.layers.index(layer))  # 2, P, H · W
         heads = mine.view(2, self.length, self.heads, self.head_width).transpose(1, 2)
@@ -131,14 +131,14 @@ class Front(Branch):
         return (
             torch.cat([front[0], key], 2),
             torch.cat([front[1], value], 2),
-            sight.behind(self.length),
+            context.with_prefix_keys(self.length),
         )
 
 
 class Seam:
     """A prefix in its place."""
 
-    def __init__(self, module: Attention, front: Front) -> None:
+    def __init__(self, module: Attention, front: PrefixKV) -> None:
         self.module = module
         module.before = front.before
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.adapters.parts.adapter import Branch, Settings
+from maskwright.adapters.parts.adapter import AdapterModule, Settings
 from maskwright.errors import IncompatibleError
 from maskwright.nn.mask import AttentionMask
 from maskwright.nn.stack import Stack
@@ -46,18 +46,18 @@ class Prompt(Settings):
     def positions(self) -> int:
         return self.length
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
         table = model.tokens.weight.detach()
         last = min(self.common, len(table))
         chosen = torch.randint(last, (self.length,), generator=generator)
         vectors = table[chosen.to(table.device)].clone()
-        return {"encoder" if model.encoder is not None else "decoder": Soft(vectors)}
+        return {"encoder" if model.encoder is not None else "decoder": SoftPrompt(vectors)}
 
 
 SETTINGS = Prompt
 
 
-class Soft(Branch):
+class SoftPrompt(AdapterModule):
     """The vectors (P, E) in front of what one stack reads."""
 
     def __init__(self, vectors: Tensor) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from maskwright.analysis import dependencies as trees
 from maskwright.analysis import heads
 from maskwright.analysis import word_senses as senses
-from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.analysis.matrix import matrix
 from maskwright.analysis.page import require_new, write
 from maskwright.corpus.files import Paths
@@ -50,7 +50,7 @@ def attention(
         The page.
     """
     say, out = printer(stream), Path(out)
-    subject = Subject.of(Path(model))
+    subject = ProbedModel.of(Path(model))
     if sentence is not None:
         _require_drawable(subject, sentence)
     two = len(subject.model.config.stacks) == 2
@@ -109,7 +109,7 @@ def _plain(found: heads.Heads, relations: Sequence[trees.Relation], passed: int)
     }
 
 
-def _require_drawable(subject: Subject, sentence: str) -> None:
+def _require_drawable(subject: ProbedModel, sentence: str) -> None:
     whole = len(subject.tokenizer.encode(sentence))
     most = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
     if not 1 <= whole <= most:

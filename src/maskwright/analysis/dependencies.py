@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.analysis.heads import attention
-from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.corpus.files import RegularFile, find
 from maskwright.corpus.ledger import Counts, Ledger, at
 from maskwright.corpus.read import text_blocks
@@ -114,7 +114,7 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
 
 
 def compare_with_trees(
-    subject: Subject, trees: Sequence[Tree]
+    subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[list[Relation], list[str], int]:
     """The best head for each relation, the commonest first, the first row of all words; the
     relations with too few words to ask; and how many sentences were passed over, too long or with
@@ -148,7 +148,7 @@ def compare_with_trees(
 
 
 def _hits(
-    subject: Subject, trees: Sequence[Tree]
+    subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str], NDArray[np.int64], int]:
     """For each word with a governor: (N, 2, L, H) whether a head finds it, (N, distances) whether a
     distance does, its relation, and the half of its sentence, which its place among all says, so
@@ -174,7 +174,9 @@ def _hits(
     return np.array(hits), np.array(fixed), names, np.array(halves), used
 
 
-def _by_words(subject: Subject, trees: Sequence[Tree]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+def _by_words(
+    subject: ProbedModel, trees: Sequence[Tree]
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
     """The place of a sentence and the attention between its words, (L, H, words, words); sentences
     that are too long, or in which the tokenizer joins two words, are passed over."""
     tokenizer = subject.tokenizer

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.analysis.hidden_states import Subject, look
+from maskwright.analysis.hidden_states import ProbedModel, look
 from maskwright.data.batch import Batch
 from maskwright.errors import DataError
 from maskwright.inference.encoded import Collation, Examples, framed
@@ -53,7 +53,7 @@ class Heads:
         return int(layer) + 1, int(head) + 1
 
 
-def look_at_heads(subject: Subject, texts: Sequence[str]) -> Heads:
+def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
     """Measure all heads on the first 128 tokens of each text.
 
     Raises:
@@ -100,7 +100,9 @@ def _even(seen: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def attention(subject: Subject, ids: Sequence[list[int]]) -> Iterator[tuple[Batch, list[Tensor]]]:
+def attention(
+    subject: ProbedModel, ids: Sequence[list[int]]
+) -> Iterator[tuple[Batch, list[Tensor]]]:
     """Batches of texts, one to a row, and the weights (B, H, T, T) of each layer."""
     lengths = np.array([len(each) for each in ids], np.int64)
     examples = Examples(framed(list(ids)), np.zeros(len(ids), np.int64))
@@ -122,7 +124,7 @@ class Seen:
     weights: NDArray[np.float32]
 
 
-def one_text(subject: Subject, text: str, most: int) -> Seen:
+def one_text(subject: ProbedModel, text: str, most: int) -> Seen:
     """The first `most` tokens of `text`, special ones among them."""
     tokenizer = subject.tokenizer
     before, after = tokenizer.frame_margins()

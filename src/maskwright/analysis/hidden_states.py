@@ -36,7 +36,7 @@ Pooling = Callable[[Tensor, Batch], Tensor]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ProbedModel:
     """A model that is looked into: as it was trained, and one of the same shape that was not."""
 
     path: Path
@@ -44,7 +44,7 @@ class Subject:
     tokenizer: Tokenizer
 
     @classmethod
-    def of(cls, folder: Path) -> Subject:
+    def of(cls, folder: Path) -> ProbedModel:
         """The model in `folder`, or of the run in it.
 
         Raises:

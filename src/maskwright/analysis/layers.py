@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn import functional
 
-from maskwright.analysis.hidden_states import Pooling, Subject, at_places, layer_states
+from maskwright.analysis.hidden_states import Pooling, ProbedModel, at_places, layer_states
 from maskwright.data.batch import Batch
 from maskwright.errors import UsageError
 from maskwright.inference.encoded import Examples
@@ -40,8 +40,8 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.objectives.supervised import pool_texts
 from maskwright.randomness import integers, key, permute, torch_seed
-from maskwright.tasks.parts.find import kind_of
-from maskwright.tasks.parts.task_type import Kind
+from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import TaskType
 
 ITERATIONS, TOLERANCE = 100, 1e-3
 # A control of fewer words, or of one word nearly everywhere, is learned by any model.
@@ -115,7 +115,7 @@ class _Asked:
 
 
 def probe_layers(
-    subject: Subject, data: labelled.Examples, *, items: int = 10_000, seed: int = 0
+    subject: ProbedModel, data: labelled.Examples, *, items: int = 10_000, seed: int = 0
 ) -> Layered:
     """Probe every layer for the labels of `data`.
 
@@ -126,7 +126,7 @@ def probe_layers(
         UsageError: a task that is neither tags nor one class for a text.
     """
     names = () if data.labels is None else data.labels.names
-    kind = kind_of(data.task.kind, names)
+    kind = task_for(data.task.kind, names)
     if data.task.kind not in ("tagging", "classification"):
         raise UsageError(
             "this task is not probed layer by layer",
@@ -168,9 +168,9 @@ def probe_layers(
 
 
 def _of_part(
-    subject: Subject,
+    subject: ProbedModel,
     models: tuple[Transformer, Transformer],
-    kind: Kind,
+    kind: TaskType,
     rows: Sequence[Any],
     items: int,
     seed: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from maskwright.analysis import layers
-from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.analysis.page import line, plain, write
 from maskwright.report import tables
 from maskwright.report.curves import Chart, draw
@@ -16,7 +16,7 @@ from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 
 
-def show_layers(subject: Subject, out: Path, found: layers.Layered, say: Say) -> Path:
+def show_layers(subject: ProbedModel, out: Path, found: layers.Layered, say: Say) -> Path:
     """Say and write accuracy, control, selectivity and the learned mix by layer."""
     if found.cut:
         say(f"note: {found.cut}")

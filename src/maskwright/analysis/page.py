@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.metrics.intervals import Estimate
 from maskwright.models import folders
 from maskwright.report import document, tables
@@ -33,7 +33,7 @@ def require_new(out: Path) -> None:
 
 def write(
     out: Path,
-    subject: Subject,
+    subject: ProbedModel,
     kind: str,
     head: str,
     sections: Sequence[tuple[str, str]],

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.analysis.hidden_states import Pooling, Subject, layer_states
+from maskwright.analysis.hidden_states import Pooling, ProbedModel, layer_states
 from maskwright.data.batch import Batch
 from maskwright.inference.encoded import Examples
 from maskwright.labelled.examples import examples as labelled
@@ -24,7 +24,7 @@ from maskwright.metrics.intervals import Estimate, estimate
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import pool_texts
 from maskwright.randomness import key, permute
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 
 RESAMPLES = 200
 SAME_DIGITS = 6  # of a cosine: what float32 states leave of it
@@ -85,10 +85,12 @@ class Pooled:
     cut: str = ""
 
 
-def compare_pooling(subject: Subject, data: labelled.Examples, items: int | None = None) -> Pooled:
+def compare_pooling(
+    subject: ProbedModel, data: labelled.Examples, items: int | None = None
+) -> Pooled:
     """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
     on all where they are in no parts, else on those of the test part."""
-    kind = kind_of("embedding")
+    kind = task_for("embedding")
     last = next(part for part in (ALL, TEST, VALIDATION, TRAIN) if part in data.parts)
     every = data.parts[last]
     wanted = np.arange(len(every) if items is None else min(items, len(every)))
@@ -110,7 +112,7 @@ def compare_pooling(subject: Subject, data: labelled.Examples, items: int | None
 
 def _told(
     model: Transformer,
-    subject: Subject,
+    subject: ProbedModel,
     examples: Examples,
     way: Pooling,
     truth: NDArray[np.float64],

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from maskwright.analysis import pooling
-from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.analysis.page import line, plain, write
 from maskwright.labelled.formats.parts import ALL
 from maskwright.metrics.intervals import Estimate
@@ -19,7 +19,7 @@ from maskwright.report.svg import COLOURS, escape
 from maskwright.report.tables import Table
 
 
-def show_pooling(subject: Subject, out: Path, found: pooling.Pooled, say: Say) -> Path:
+def show_pooling(subject: ProbedModel, out: Path, found: pooling.Pooled, say: Say) -> Path:
     """Say and write how well each layer and pooling tell how alike two texts are."""
     if found.cut:
         say(f"note: {found.cut}")

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from maskwright.analysis import layers, pooling
 from maskwright.analysis import word_senses as senses
-from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.analysis.layers_page import show_layers
 from maskwright.analysis.page import require_new
 from maskwright.analysis.pooling_page import show_pooling
@@ -73,7 +73,7 @@ def probe(
             )
         if word is not None and not word.strip():
             raise UsageError("no word to look at", where="--word", found=repr(word))
-    subject = Subject.of(Path(model))
+    subject = ProbedModel.of(Path(model))
     data = None if data is None else Path(data)
     if data is None or word is not None:
         commit.probe_writable(out)

@@ -47,7 +47,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Sight:
+class TokenView:
     """A text, or a pair, as a tokenizer sees it.
 
     Attributes:
@@ -119,7 +119,7 @@ def tokenizer_of(folder: Path | str) -> Tokenizer:
     return Tokenizer.load(folder)
 
 
-def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> Sight:
+def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> TokenView:
     """`text`, or the pair of texts, as a model with this tokenizer sees it.
 
     Raises:
@@ -157,7 +157,7 @@ def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> Sight:
             )
         special(margins[number + 1])
     read = tuple(map(tokenizer.normalise, texts))
-    return Sight(tokenizer, texts, read, tuple(tokens), unknown)
+    return TokenView(tokenizer, texts, read, tuple(tokens), unknown)
 
 
 def show_tokens(
@@ -201,7 +201,7 @@ def _named(tokenizer: Tokenizer) -> str:
     return f"{tokenizer.kind}, {tokenizer.vocabulary_size:,} tokens"
 
 
-def _short(name: str, sight: Sight) -> str:
+def _short(name: str, sight: TokenView) -> str:
     """The tokens of one of two tokenizers in a few lines."""
     tokens = [harmless(each.token) for each in sight.tokens]
     rows = [" ".join(tokens[n : n + FEW]) for n in range(0, len(tokens), FEW)]

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.analysis.hidden_states import Subject, at_places, layer_states
+from maskwright.analysis.hidden_states import ProbedModel, at_places, layer_states
 from maskwright.analysis.pooling import SAME_DIGITS
 from maskwright.corpus.files import find
 from maskwright.errors import DataError, UsageError
@@ -81,7 +81,7 @@ class Told:
 
 
 def tell_senses(
-    subject: Subject,
+    subject: ProbedModel,
     word: str,
     texts: Sequence[str],
     senses: Sequence[str],
@@ -166,7 +166,7 @@ def _around(tokens: list[int], inside: list[int], room: int) -> tuple[list[int],
     return tokens[begin : begin + room], [place - begin for place in inside]
 
 
-def _examples(subject: Subject, word: str, texts: Sequence[str], shorten: bool) -> Examples:
+def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bool) -> Examples:
     """The texts, with the places of the word's tokens."""
     tokenizer, before = subject.tokenizer, subject.tokenizer.frame_margins()[0]
     margins = sum(tokenizer.frame_margins())
@@ -206,7 +206,7 @@ def _examples(subject: Subject, word: str, texts: Sequence[str], shorten: bool) 
     return Examples(framed(ids), np.zeros(len(asked.tokens), np.int64), places=asked)
 
 
-def _vectors(model: Transformer, subject: Subject, examples: Examples) -> NDArray[np.float64]:
+def _vectors(model: Transformer, subject: ProbedModel, examples: Examples) -> NDArray[np.float64]:
     """(L + 1, N, D): the mean over the word's tokens, of length 1."""
     assert examples.places is not None
     each = layer_states(model, examples, subject.collation, at_places).astype(np.float64)

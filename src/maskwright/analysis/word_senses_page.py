@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from maskwright.analysis import word_senses as senses
-from maskwright.analysis.hidden_states import Subject
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.analysis.page import plain, write
 from maskwright.errors import UsageError
 from maskwright.report import tables
@@ -18,7 +18,7 @@ from maskwright.report.tables import Table
 
 
 def show_senses(
-    subject: Subject,
+    subject: ProbedModel,
     out: Path,
     word: str,
     data: Path | None,

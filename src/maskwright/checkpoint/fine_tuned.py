@@ -42,7 +42,7 @@ COPY = "take a whole copy of the folder, or fine-tune again into another one"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class TaskRecord:
     """What `task.json` says.
 
     Attributes:
@@ -95,7 +95,7 @@ class Told:
         return json.dumps(to_plain(self), indent=2) + "\n"
 
 
-def read_task(folder: Path) -> Told | None:
+def read_task(folder: Path) -> TaskRecord | None:
     """What the `task.json` in `folder` says; None where there is none.
 
     Raises:
@@ -116,7 +116,7 @@ def read_task(folder: Path) -> Told | None:
     require_as_saved(path, data)
     plain = parse_object(data, path, error=CheckpointError, largest=LARGEST)
     try:
-        return from_plain(Told, plain)
+        return from_plain(TaskRecord, plain)
     except MaskwrightError as error:
         raise CheckpointError(
             error.what,
@@ -196,7 +196,7 @@ def finish(folder: Path, names: list[str]) -> None:
 
 
 def require_agreement(
-    told: Told, labels: tuple[str, ...], kind: str, outputs: int, where: Path
+    told: TaskRecord, labels: tuple[str, ...], kind: str, outputs: int, where: Path
 ) -> None:
     """Refuse a task whose classes are not those that the model's config.json names.
 
@@ -249,7 +249,7 @@ def _require(home: Path, name: str, made: Manifest) -> None:
         )
 
 
-def _first_difference(one: Told | None, other: Told | None) -> str:
+def _first_difference(one: TaskRecord | None, other: TaskRecord | None) -> str:
     first, second = (dict[str, Any](to_plain(each)) for each in (one, other))
     names: Mapping[str, Any] = {n: v for n, v in first.items() if v != second[n]}
     return ", ".join(f"{n}: {v!r}, not {second[n]!r}" for n, v in names.items())[:200]

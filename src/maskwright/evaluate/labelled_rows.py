@@ -38,8 +38,8 @@ from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
 from maskwright.storage import commit
 from maskwright.tasks.classification import PAIRS
-from maskwright.tasks.parts.find import kind_of
-from maskwright.tasks.parts.task_type import SECOND, UNTOLD, Kind
+from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import SECOND, UNTOLD, TaskType
 
 NAME, PAGE = "evaluation.json", "report.html"
 # What `pipeline` calls two texts, and what tables of labelled rows call them.
@@ -142,7 +142,7 @@ def _rows(
     columns: Mapping[str, Sequence[str]],
     read: HowRead,
     say: Say,
-) -> tuple[Sequence[Any], Kind]:
+) -> tuple[Sequence[Any], TaskType]:
     """The rows of the `part` that is asked, as the model's task has them, and the kind of that;
     what was understood is said."""
     asked_of = replace(
@@ -194,7 +194,7 @@ def _of_pairs(
         elif told or not _has_two(asked_of, columns, no_label):
             return model, columns
     task = "similarity" if kind.problem == "regression" else "pair-classification"
-    return replace(model, kind=kind_of(task, kind.labels, kind.settled), columns={}), given
+    return replace(model, kind=task_for(task, kind.labels, kind.settled), columns={}), given
 
 
 def _has_two(

@@ -44,7 +44,7 @@ LONGEST = 512
 
 
 @dataclass(frozen=True)
-class Measured:
+class TextEvaluation:
     """Figures of a language model on a text.
 
     Attributes:
@@ -98,7 +98,7 @@ class Measured:
 
 def evaluate_folder(
     folder: Path | str, texts: Paths = (), *, rows: int = 4096, reading: Reading | None = None
-) -> Measured:
+) -> TextEvaluation:
     """Language-model figures of a folder on text files, or on its run's held-out text.
 
     The measure is the model's own: masked accuracy for encoders, next-token loss and bits per
@@ -136,13 +136,13 @@ def evaluate_folder(
             read_of.append(
                 f"note: measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
             )
-        kept = not objective.codes_text or keeps_text(tokenizer, store)
+        kept = not objective.is_language_model or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(
             objective,
             source,
             rows=rows,
-            bytes_per_token=bytes_per_token if objective.codes_text else None,
+            bytes_per_token=bytes_per_token if objective.is_language_model else None,
         )
         trained_on = training_stores(folder)
         learned = trained_on or [store]
@@ -154,7 +154,7 @@ def evaluate_folder(
             source,
             rows=rows,
         )
-    return Measured(figures, lines, not trained_on, read_of, _notes(recipe, objective, kept))
+    return TextEvaluation(figures, lines, not trained_on, read_of, _notes(recipe, objective, kept))
 
 
 def _notes(recipe: Recipe | None, objective: Objective, kept: bool) -> list[str]:
@@ -192,7 +192,7 @@ def _measure(
         if recipe is not None and recipe.objective.name in ("causal", "masked"):
             return objective, partial(held_out_rows, recipe)
         length = _length(loaded) if recipe is None else recipe.rows.length
-        if objective.codes_text:
+        if objective.is_language_model:
             return objective, lambda store: Stream(store, length)
         return objective, lambda store: PackedDocuments(store, length, seed=likelihood.SEED)
     if recipe is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from maskwright.errors import ConfigError
 from maskwright.families.parts import post_norm
-from maskwright.families.parts.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.parts.family import Architecture, Coordinate, head_field, head_rules, heads
 from maskwright.families.parts.fields import Fields
 from maskwright.families.parts.weights import Rule
 from maskwright.nn.config import Tokens, TransformerConfig
@@ -26,15 +26,17 @@ IGNORED = (".position_ids",)
 SWITCHES = {"add_pooling_layer": "pooler."}
 
 ARCHITECTURES = {
-    "AlbertModel": Kit(pooler=True),
-    "AlbertForMaskedLM": Kit(vocabulary=True),
-    "AlbertForPreTraining": Kit(
+    "AlbertModel": Architecture(pooler=True),
+    "AlbertForMaskedLM": Architecture(vocabulary=True),
+    "AlbertForPreTraining": Architecture(
         pooler=True, vocabulary=True, heads=(("pair", "sequence"),), labels=2
     ),
-    "AlbertForSequenceClassification": Kit(pooler=True, heads=(("classifier", "sequence"),)),
-    "AlbertForTokenClassification": Kit(heads=(("classifier", "token"),)),
-    "AlbertForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
-    "AlbertForMultipleChoice": Kit(pooler=True, heads=(("choice", "choice"),), labels=1),
+    "AlbertForSequenceClassification": Architecture(
+        pooler=True, heads=(("classifier", "sequence"),)
+    ),
+    "AlbertForTokenClassification": Architecture(heads=(("classifier", "token"),)),
+    "AlbertForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2),
+    "AlbertForMultipleChoice": Architecture(pooler=True, heads=(("choice", "choice"),), labels=1),
 }
 HEADS = {
     "pair": ("sop_classifier.classifier",),

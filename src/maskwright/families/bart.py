@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from maskwright.families.parts.family import Coordinate, Kit, bare, head_field, head_rules, heads
+from maskwright.families.parts.family import (
+    Architecture,
+    Coordinate,
+    bare,
+    head_field,
+    head_rules,
+    heads,
+)
 from maskwright.families.parts.fields import ACTIVATIONS, Fields, head_width
 from maskwright.families.parts.weights import Rename, Rule, Tie, Zeros, linear, norm
 from maskwright.nn.config import (
@@ -37,10 +44,12 @@ SWITCHES: dict[str, str] = {}
 TOKEN_IDS = {"decoder_start_token_id": "end", "forced_eos_token_id": "end"}
 
 ARCHITECTURES = {
-    "BartModel": Kit(),
-    "BartForConditionalGeneration": Kit(vocabulary=True, generates=True),
-    "BartForSequenceClassification": Kit(heads=(("classifier", "sequence"),), default_labels=3),
-    "BartForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
+    "BartModel": Architecture(),
+    "BartForConditionalGeneration": Architecture(vocabulary=True, generates=True),
+    "BartForSequenceClassification": Architecture(
+        heads=(("classifier", "sequence"),), default_labels=3
+    ),
+    "BartForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2),
 }
 FORMERLY = {"BartForMaskedLM": "BartForConditionalGeneration"}  # until 2020
 HEADS = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.families.parts import post_norm
-from maskwright.families.parts.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.parts.family import Architecture, Coordinate, head_field, head_rules, heads
 from maskwright.families.parts.fields import Fields
 from maskwright.families.parts.weights import Rule
 from maskwright.nn.config import Tokens, TransformerConfig
@@ -25,16 +25,18 @@ IGNORED = (".position_ids",)
 SWITCHES = {"add_pooling_layer": "pooler."}
 
 ARCHITECTURES = {
-    "BertModel": Kit(pooler=True),
-    "BertForMaskedLM": Kit(vocabulary=True),
-    "BertForPreTraining": Kit(
+    "BertModel": Architecture(pooler=True),
+    "BertForMaskedLM": Architecture(vocabulary=True),
+    "BertForPreTraining": Architecture(
         pooler=True, vocabulary=True, heads=(("pair", "sequence"),), labels=2
     ),
-    "BertForSequenceClassification": Kit(pooler=True, heads=(("classifier", "sequence"),)),
-    "BertForTokenClassification": Kit(heads=(("classifier", "token"),)),
-    "BertForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
-    "BertForNextSentencePrediction": Kit(pooler=True, heads=(("pair", "sequence"),), labels=2),
-    "BertForMultipleChoice": Kit(pooler=True, heads=(("choice", "choice"),), labels=1),
+    "BertForSequenceClassification": Architecture(pooler=True, heads=(("classifier", "sequence"),)),
+    "BertForTokenClassification": Architecture(heads=(("classifier", "token"),)),
+    "BertForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2),
+    "BertForNextSentencePrediction": Architecture(
+        pooler=True, heads=(("pair", "sequence"),), labels=2
+    ),
+    "BertForMultipleChoice": Architecture(pooler=True, heads=(("choice", "choice"),), labels=1),
 }
 HEADS = {
     "pair": ("cls.seq_relationship",),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.families.parts import post_norm
-from maskwright.families.parts.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.parts.family import Architecture, Coordinate, head_field, head_rules, heads
 from maskwright.families.parts.fields import ACTIVATIONS, Fields
 from maskwright.families.parts.weights import Rule
 from maskwright.nn.config import FeedForward, Learned, Norm, Tokens, TransformerConfig
@@ -23,12 +23,12 @@ IGNORED = (".position_ids",)
 SWITCHES: dict[str, str] = {}
 
 ARCHITECTURES = {
-    "DistilBertModel": Kit(),
-    "DistilBertForMaskedLM": Kit(vocabulary=True),
-    "DistilBertForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
-    "DistilBertForTokenClassification": Kit(heads=(("classifier", "token"),)),
-    "DistilBertForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
-    "DistilBertForMultipleChoice": Kit(heads=(("choice", "choice"),), labels=1),
+    "DistilBertModel": Architecture(),
+    "DistilBertForMaskedLM": Architecture(vocabulary=True),
+    "DistilBertForSequenceClassification": Architecture(heads=(("classifier", "sequence"),)),
+    "DistilBertForTokenClassification": Architecture(heads=(("classifier", "token"),)),
+    "DistilBertForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2),
+    "DistilBertForMultipleChoice": Architecture(heads=(("choice", "choice"),), labels=1),
 }
 HEADS = {
     "sequence": ("classifier", "pre_classifier"),

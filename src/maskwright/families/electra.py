@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.families.parts import post_norm
-from maskwright.families.parts.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.parts.family import Architecture, Coordinate, head_field, head_rules, heads
 from maskwright.families.parts.fields import Fields
 from maskwright.families.parts.weights import Rule
 from maskwright.nn.config import Tokens, TransformerConfig
@@ -26,13 +26,13 @@ IGNORED = (".position_ids",)
 SWITCHES: dict[str, str] = {}
 
 ARCHITECTURES = {
-    "ElectraModel": Kit(),
-    "ElectraForPreTraining": Kit(heads=(("replaced", "token"),), labels=1),
-    "ElectraForMaskedLM": Kit(vocabulary=True),
-    "ElectraForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
-    "ElectraForTokenClassification": Kit(heads=(("classifier", "token"),)),
-    "ElectraForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
-    "ElectraForMultipleChoice": Kit(heads=(("choice", "choice"),), labels=1),
+    "ElectraModel": Architecture(),
+    "ElectraForPreTraining": Architecture(heads=(("replaced", "token"),), labels=1),
+    "ElectraForMaskedLM": Architecture(vocabulary=True),
+    "ElectraForSequenceClassification": Architecture(heads=(("classifier", "sequence"),)),
+    "ElectraForTokenClassification": Architecture(heads=(("classifier", "token"),)),
+    "ElectraForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2),
+    "ElectraForMultipleChoice": Architecture(heads=(("choice", "choice"),), labels=1),
 }
 HEADS = {
     "replaced": ("discriminator_predictions.dense_prediction", "discriminator_predictions.dense"),

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.families.parts.family import (
+    Architecture,
     Coordinate,
-    Kit,
     bare,
     head_field,
     head_rules,
@@ -46,11 +46,11 @@ IGNORED = (".attn.bias", ".attn.masked_bias")
 SWITCHES: dict[str, str] = {}
 
 ARCHITECTURES = {
-    "GPT2Model": Kit(),
-    "GPT2LMHeadModel": Kit(vocabulary=True, generates=True),
-    "GPT2ForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
-    "GPT2ForTokenClassification": Kit(heads=(("classifier", "token"),)),
-    "GPT2ForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
+    "GPT2Model": Architecture(),
+    "GPT2LMHeadModel": Architecture(vocabulary=True, generates=True),
+    "GPT2ForSequenceClassification": Architecture(heads=(("classifier", "sequence"),)),
+    "GPT2ForTokenClassification": Architecture(heads=(("classifier", "token"),)),
+    "GPT2ForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2),
 }
 HEADS = {"sequence": ("score",), "token": ("classifier",), "span": ("qa_outputs",)}
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from maskwright.errors import ConfigError
 from maskwright.families.parts.family import (
+    Architecture,
     Coordinate,
-    Kit,
     bare,
     head_field,
     head_rules,
@@ -56,12 +56,12 @@ TOKEN_IDS = {
 }
 
 ARCHITECTURES = {
-    "ModernBertModel": Kit(),
-    "ModernBertForMaskedLM": Kit(vocabulary=True),
-    "ModernBertForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
-    "ModernBertForTokenClassification": Kit(heads=(("classifier", "token"),)),
-    "ModernBertForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
-    "ModernBertForMultipleChoice": Kit(heads=(("choice", "choice"),), labels=1),
+    "ModernBertModel": Architecture(),
+    "ModernBertForMaskedLM": Architecture(vocabulary=True),
+    "ModernBertForSequenceClassification": Architecture(heads=(("classifier", "sequence"),)),
+    "ModernBertForTokenClassification": Architecture(heads=(("classifier", "token"),)),
+    "ModernBertForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2),
+    "ModernBertForMultipleChoice": Architecture(heads=(("choice", "choice"),), labels=1),
 }
 # Dense layer, activation and norm stand before every projection.
 DENSE = ("head.dense", "head.norm")
@@ -253,9 +253,9 @@ def _layer_types(fields: Fields) -> list[str]:
     return kinds
 
 
-def _tops(kit: Kit, fields: Fields, norm: Norm) -> dict[str, Any]:
+def _tops(kit: Architecture, fields: Fields, norm: Norm) -> dict[str, Any]:
     """The heads: each a dense layer with activation and norm, then its projection."""
-    if kit == Kit():
+    if kit == Architecture():
         return {}
     # One axis says whether dense layer and norm have biases, so the two keys must agree.
     fields.fixed({"classifier_bias": norm.bias})

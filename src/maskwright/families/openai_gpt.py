@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.families.parts.family import (
+    Architecture,
     Coordinate,
-    Kit,
     bare,
     head_field,
     head_rules,
@@ -46,9 +46,9 @@ IGNORED = (".attn.bias", "position_ids")
 SWITCHES: dict[str, str] = {}
 
 ARCHITECTURES = {
-    "OpenAIGPTModel": Kit(),
-    "OpenAIGPTLMHeadModel": Kit(vocabulary=True, generates=True),
-    "OpenAIGPTForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
+    "OpenAIGPTModel": Architecture(),
+    "OpenAIGPTLMHeadModel": Architecture(vocabulary=True, generates=True),
+    "OpenAIGPTForSequenceClassification": Architecture(heads=(("classifier", "sequence"),)),
 }
 
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}

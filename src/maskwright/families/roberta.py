@@ -12,7 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.families.parts import post_norm
-from maskwright.families.parts.family import Coordinate, Kit, head_field, head_rules, heads, look
+from maskwright.families.parts.family import (
+    Architecture,
+    Coordinate,
+    head_field,
+    head_rules,
+    heads,
+    look,
+)
 from maskwright.families.parts.fields import Fields
 from maskwright.families.parts.weights import Rule
 from maskwright.nn.config import Tokens, TransformerConfig
@@ -25,12 +32,12 @@ IGNORED = (".position_ids",)
 SWITCHES = {"add_pooling_layer": "pooler."}
 
 ARCHITECTURES = {
-    "RobertaModel": Kit(pooler=True),
-    "RobertaForMaskedLM": Kit(vocabulary=True),
-    "RobertaForSequenceClassification": Kit(heads=(("classifier", "sequence"),)),
-    "RobertaForTokenClassification": Kit(heads=(("classifier", "token"),)),
-    "RobertaForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2),
-    "RobertaForMultipleChoice": Kit(pooler=True, heads=(("choice", "choice"),), labels=1),
+    "RobertaModel": Architecture(pooler=True),
+    "RobertaForMaskedLM": Architecture(vocabulary=True),
+    "RobertaForSequenceClassification": Architecture(heads=(("classifier", "sequence"),)),
+    "RobertaForTokenClassification": Architecture(heads=(("classifier", "token"),)),
+    "RobertaForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2),
+    "RobertaForMultipleChoice": Architecture(pooler=True, heads=(("choice", "choice"),), labels=1),
 }
 HEADS = {
     "sequence": ("classifier.out_proj", "classifier.dense"),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from maskwright.families.parts.family import Coordinate, Kit, head_field, head_rules, heads
+from maskwright.families.parts.family import Architecture, Coordinate, head_field, head_rules, heads
 from maskwright.families.parts.fields import ACTIVATIONS, Fields
 from maskwright.families.parts.weights import Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
@@ -43,12 +43,12 @@ SWITCHES = {"lm_head_is_stored": "lm_head."}
 TOKEN_IDS = {"decoder_start_token_id": "pad"}
 
 ARCHITECTURES = {
-    "T5Model": Kit(decoder=True),
-    "T5EncoderModel": Kit(decoder=False),
-    "T5ForConditionalGeneration": Kit(vocabulary=True, generates=True, decoder=True),
-    "T5ForSequenceClassification": Kit(heads=(("classifier", "sequence"),), decoder=True),
-    "T5ForTokenClassification": Kit(heads=(("classifier", "token"),), decoder=False),
-    "T5ForQuestionAnswering": Kit(heads=(("span", "span"),), labels=2, decoder=True),
+    "T5Model": Architecture(decoder=True),
+    "T5EncoderModel": Architecture(decoder=False),
+    "T5ForConditionalGeneration": Architecture(vocabulary=True, generates=True, decoder=True),
+    "T5ForSequenceClassification": Architecture(heads=(("classifier", "sequence"),), decoder=True),
+    "T5ForTokenClassification": Architecture(heads=(("classifier", "token"),), decoder=False),
+    "T5ForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2, decoder=True),
 }
 FORMERLY = {"T5WithLMHeadModel": "T5ForConditionalGeneration"}  # until 2020
 HEADS = {

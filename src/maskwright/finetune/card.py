@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from maskwright.report.tables import Table
-from maskwright.tasks.parts.task_type import Kind
+from maskwright.tasks.parts.task_type import TaskType
 from maskwright.terminal import harmless, harmless_lines
 
 SHOWN_LABELS = 40
@@ -20,7 +20,7 @@ SHOWN_LABELS = 40
 
 def card(
     *,
-    kind: Kind,
+    kind: TaskType,
     name: str,
     base: str,
     data: Mapping[str, str],
@@ -75,7 +75,7 @@ def card(
 
 
 def _front_matter(
-    kind: Kind,
+    kind: TaskType,
     name: str,
     library: str,
     base: str,

@@ -30,10 +30,10 @@ from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
 from maskwright.tasks import embeddings
 from maskwright.tasks.parts import sentence_folder
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.reading import POOLINGS as OF_HEADS
 from maskwright.tasks.parts.reading import room
-from maskwright.tasks.parts.task_type import Kind
+from maskwright.tasks.parts.task_type import TaskType
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.machine import machine
 from maskwright.train.optimizers.optimizer import AdamW
@@ -103,7 +103,7 @@ def finetune_recipe(
             )
 
     told_in_words = {} if recipe.prompt is None else {"prompt": recipe.prompt}
-    kind = kind_of(examples.task.kind, settled=told_in_words)
+    kind = task_for(examples.task.kind, settled=told_in_words)
     _refuse_idle(recipe, kind)
     settled = _settled(kind, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure)
     if recipe.within_words is not None:
@@ -167,7 +167,7 @@ def finetune_recipe(
     return out
 
 
-def _made_with(path: Path, kind: Kind, say: Say) -> sentence_folder.SentenceFolder | None:
+def _made_with(path: Path, kind: TaskType, say: Say) -> sentence_folder.SentenceFolder | None:
     """How a sentence-transformers folder makes its vectors; None of another folder. Where they are
     not what is learned, that they cannot be made here is no reason to refuse."""
     try:
@@ -232,7 +232,7 @@ def _say_what_was_read(examples: Examples, say: Say) -> None:
         say(f"note: {warning}")
 
 
-def _refuse_idle(recipe: Recipe, kind: Kind) -> None:
+def _refuse_idle(recipe: Recipe, kind: TaskType) -> None:
     """Refuse settings that mean nothing for such a task.
 
     Raises:
@@ -278,7 +278,7 @@ def _settings(recipe: Recipe, width: int, way: Method) -> Settings:
 
 
 def _settled(
-    kind: Kind, *, prompt: str | None, pooling: str | None, measure: str | None
+    kind: TaskType, *, prompt: str | None, pooling: str | None, measure: str | None
 ) -> dict[str, Any]:
     """What of `kind` is chosen beforehand.
 

@@ -86,7 +86,7 @@ def _shown(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Kept:
+class FinishedSeeds:
     """The finished seeds of a fine-tuning into `out`; `about` says of which one, in plain JSON."""
 
     out: Path

@@ -55,9 +55,9 @@ from maskwright.report.say import Say, printer, quiet
 from maskwright.report.wording import figure
 from maskwright.storage import commit
 from maskwright.storage.strict_json import parse_object
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.reading import Long
-from maskwright.tasks.parts.task_type import Encoded, Kind
+from maskwright.tasks.parts.task_type import Encoded, TaskType
 
 NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
 LARGEST = 1 << 20  # bytes of a line
@@ -92,7 +92,7 @@ def measure_curve(
     say, watch, said = printer(stream), watching(stream), set[tuple[str, int]]()
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
-    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
+    kind = task_for(data.task.kind, () if data.labels is None else data.labels.names, settled)
     kind = kind.of_data(data)
     last = TEST if TEST in data.parts else VALIDATION
     numbers = _numbers(counts, len(data.parts[TRAIN]))
@@ -158,7 +158,7 @@ def _numbers(counts: Sequence[int], whole: int) -> list[int]:
 
 
 def _put_baselines(
-    curve: Curve, kind: Kind, drawn: labelled.Examples, last: str, count: int, seed: int
+    curve: Curve, kind: TaskType, drawn: labelled.Examples, last: str, count: int, seed: int
 ) -> None:
     """What needs no pretraining, with the same labels."""
     for name, answers in kind.baselines(drawn, last):
@@ -258,7 +258,7 @@ def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
 
 def _trained(
     folder: Path,
-    kind: Kind,
+    kind: TaskType,
     data: labelled.Examples,
     method: Method,
     settings: Settings,

@@ -15,7 +15,7 @@ from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.transfer import carry
 from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.families.parts.family import family as family_named
-from maskwright.finetune.finished_seeds import Kept
+from maskwright.finetune.finished_seeds import FinishedSeeds
 from maskwright.finetune.method import Method
 from maskwright.finetune.progress import Watch, unseen
 from maskwright.finetune.tune import Settings, Tuned, steps_of, tune
@@ -29,7 +29,7 @@ from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, torch_seed
 from maskwright.tasks.parts.add_head import headed, reading_texts
 from maskwright.tasks.parts.reading import LONG, Frame, Long, collation_of, frame_of, room
-from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Outputs
+from maskwright.tasks.parts.task_type import Answers, Encoded, Outputs, TaskType
 from maskwright.train.loop import Hook
 
 
@@ -47,7 +47,7 @@ class Seed:
     seed: int
     tuned: Tuned
     adapter: Adapter | None
-    kind: Kind
+    kind: TaskType
     outputs: Outputs
     answers: Answers
     moved: float = math.nan
@@ -69,7 +69,7 @@ class Learner:
 
     path: Path
     loaded: pretrained.Pretrained
-    kind: Kind
+    kind: TaskType
     config: TransformerConfig
     family: str | None
     frame: Frame
@@ -79,7 +79,7 @@ class Learner:
     def of(
         cls,
         folder: Path,
-        kind: Kind,
+        kind: TaskType,
         method: Method,
         length: int | None = None,
         long: Long = "head",
@@ -167,7 +167,7 @@ class Learner:
         *,
         scratch: bool = False,
         name: str = "",
-        kept: Kept | None = None,
+        kept: FinishedSeeds | None = None,
     ) -> Seed:
         """Learn the training part by one seed, choose on the validation part, answer the `last`.
 
@@ -270,7 +270,7 @@ def _distance(begun: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tenso
 
 
 def reader(
-    model: Transformer, kind: Kind, frame: Frame, collation: Collation
+    model: Transformer, kind: TaskType, frame: Frame, collation: Collation
 ) -> Callable[[Encoded], Outputs]:
     """What gives the scores, or the texts, of a finished model."""
     objective = kind.objective(model, special_tokens.vocabulary(frame.tokenizer), frame.long)

@@ -16,7 +16,7 @@ from maskwright.report.grid import grid
 from maskwright.report.svg import escape, style
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
-from maskwright.tasks.parts.task_type import Kind, Mistake
+from maskwright.tasks.parts.task_type import Mistake, TaskType
 
 SHOWN_MISTAKES, SHOWN_CLASSES = 40, 40
 
@@ -24,7 +24,7 @@ SHOWN_MISTAKES, SHOWN_CLASSES = 40, 40
 def render(
     *,
     name: str,
-    kind: Kind,
+    kind: TaskType,
     asked: str,
     table: Table,
     figures: Mapping[str, Sequence[float]],
@@ -59,7 +59,7 @@ def render(
 
 
 def _learning(
-    kind: Kind, figures: Mapping[str, Sequence[float]], losses: Mapping[str, Sequence[float]]
+    kind: TaskType, figures: Mapping[str, Sequence[float]], losses: Mapping[str, Sequence[float]]
 ) -> str:
     charts = ((f"{kind.measure} on validation data", figures), ("loss of training", losses))
     return "".join(
@@ -91,7 +91,7 @@ def _epochs(by_seed: Mapping[str, Sequence[float]]) -> list[float]:
     return [float(n) for n in range(1, most + 1, -(-most // 10))]
 
 
-def _classes(kind: Kind, rows: Sequence[Any], answers: Any) -> str:
+def _classes(kind: TaskType, rows: Sequence[Any], answers: Any) -> str:
     made = kind.by_class(rows, answers)
     counts = kind.confusion(rows, answers)
     shown = "" if made is None else tables.for_page(made)
@@ -105,7 +105,7 @@ def _classes(kind: Kind, rows: Sequence[Any], answers: Any) -> str:
     return shown
 
 
-def _mistakes(kind: Kind, mistakes: Sequence[Mistake], rows: int) -> str:
+def _mistakes(kind: TaskType, mistakes: Sequence[Mistake], rows: int) -> str:
     if not mistakes:
         return ""
     head = ["where", "text", "is", "was told", kind.wrongness]

@@ -24,7 +24,7 @@ from typing import Any
 from maskwright.adapters.parts import folder as folder_of_adapters
 from maskwright.adapters.parts.adapter import Adapter
 from maskwright.checkpoint import pretrained
-from maskwright.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, Told
+from maskwright.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
 from maskwright.checkpoint.layout import About
 from maskwright.counted import counted
 from maskwright.finetune import page, script
@@ -42,7 +42,7 @@ from maskwright.pretrain import start
 from maskwright.report import document, tables
 from maskwright.report.say import Say
 from maskwright.report.tables import Table
-from maskwright.tasks.parts.task_type import Encoded, Kind
+from maskwright.tasks.parts.task_type import Encoded, TaskType
 
 RESULTS, PAGE = "results.json", "report.html"
 # What the reference library asks a folder of ours by, in its last two generations.
@@ -199,12 +199,12 @@ class Result:
             more={name: text.encode() for name, text in more.items()},
         )
 
-    def _task(self, attached: bool) -> Told:
+    def _task(self, attached: bool) -> TaskRecord:
         """What is read of a file, and how, to predict."""
         kind, frame, roles = self.learner.kind, self.learner.frame, self.data.task.columns.roles
         read = (*kind.roles, *kind.beside)
         values = _numbers(self.data.labels)
-        return Told(
+        return TaskRecord(
             format=FORMAT,
             kind=kind.task,
             columns={role: tuple(names) for role, names in roles.items() if role in read},
@@ -261,7 +261,7 @@ class Result:
         )
 
 
-def _writing(kind: Kind) -> dict[str, int]:
+def _writing(kind: TaskType) -> dict[str, int]:
     """How the reference library is to write answers as they are written here."""
     said = {"num_beams": int(kind.settled.get("beams", 1))}
     longest = kind.settled.get("longest")
@@ -313,7 +313,7 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
     return lines
 
 
-def _row_of(kind: Kind) -> str:
+def _row_of(kind: TaskType) -> str:
     """A row for `predict` as a person types it: a text, or a tuple of what fills the roles."""
     several = len(kind.roles) > 1
     told = [

@@ -3,7 +3,7 @@
 Each seed draws another head and another order. Epoch and seed are chosen on validation data; the
 test part is asked once, at the end. A stop costs one seed at most (kept.py). What is left in the
 folder says result.py; everything is said beside what needs no pretraining, such as the commonest
-label. What a task asks of the model is a `Kind` (kind.py, kinds/).
+label. What a task asks of the model is a `TaskType` (kind.py, kinds/).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from maskwright.config import fingerprint, to_plain
 from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.finetune import cost, script
-from maskwright.finetune.finished_seeds import FOLDER, REJECTS, Kept
+from maskwright.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
@@ -35,7 +35,7 @@ from maskwright.report import document
 from maskwright.report.say import Say, printer
 from maskwright.storage import commit
 from maskwright.storage import files as storage
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.reading import Long
 from maskwright.terminal import shell_word
 from maskwright.train.optimizers.optimizer import AdamW
@@ -80,7 +80,7 @@ def finetune(
         IncompatibleError: a model without tokenizer.
     """
     say = printer(stream)
-    kind = kind_of(data.task.kind, () if data.labels is None else data.labels.names, settled)
+    kind = task_for(data.task.kind, () if data.labels is None else data.labels.names, settled)
     kind = kind.of_data(data)
     require_unfinished(out)
     if not dry:
@@ -104,7 +104,7 @@ def finetune(
         return out / MODEL
     last = TEST if TEST in parts else VALIDATION
     plain_method = replace(method, head_rate=method.head_factor)  # however it was said
-    kept = Kept(
+    kept = FinishedSeeds(
         out,
         {
             "model": fingerprint(hashes(learner.path)),

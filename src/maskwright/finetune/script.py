@@ -4,7 +4,7 @@ carried along. In plain transformers where that gives the same answers, else wit
 from __future__ import annotations
 
 from maskwright.tasks.parts.reading import Long
-from maskwright.tasks.parts.task_type import Kind
+from maskwright.tasks.parts.task_type import TaskType
 
 NAME = "predict.py"
 
@@ -89,7 +89,7 @@ if __name__ == "__main__":
 '''
 
 
-def script(kind: Kind, *, model: str, length: int, long: Long, plain: bool) -> str:
+def script(kind: TaskType, *, model: str, length: int, long: Long, plain: bool) -> str:
     """The text of the script.
 
     Args:

@@ -27,7 +27,7 @@ from maskwright.randomness import key, permute
 from maskwright.train import loop
 from maskwright.train.machine.machine import Machine, choose
 from maskwright.train.optimizers.optimizer import AdamW, Optimizer
-from maskwright.train.parameter_rates import Pace, Paced
+from maskwright.train.parameter_rates import Pace, ParameterRates
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
@@ -148,7 +148,7 @@ def tune(
     epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
     optimizer = settings.optimizer.start(parameters)
     if pace is not None and (wanted := pace(model, steps)) is not None:
-        optimizer = Paced(optimizer, _of_objective(wanted))
+        optimizer = ParameterRates(optimizer, _of_objective(wanted))
     state = loop.train(
         objective, batches, optimizer, plan, TrainState(), hooks=[*hooks, epochs], stop=stop
     )

@@ -32,7 +32,7 @@ ENOUGH = 16_384  # decisions, of which a replaced-token model takes one for ever
 
 
 @dataclass(frozen=True)
-class Decided:
+class BinaryMetrics:
     """How well a question of yes or no is answered that is asked beside the tokens.
 
     Attributes:
@@ -48,7 +48,7 @@ class Decided:
     decided_usual: float
 
     @classmethod
-    def of(cls, decides: str, scores: np.ndarray, truth: np.ndarray) -> Decided:
+    def of(cls, decides: str, scores: np.ndarray, truth: np.ndarray) -> BinaryMetrics:
         """Of scores (N,), above 0 for yes, and what is true (N,); NaN where all are the same."""
         yes, no = scores[truth], np.sort(scores[~truth])
         ahead = np.searchsorted(no, yes, "left") + np.searchsorted(no, yes, "right")
@@ -76,7 +76,7 @@ class Figures:
     top1: float
     top5: float
     targets: int
-    decided: Decided | None = None
+    decided: BinaryMetrics | None = None
     sorts: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Lines:
         return asdict(self)
 
 
-def questions(
+def evaluation_batches(
     objective: Objective, source: RowSource, rows: int, batch_rows: int, progress: float = 1.0
 ) -> Iterator[Batch]:
     """The fixed evaluation batches: at most `rows` rows of `source`, corrupted by fixed keys as is
@@ -152,7 +152,7 @@ def evaluate(
     device = objective.product.device
     framing = torch.tensor(objective.framing, dtype=torch.int64, device=device)
     try:
-        for batch in questions(objective, source, rows, batch_rows):
+        for batch in evaluation_batches(objective, source, rows, batch_rows):
             batch = batch.to(device)
             states, every = objective.target_states(batch), objective.targets(batch)
             sorts = objective.sorts(batch)
@@ -186,7 +186,7 @@ def evaluate(
     decided = None
     if objective.decides is not None and count:
         answers, true = (np.concatenate(part) for part in zip(*asked, strict=True))
-        decided = Decided.of(objective.decides, answers, true)
+        decided = BinaryMetrics.of(objective.decides, answers, true)
     told = {name: total / number for name, (total, number) in apart.items() if number}
     return Figures(
         mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided, told
@@ -242,7 +242,7 @@ def reference_lines(
 
 
 def _targets(objective: Objective, source: RowSource, rows: int, batch_rows: int) -> np.ndarray:
-    asked = questions(objective, source, rows, batch_rows)
+    asked = evaluation_batches(objective, source, rows, batch_rows)
     return np.concatenate([objective.targets(batch).numpy() for batch in asked])
 
 

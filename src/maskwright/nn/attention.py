@@ -3,8 +3,8 @@
 `attend` chooses between two kernels that agree to rounding: an explicit one (matrix product, bias,
 softmax, dropout, matrix product), and PyTorch's scaled-dot-product attention. The table `KERNELS`
 holds the choice, made by measurement; the explicit kernel is also taken where weights are asked
-for, or a learned bias wants a gradient. What a layer may see arrives as a `Sight`, made once per
-distinct pattern and forward and shared by its layers.
+for, or a learned bias wants a gradient. What a layer may see arrives as a `AttentionContext`, made
+once per distinct pattern and forward and shared by its layers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from maskwright.nn.kernels.dropout import dropped_product
 from maskwright.nn.kernels.linear import Linear
 from maskwright.nn.kernels.matmul import scaled_product
 from maskwright.nn.kernels.softmax import softmax
-from maskwright.nn.mask import Drawing
+from maskwright.nn.mask import SizedMask
 from maskwright.nn.positions import rotate
 
 Kernel = Literal["explicit", "sdpa"]
@@ -51,29 +51,29 @@ KERNELS: dict[tuple[str, Case], Kernel] = {
 
 
 @dataclass
-class Sight:
+class AttentionContext:
     """What the layers of one pattern see in one forward.
 
     Attributes:
-        drawing: the mask at the sizes of this forward.
+        mask_at_size: the mask at the sizes of this forward.
         distance: a learned bias by distance, shared by the layers of a stack.
         rotary: cosines and signed sines of the queries' positions.
         key_rotary: of the keys' positions, where they are not those of the queries.
         weights: where attention weights (B, H, Q, K) are appended, layer by layer, if wanted.
     """
 
-    drawing: Drawing
+    mask_at_size: SizedMask
     distance: Float[Tensor, "#B H Q K"] | None = None
     rotary: tuple[Tensor, Tensor] | None = None
     key_rotary: tuple[Tensor, Tensor] | None = None
     weights: list[Tensor] | None = None
     _joined: dict[torch.dtype, Tensor | None] = field(default_factory=dict)
-    _behind: dict[int, Sight] = field(default_factory=dict)
+    _with_prefix_keys: dict[int, AttentionContext] = field(default_factory=dict)
 
     def bias(self, dtype: torch.dtype) -> Tensor | None:
         """Mask and distance as one tensor that is added to the scores, joined once."""
         if dtype not in self._joined:
-            mask = self.drawing.bias(dtype)
+            mask = self.mask_at_size.bias(dtype)
             if self.distance is None:
                 self._joined[dtype] = mask
             else:
@@ -81,15 +81,17 @@ class Sight:
                 self._joined[dtype] = distance if mask is None else distance + mask
         return self._joined[dtype]
 
-    def behind(self, count: int) -> Sight:
+    def with_prefix_keys(self, count: int) -> AttentionContext:
         """The same with `count` keys in front that every query sees, at no distance; made once."""
-        if count not in self._behind:
+        if count not in self._with_prefix_keys:
             distance = None if self.distance is None else F.pad(self.distance, (count, 0))
-            drawing = self.drawing.behind(count)
-            self._behind[count] = Sight(drawing, distance, weights=self.weights)
-        return self._behind[count]
+            mask_at_size = self.mask_at_size.with_prefix_keys(count)
+            self._with_prefix_keys[count] = AttentionContext(
+                mask_at_size, distance, weights=self.weights
+            )
+        return self._with_prefix_keys[count]
 
-    def of_queries(self, places: Int[Tensor, "B Q"]) -> Sight:
+    def of_queries(self, places: Int[Tensor, "B Q"]) -> AttentionContext:
         """What the queries at `places` of each row see, and no others."""
         distance, rotary = self.distance, self.rotary
         if distance is not None:
@@ -100,18 +102,20 @@ class Sight:
                 t.expand(len(places), -1, -1, -1)[row, 0, places][:, None] for t in rotary
             )
             rotary = (cosine, sine)
-        return Sight(self.drawing.of_queries(places), distance, rotary, self.rotary, self.weights)
+        return AttentionContext(
+            self.mask_at_size.of_queries(places), distance, rotary, self.rotary, self.weights
+        )
 
 
-# (keys, values, sight, layer) -> the same with more keys and values in front, and who sees them.
-Before = Callable[[Tensor, Tensor, Sight, int], tuple[Tensor, Tensor, Sight]]
+# (keys, values, context, layer) -> the same with more keys and values in front, and who sees them.
+Before = Callable[[Tensor, Tensor, AttentionContext, int], tuple[Tensor, Tensor, AttentionContext]]
 
 
 def attend(
     query: Float[Tensor, "B H Q W"],
     key: Float[Tensor, "B H K W"],
     value: Float[Tensor, "B H K W"],
-    sight: Sight,
+    context: AttentionContext,
     *,
     scale: float,
     dropout: float = 0.0,
@@ -120,34 +124,39 @@ def attend(
     """Softmax of `scale * query · key + bias`, times the values.
 
     Args:
-        sight: what is visible; a query that sees nothing gets zeros.
+        context: what is visible; a query that sees nothing gets zeros.
         scale: the factor on the scores, 1 or W^-0.5.
         dropout: the rate at which weights are dropped when `training`.
     """
     dropout = dropout if training else 0.0
-    if sight.weights is not None or _kernel(query, sight, dropout) == "explicit":
-        out = _explicit(query, key, value, sight, scale, dropout)
+    if context.weights is not None or _kernel(query, context, dropout) == "explicit":
+        out = _explicit(query, key, value, context, scale, dropout)
     else:
-        out = _sdpa(query, key, value, sight, scale, dropout)
-    blind = sight.drawing.blind
+        out = _sdpa(query, key, value, context, scale, dropout)
+    blind = context.mask_at_size.blind
     return out if blind is None else out.masked_fill(blind.transpose(1, 2), 0.0)
 
 
-def _kernel(query: Tensor, sight: Sight, dropout: float) -> Kernel:
+def _kernel(query: Tensor, context: AttentionContext, dropout: float) -> Kernel:
     gradient = torch.is_grad_enabled() and query.requires_grad
-    if gradient and sight.distance is not None and query.device.type == "cpu":
+    if gradient and context.distance is not None and query.device.type == "cpu":
         return "explicit"  # the library's fast kernels give a learned bias no gradient
     case = Case(gradient, dropout > 0.0, query.dtype.itemsize < 4)
     return KERNELS.get((query.device.type, case), "sdpa")
 
 
 def _explicit(
-    query: Tensor, key: Tensor, value: Tensor, sight: Sight, scale: float, dropout: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    context: AttentionContext,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     rows, heads, queries, width = query.shape
     keys = key.shape[2]
     flat = (rows * heads, -1, width)
-    bias = sight.bias(query.dtype)
+    bias = context.bias(query.dtype)
     joins = bias is not None and bias.shape[:2] == (1, 1)  # alike for all rows and heads
     scores = scaled_product(
         query.reshape(flat),
@@ -158,19 +167,24 @@ def _explicit(
     if bias is not None and not joins:
         scores = scores + bias  # adding in place to a view costs three copies of the gradient
     weights = softmax(scores)  # B, H, Q, K
-    if sight.weights is not None:
-        sight.weights.append(weights)
+    if context.weights is not None:
+        context.weights.append(weights)
     weights = weights.view(rows * heads, queries, keys)
     out = dropped_product(weights, value.reshape(flat), dropout)
     return out.view(rows, heads, queries, width).transpose(1, 2)
 
 
 def _sdpa(
-    query: Tensor, key: Tensor, value: Tensor, sight: Sight, scale: float, dropout: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    context: AttentionContext,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
-    how = sight.drawing.for_sdpa(query.dtype)
-    if sight.distance is not None:
-        how = {"attn_mask": sight.bias(query.dtype), "is_causal": False}
+    how = context.mask_at_size.for_sdpa(query.dtype)
+    if context.distance is not None:
+        how = {"attn_mask": context.bias(query.dtype), "is_causal": False}
     out = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scale, **how)
     return out.transpose(1, 2)
 
@@ -192,7 +206,7 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B Q D"],
-        sight: Sight,
+        context: AttentionContext,
         *,
         memory: Float[Tensor, "B S D"] | None = None,
         cache: KVCache | None = None,
@@ -208,18 +222,18 @@ class Attention(nn.Module):
             key, value = self._of_memory(memory, cache, layer)
         else:
             key, value = self._keys_and_values(x)
-        if sight.rotary is not None:
-            query = rotate(query, sight.rotary)
-            key = rotate(key, sight.key_rotary or sight.rotary)
+        if context.rotary is not None:
+            query = rotate(query, context.rotary)
+            key = rotate(key, context.key_rotary or context.rotary)
         if memory is None and cache is not None:
             key, value = cache.extend(layer, key, value)
         if self.before is not None:
-            key, value, sight = self.before(key, value, sight, layer)
+            key, value, context = self.before(key, value, context, layer)
         out = attend(
             query,
             key,
             value,
-            sight,
+            context,
             scale=self.config.head_width**-0.5 if self.config.scaled else 1.0,
             dropout=self.config.dropout,
             training=self.training,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from maskwright.nn.attention import Attention, Sight
+from maskwright.nn.attention import Attention, AttentionContext
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Block as BlockConfig
 from maskwright.nn.feed_forward import FeedForward
@@ -37,10 +37,10 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        sight: Sight,
+        context: AttentionContext,
         *,
         memory: Float[Tensor, "B S D"] | None = None,
-        memory_sight: Sight | None = None,
+        memory_context: AttentionContext | None = None,
         cache: KVCache | None = None,
         layer: int = 0,
         selection: Selection | None = None,
@@ -51,24 +51,26 @@ class Block(nn.Module):
         """
         if selection is None:
             x = self._branch(
-                x, self.attention_norm, lambda h: self.attention(h, sight, cache=cache, layer=layer)
+                x,
+                self.attention_norm,
+                lambda h: self.attention(h, context, cache=cache, layer=layer),
             )
         else:
-            take, some = selection.take, sight.of_queries(selection.places)
+            take, some = selection.take, context.of_queries(selection.places)
             x = self._branch(
                 x,
                 self.attention_norm,
                 lambda h: self.attention(take(h), some, memory=h, layer=layer),
                 beside=take,
             )
-            if memory_sight is not None:
-                memory_sight = memory_sight.of_queries(selection.places)
-        if memory is not None and memory_sight is not None:
+            if memory_context is not None:
+                memory_context = memory_context.of_queries(selection.places)
+        if memory is not None and memory_context is not None:
             x = self._branch(
                 x,
                 self.cross_attention_norm,
                 lambda h: self.cross_attention(
-                    h, memory_sight, memory=memory, cache=cache, layer=layer
+                    h, memory_context, memory=memory, cache=cache, layer=layer
                 ),
             )
         return self._branch(x, self.feed_forward_norm, self.feed_forward)

@@ -51,11 +51,11 @@ def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
     """`count` layers for the pieces of a text, shaped as the last of the stack that reads them, in
     the order "norm first", so that at the beginning they add little to the vectors."""
     last = list(config.stacks.values())[-1].blocks[-1]
-    sight = replace(
+    context = replace(
         last.attention, pattern="bidirectional", window=None, positions=Rotary(), scaled=True
     )
     block = Block(
-        attention=sight,
+        attention=context,
         feed_forward=last.feed_forward,
         norm=last.norm,
         placement="pre",

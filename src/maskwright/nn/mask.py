@@ -79,7 +79,7 @@ class AttentionMask:
             _common_rows(self, other),
         )
 
-    def behind(self, count: int) -> AttentionMask:
+    def with_prefix_keys(self, count: int) -> AttentionMask:
         """The same among keys that have `count` others in front, which every query sees."""
         if self.form == "all":
             return self
@@ -109,9 +109,9 @@ class AttentionMask:
         *,
         start: int = 0,
         device: torch.device | str = "cpu",
-    ) -> Drawing:
+    ) -> SizedMask:
         """The mask at given sizes; query `i` stands at index `start + i` among the keys."""
-        return Drawing(self, queries, queries if keys is None else keys, start, device)
+        return SizedMask(self, queries, queries if keys is None else keys, start, device)
 
     def dense(
         self,
@@ -159,8 +159,8 @@ class AttentionMask:
         return "\n".join("".join("█" if seen else "·" for seen in line) for line in lines)
 
 
-class Drawing:
-    """A mask drawn at given sizes. Each rendering is made on first use and kept: one `Drawing`
+class SizedMask:
+    """A mask drawn at given sizes. Each rendering is made on first use and kept: one `SizedMask`
     serves all the layers of a forward that share a pattern."""
 
     def __init__(
@@ -170,14 +170,16 @@ class Drawing:
         self.device = torch.device(device)
         self._bias: dict[torch.dtype, Tensor | None] = {}
 
-    def behind(self, count: int) -> Drawing:
+    def with_prefix_keys(self, count: int) -> SizedMask:
         """With `count` keys in front that every query sees."""
         keys = self.keys + count
-        return Drawing(self.mask.behind(count), self.queries, keys, self.start, self.device)
+        return SizedMask(
+            self.mask.with_prefix_keys(count), self.queries, keys, self.start, self.device
+        )
 
-    def of_queries(self, places: Int[Tensor, "B Q"]) -> Drawing:
+    def of_queries(self, places: Int[Tensor, "B Q"]) -> SizedMask:
         """Of the queries at `places`, which count from the beginning of the keys."""
-        return Drawing(self.mask.of_queries(places), places.shape[1], self.keys, 0, self.device)
+        return SizedMask(self.mask.of_queries(places), places.shape[1], self.keys, 0, self.device)
 
     @cached_property
     def dense(self) -> Bool[Tensor, "B Q K"]:

@@ -1,8 +1,8 @@
 """A stack: embeddings, blocks in order, perhaps a final norm and dropout.
 
-Here the config's pattern meets the batch's facts: one `Sight` per distinct (pattern, window,
-positions) among the blocks, made once per forward. Layers that share weights (`weights_of`) share
-one module, kept under the index of the layer that owns it.
+Here the config's pattern meets the batch's facts: one `AttentionContext` per distinct (pattern,
+window, positions) among the blocks, made once per forward. Layers that share weights
+(`weights_of`) share one module, kept under the index of the layer that owns it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.errors import ConfigError
-from maskwright.nn.attention import Sight
+from maskwright.nn.attention import AttentionContext
 from maskwright.nn.block import Block
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Attention as AttentionConfig
@@ -90,12 +90,14 @@ class Stack(nn.Module):
         start = 0 if cache is None else cache.length
         x = self.embeddings(vectors, positions, segments, start)
         count = x.shape[1]
-        sights: dict[tuple[object, ...], Sight] = {}
-        memory_sight = None
+        sights: dict[tuple[object, ...], AttentionContext] = {}
+        memory_context = None
         if memory is not None:
             facts = bidirectional if memory_visible is None else memory_visible
-            drawing = facts.draw(count, memory.shape[1], start=start, device=x.device)
-            memory_sight = Sight(drawing, weights=None if trace is None else trace.cross_weights)
+            mask_at_size = facts.draw(count, memory.shape[1], start=start, device=x.device)
+            memory_context = AttentionContext(
+                mask_at_size, weights=None if trace is None else trace.cross_weights
+            )
         selection = None
         if at is not None and trace is None and cache is None:
             selection = Selection.of(at, len(x), count)
@@ -111,7 +113,7 @@ class Stack(nn.Module):
                 x,
                 sights[kind],
                 memory=memory,
-                memory_sight=memory_sight,
+                memory_context=memory_context,
                 cache=cache,
                 layer=layer,
                 selection=selection if layer == last else None,
@@ -135,24 +137,24 @@ class Stack(nn.Module):
         start: int,
         x: Tensor,
         trace: Trace | None,
-    ) -> Sight:
+    ) -> AttentionContext:
         mask = pattern(attention.pattern, attention.window)
         if prefix is not None:
             mask = mask | prefix_of(prefix)
         if visible is not None:
             mask = mask & visible
         count = x.shape[1]
-        sight = Sight(
+        context = AttentionContext(
             mask.draw(count, start + count, start=start, device=x.device),
             weights=None if trace is None else trace.weights,
         )
         if isinstance(attention.positions, Rotary):
             if positions is None:
                 positions = torch.arange(start, start + count, device=x.device)[None]
-            sight.rotary = rotary_table(attention.positions, positions, attention.head_width)
+            context.rotary = rotary_table(attention.positions, positions, attention.head_width)
         if isinstance(attention.positions, Relative):
-            sight.distance = self._distance(attention, start, count, x.device)
-        return sight
+            context.distance = self._distance(attention, start, count, x.device)
+        return context
 
     def _distance(
         self, attention: AttentionConfig, start: int, count: int, device: torch.device

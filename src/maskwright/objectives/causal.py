@@ -39,7 +39,7 @@ class Options:
 class Causal(Objective):
     """Next-token prediction over one stack that hides the future."""
 
-    codes_text = True
+    is_language_model = True
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -90,7 +90,7 @@ class Distillation(Objective):
             self.text = masked.Masked(model, options.masking, vocabulary)
         else:
             self.text = causal.Causal(model, causal.Options(), vocabulary)
-        self.codes_text, self.framing = self.text.codes_text, self.text.framing
+        self.is_language_model, self.framing = self.text.is_language_model, self.text.framing
         self.teacher = teacher.requires_grad_(False).eval()
 
     def begin(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maskwright.checkpoint.fine_tuned import COPY, Told
+from maskwright.checkpoint.fine_tuned import COPY, TaskRecord
 from maskwright.errors import CheckpointError, near
 from maskwright.tasks.parts.reading import POOLINGS
 
@@ -47,7 +47,7 @@ KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def require_settled(told: Told, path: Path) -> None:
+def require_settled(told: TaskRecord, path: Path) -> None:
     """Refuse what no release has settled.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Any
 
 from maskwright.errors import UsageError
 from maskwright.predict.predictor import Predictor
-from maskwright.predict.shared_encoder import Several
+from maskwright.predict.shared_encoder import SharedEncoder
 
 PREDICTION, PREDICTED = "prediction", "predicted_"
 
@@ -32,7 +32,7 @@ def flat_row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def names_of(example: Any, model: Predictor | Several, top: int | None) -> list[str]:
+def names_of(example: Any, model: Predictor | SharedEncoder, top: int | None) -> list[str]:
     """The columns of an answer, which are the same for all rows."""
     return [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0])]
 

@@ -26,7 +26,7 @@ from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.predict.columns import PREDICTION
 from maskwright.predict.predictor import PORTION, Predictor, load
 from maskwright.predict.rows import rows_to_answer
-from maskwright.predict.shared_encoder import Several, load_several
+from maskwright.predict.shared_encoder import SharedEncoder, load_shared
 from maskwright.report.say import Say, quiet
 from maskwright.tasks.parts.task_type import SECOND, UNTOLD
 from maskwright.terminal import harmless_json
@@ -77,7 +77,7 @@ def loaded(
     also: Path | str | Sequence[Path | str],
     columns: Mapping[str, str | Sequence[str]] | None,
     base: Path | str | None = None,
-) -> Predictor | Several:
+) -> Predictor | SharedEncoder:
     """What answers: the model in `folder`, or several with one body, which reads these `columns`.
 
     Raises:
@@ -85,8 +85,8 @@ def loaded(
     """
     others = listed(also)
     given: dict[str, Sequence[str]] = {**as_names(columns)}
-    model = load_several([folder, *others]) if others else load(folder, base=base)
-    if isinstance(model, Several):
+    model = load_shared([folder, *others]) if others else load(folder, base=base)
+    if isinstance(model, SharedEncoder):
         _require_one_reading(model, given)
     if given and given.keys() == {model.kind.alone}:
         return replace(model, columns=given)
@@ -106,7 +106,7 @@ def loaded(
     return replace(model, columns={**model.columns, **given})
 
 
-def _require_one_reading(model: Several, columns: Mapping[str, Sequence[str]]) -> None:
+def _require_one_reading(model: SharedEncoder, columns: Mapping[str, Sequence[str]]) -> None:
     """Refuse models of which one reads one column and another several, until it is said."""
     for name, member in model.members.items():
         for role in set(JOINED) & model.columns.keys() - columns.keys():
@@ -122,7 +122,7 @@ def _require_one_reading(model: Several, columns: Mapping[str, Sequence[str]]) -
 
 
 def answer_rows(
-    model: Predictor | Several,
+    model: Predictor | SharedEncoder,
     source: Path,
     stream: TextIO,
     read: HowRead,

@@ -32,7 +32,7 @@ from maskwright.nn import initialise
 from maskwright.objectives.supervised import PROBLEM_TYPES
 from maskwright.pretrain import start
 from maskwright.storage.one_file import write_file
-from maskwright.tasks.parts.find import kind_of
+from maskwright.tasks.parts.find import task_for
 
 
 def opened(folder: Path) -> Pretrained | None:
@@ -76,7 +76,7 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
         )
     if out.exists():
         raise UsageError("the output folder is there already", where=out, do="choose another")
-    kind = kind_of(told.kind, told.labels, told.settled)
+    kind = task_for(told.kind, told.labels, told.settled)
     problem = PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None
     task = replace(told, attached=False).render()
     pretrained.save(

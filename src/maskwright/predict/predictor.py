@@ -23,7 +23,7 @@ from maskwright.checkpoint.fine_tuned import (
     COPY,
     MODEL,
     TASK,
-    Told,
+    TaskRecord,
     read_task,
     require_agreement,
     require_finished,
@@ -49,9 +49,9 @@ from maskwright.predict.calibrated import require_settled
 from maskwright.predict.given import examples
 from maskwright.report.say import Say, quiet
 from maskwright.tasks.parts import sentence_folder
-from maskwright.tasks.parts.find import kind_of, kind_of_head
+from maskwright.tasks.parts.find import task_for, task_for_head
 from maskwright.tasks.parts.reading import HIERARCHICAL, LONG, Frame, collation_of, frame_of, room
-from maskwright.tasks.parts.task_type import LOGIT, PAIR, UNTOLD, Encoded, Kind, Outputs
+from maskwright.tasks.parts.task_type import LOGIT, PAIR, UNTOLD, Encoded, Outputs, TaskType
 from maskwright.tokenizer.training.sample import not_unicode
 from maskwright.train.machine import machine
 
@@ -63,7 +63,7 @@ Answer = Any
 class Answering(ABC):
     """What answers examples, a portion at a time."""
 
-    kind: Kind
+    kind: TaskType
     columns: Mapping[str, Sequence[str]]
 
     @property
@@ -186,7 +186,7 @@ class Predictor(Answering):
     """
 
     model: Transformer
-    kind: Kind
+    kind: TaskType
     frame: Frame
     collation: Collation
     columns: dict[str, Sequence[str]]
@@ -216,7 +216,9 @@ class Predictor(Answering):
         return list(answers_of(self.kind, encoded, read(encoded), top))
 
 
-def answers_of(kind: Kind, encoded: Encoded, outputs: Outputs, top: int | None) -> Iterator[Answer]:
+def answers_of(
+    kind: TaskType, encoded: Encoded, outputs: Outputs, top: int | None
+) -> Iterator[Answer]:
     """What a kind makes of what a model gave: an answer each, or the best `top`.
 
     Raises:
@@ -290,7 +292,7 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
             wanted="one head, or what sentence-transformers writes of vectors, and a tokenizer",
             do="fine-tune it first: maskwright finetune MODEL --data FILE",
         )
-    task: dict[str, Any] = {"length": loaded.config.longest or Kind.longest}
+    task: dict[str, Any] = {"length": loaded.config.longest or TaskType.longest}
     if told is not None:
         kind = _kind_told(told, loaded, folder / TASK)
         task |= {name: value for name, value in vars(told).items() if value is not None}
@@ -316,7 +318,7 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
             )
         # Without a word about it, one score is how likely something is, as `pipeline` has it.
         settled = {UNTOLD: True, LOGIT: alone and loaded.about.problem_type is None}
-        kind = kind_of_head(heads[0].kind, labels, problem, settled)
+        kind = task_for_head(heads[0].kind, labels, problem, settled)
         if kind.head == "span":  # which reads longer texts in windows
             task["length"] = min(task["length"], kind.longest)
     taken = 0
@@ -347,14 +349,14 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
     )
 
 
-def _kind_told(told: Told, loaded: pretrained.Pretrained, path: Path) -> Kind:
+def _kind_told(told: TaskRecord, loaded: pretrained.Pretrained, path: Path) -> TaskType:
     """The kind that `task.json` says, if it fits the model.
 
     Raises:
         CheckpointError: naming what does not.
     """
     try:
-        kind = kind_of(told.kind, told.labels, told.settled)
+        kind = task_for(told.kind, told.labels, told.settled)
     except UsageError as error:
         raise CheckpointError(
             error.what, where=f"{path}: kind", found=error.found, wanted=error.wanted, do=COPY

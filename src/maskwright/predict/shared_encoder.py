@@ -1,6 +1,6 @@
 """Several tasks of one body that stood still, answered with one reading of each text.
 
-    load_several(["topics", "mood"]).predict(["a text", …])
+    load_shared(["topics", "mood"]).predict(["a text", …])
         ->  [{"topics": {"label": …, "score": …}, "mood": {…}}, …]
 
 Heads that were trained alone (`--method probe`) above the same model share all that lies below
@@ -23,16 +23,16 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Supervised
 from maskwright.predict.predictor import Answer, Answering, Predictor, answers_of, load
 from maskwright.report.say import Say, quiet
-from maskwright.tasks.parts.task_type import Kind
+from maskwright.tasks.parts.task_type import TaskType
 
 
 @dataclass(frozen=True)
-class Several(Answering):
+class SharedEncoder(Answering):
     """Models that share their body, by name; rows are read as the first of them reads them, and an
     answer is what each of them says."""
 
     members: Mapping[str, Predictor]
-    kind: Kind
+    kind: TaskType
     columns: Mapping[str, Sequence[str]]
 
     @property
@@ -63,7 +63,7 @@ class Several(Answering):
         return [dict(zip(self.members, row, strict=True)) for row in zip(*answers, strict=True)]
 
 
-def load_several(folders: Sequence[Path | str]) -> Several:
+def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
     """The fine-tuned models in `folders`, which have one body; it is held once.
 
     Raises:
@@ -91,7 +91,7 @@ def load_several(folders: Sequence[Path | str]) -> Several:
                 setattr(member.model, part, getattr(first.model, part))
         members[name] = member
     first = next(iter(members.values()))
-    return Several(members, first.kind, first.columns)
+    return SharedEncoder(members, first.kind, first.columns)
 
 
 def _require_alike(first: Predictor, name: str, other: Predictor, folder: Path) -> None:

@@ -31,7 +31,7 @@ from maskwright.predict.file import answer_rows, loaded, say_bad
 from maskwright.predict.given import LISTS
 from maskwright.predict.predictor import Predictor, home
 from maskwright.predict.rows import rows_to_answer
-from maskwright.predict.shared_encoder import Several
+from maskwright.predict.shared_encoder import SharedEncoder
 from maskwright.report.say import Say, quiet
 from maskwright.storage import files as storage
 from maskwright.storage.files import lock_beside
@@ -181,7 +181,7 @@ def _model(folder: Path) -> dict[str, str]:
 
 
 def _look_at(
-    source: Path, model: Predictor | Several, read: HowRead, top: int | None, flat: bool
+    source: Path, model: Predictor | SharedEncoder, read: HowRead, top: int | None, flat: bool
 ) -> list[str]:
     """Refuse now what would be refused after hours: bad rows, and in a table columns that are
     called as those of an answer; their names are given, none for lines."""

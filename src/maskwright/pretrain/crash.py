@@ -14,7 +14,7 @@ from pathlib import Path
 
 from maskwright.pretrain import journal
 from maskwright.pretrain.microbatches import Microbatches
-from maskwright.pretrain.session import Sitting
+from maskwright.pretrain.session import TrainingSession
 from maskwright.report import document
 from maskwright.train.diverged import DivergedError
 
@@ -22,7 +22,7 @@ FOLDER = "crash"
 BEFORE, SHOWN_ROWS, SHOWN_TOKENS = 20, 8, 64
 
 
-def write(sitting: Sitting, batches: Microbatches, error: DivergedError) -> Path:
+def write(sitting: TrainingSession, batches: Microbatches, error: DivergedError) -> Path:
     """Write the file; returns it.
 
     Raises:

@@ -11,7 +11,7 @@ from maskwright.inference import held_out_loss as likelihood
 from maskwright.pretrain.journal import Journal
 from maskwright.pretrain.journal import read as read_journal
 from maskwright.pretrain.samples import sample
-from maskwright.pretrain.session import Sitting
+from maskwright.pretrain.session import TrainingSession
 from maskwright.report.panel import Panel
 from maskwright.train.machine.process_memory import peak_memory
 from maskwright.train.state import TrainState
@@ -23,7 +23,7 @@ PATIENCE = 3
 class Log:
     """Every step to the journal and the panel."""
 
-    def __init__(self, sitting: Sitting, journal: Journal, panel: Panel) -> None:
+    def __init__(self, sitting: TrainingSession, journal: Journal, panel: Panel) -> None:
         self.journal, self.panel = journal, panel
         self.device = sitting.machine.device
         self._last = (sitting.state.seconds, sitting.state.tokens)
@@ -55,7 +55,7 @@ class Log:
 class Evaluate:
     """Held-out figures and a sample, every so many steps and when the run is complete."""
 
-    def __init__(self, sitting: Sitting, journal: Journal, panel: Panel) -> None:
+    def __init__(self, sitting: TrainingSession, journal: Journal, panel: Panel) -> None:
         self.sitting, self.journal, self.panel = sitting, journal, panel
         # What an earlier sitting has evaluated and logged stands in the journal already.
         lines = read_journal(sitting.out)
@@ -83,7 +83,9 @@ class Evaluate:
             s.held_out_rows,
             rows=s.recipe.evaluation.rows,
             batch_rows=s.recipe.evaluation.batch,
-            bytes_per_token=s.prepared.held_out_bytes_per_token if s.objective.codes_text else None,
+            bytes_per_token=s.prepared.held_out_bytes_per_token
+            if s.objective.is_language_model
+            else None,
         )
         record = {"kind": "evaluation", "step": state.step, **figures.to_json()}
         self.journal.write(record)
@@ -101,7 +103,7 @@ class Save:
     user is told; then the run stops.
     """
 
-    def __init__(self, sitting: Sitting, journal: Journal, panel: Panel) -> None:
+    def __init__(self, sitting: TrainingSession, journal: Journal, panel: Panel) -> None:
         self.sitting, self.journal, self.panel = sitting, journal, panel
         self._failures = 0
         self._saved = -1

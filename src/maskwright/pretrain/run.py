@@ -38,7 +38,7 @@ from maskwright.pretrain import build, crash, journal, refused, repeat
 from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
-from maskwright.pretrain.session import Sitting, begin
+from maskwright.pretrain.session import TrainingSession, begin
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.recipe import FREE, INEXACT, Recipe, frozen_part
 from maskwright.report import document, opened
@@ -267,7 +267,7 @@ def _quoted(folder: Path) -> str:
     return shell_word(folder)
 
 
-def _train(sitting: Sitting) -> None:
+def _train(sitting: TrainingSession) -> None:
     recipe, training = sitting.recipe, sitting.recipe.training
     panel = Panel(sitting.run, sitting.stream, seconds=None) if sitting.processes.first else None
     log = journal.Journal(sitting.out) if sitting.processes.first else None

@@ -44,7 +44,7 @@ from maskwright.train.machine import machine
 from maskwright.train.machine.activation_memory import kept_bytes
 from maskwright.train.machine.machine import Machine
 from maskwright.train.optimizers.optimizer import OptimizerState
-from maskwright.train.parameter_rates import Paced
+from maskwright.train.parameter_rates import ParameterRates
 from maskwright.train.parameters import Parameters
 from maskwright.train.state import TrainState
 
@@ -54,7 +54,7 @@ LOOKED_AT, UNEVEN = 512, 0.05  # pairs of sentences; a share that leaves little 
 
 
 @dataclass
-class Sitting:
+class TrainingSession:
     """One sitting of a run: what the hooks and the loop share. Training rows are those of each
     phase."""
 
@@ -84,7 +84,7 @@ def begin(
     processes: Processes,
     say: Any,
     stream: TextIO | None,
-) -> Sitting:
+) -> TrainingSession:
     """Everything a sitting of the run holds, restored from the newest checkpoint if there is one.
 
     Raises:
@@ -99,7 +99,7 @@ def begin(
         recipe.model, recipe.training.budget, parameters, out if processes.first else None
     )
     if stages is not None:
-        optimizer = Paced(optimizer, stages)
+        optimizer = ParameterRates(optimizer, stages)
     ema = recipe.training.ema
     average = Average(parameters, ema) if ema else None
     about = _about(recipe, out, prepared, chosen)
@@ -125,7 +125,7 @@ def begin(
         run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
         _say_few(run["references"]["targets"], say)
         document.write(out / RUN, json.dumps(run, indent=2) + "\n")
-    return Sitting(
+    return TrainingSession(
         recipe=recipe,
         out=out,
         prepared=prepared,

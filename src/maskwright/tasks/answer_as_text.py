@@ -30,4 +30,4 @@ class AnswersInWords(InWords):
         return 1.0 - self.asked.measured([row], [answer])[self.measures[0]]
 
 
-KIND = AnswersInWords
+TYPE = AnswersInWords

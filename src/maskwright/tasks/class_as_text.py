@@ -75,4 +75,4 @@ class ClassesInWords(Read):
         return Labels(tuple(made))
 
 
-KIND = ClassesInWords
+TYPE = ClassesInWords

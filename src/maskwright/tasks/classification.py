@@ -42,9 +42,9 @@ from maskwright.tasks.parts.task_type import (
     UNTOLD,
     Answers,
     Encoded,
-    Kind,
     Mistake,
     Scores,
+    TaskType,
     alike,
     text,
 )
@@ -86,7 +86,7 @@ class Standardised(Supervised):
         return super()._scored(read, batch) * self.spread + self.centre
 
 
-class Classification(Kind):
+class Classification(TaskType):
     """One class of a text or a pair, several classes, or a number; the `task` says which."""
 
     head = "sequence"
@@ -347,4 +347,4 @@ def _of_texts(encoded: Encoded, outputs: Scores) -> Scores:
     return pool(outputs, owners, how).astype(np.float32)
 
 
-KIND = Classification
+TYPE = Classification

@@ -36,7 +36,7 @@ from maskwright.objectives.parts.contrastive import POOLINGS, Aim, Contrast
 from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.tasks.parts.encode import encode
 from maskwright.tasks.parts.reading import Frame, Long
-from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Scores, text
+from maskwright.tasks.parts.task_type import Answers, Encoded, Scores, TaskType, text
 
 TASKS = ("embedding", "matching")
 AT_ONCE = 1024  # anchors that are compared with all candidates
@@ -52,7 +52,7 @@ MODES = {way: f"pooling_mode_{way}_tokens" for way in POOLINGS} | {
 PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "lowercase"
 
 
-class Embeddings(Kind):
+class Embeddings(TaskType):
     """Vectors of two texts, taught by how alike they are or by what belongs together."""
 
     head = None
@@ -306,4 +306,4 @@ def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([ranks == 1.0, 1.0 / ranks], axis=1).astype(np.float64)
 
 
-KIND = Embeddings
+TYPE = Embeddings

@@ -22,12 +22,20 @@ from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimates
 from maskwright.tasks.parts.encode import encode
 from maskwright.tasks.parts.reading import Frame
-from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Mistake, Scores, alike, text
+from maskwright.tasks.parts.task_type import (
+    Answers,
+    Encoded,
+    Mistake,
+    Scores,
+    TaskType,
+    alike,
+    text,
+)
 
 TASKS = ("multiple-choice",)
 
 
-class MultipleChoice(Kind):
+class MultipleChoice(TaskType):
     """One score for each choice of a row, read together with its question."""
 
     head = "choice"
@@ -142,4 +150,4 @@ def _truth(rows: Sequence[Any]) -> NDArray[np.int64]:
     return np.array([row.label for row in rows], np.int64)
 
 
-KIND = MultipleChoice
+TYPE = MultipleChoice

@@ -100,4 +100,4 @@ def nice(step: float) -> float:
     return float(f"{factor * power:.3g}")
 
 
-KIND = NumbersInWords
+TYPE = NumbersInWords

@@ -38,7 +38,7 @@ from maskwright.metrics import squad_score
 from maskwright.metrics.intervals import Estimate, OfSums, estimate_of_sums
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.tasks.parts.reading import Frame
-from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Mistake, Scores, text
+from maskwright.tasks.parts.task_type import Answers, Encoded, Mistake, Scores, TaskType, text
 
 TASKS = ("question-answering",)
 STRIDE, LONGEST_QUESTION = 128, 64
@@ -51,7 +51,7 @@ OFTEN = 0.1  # of the answers to learn from
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
-class QuestionAnswering(Kind):
+class QuestionAnswering(TaskType):
     """Begin and end of an answer in its context (Devlin et al. 2018, sections 4.2 and 4.3)."""
 
     head = "span"
@@ -387,4 +387,4 @@ def _nearest(row: Answered) -> str:
     return sentences[int(np.argmax(shared))]
 
 
-KIND = QuestionAnswering
+TYPE = QuestionAnswering

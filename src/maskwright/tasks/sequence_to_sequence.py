@@ -131,4 +131,4 @@ def _first_sentence(text: str) -> str:
     return text[: stop[0]].strip() if stop else text
 
 
-KIND = SequenceToSequence
+TYPE = SequenceToSequence

@@ -36,13 +36,13 @@ from maskwright.objectives.parts.sequences import Sequences
 from maskwright.report.tables import Table
 from maskwright.tasks.parts.classes_table import classes_table
 from maskwright.tasks.parts.reading import Frame
-from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Mistake, Scores, alike
+from maskwright.tasks.parts.task_type import Answers, Encoded, Mistake, Scores, TaskType, alike
 
 TASKS = ("tagging",)
 PORTION = 512  # windows that are framed together
 
 
-class Tagging(Kind):
+class Tagging(TaskType):
     """A tag for each word, at its first sub-token (Devlin et al. 2018, section 5.3)."""
 
     head = "token"
@@ -297,4 +297,4 @@ def _entity_f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return 2 * sums[:, 4] / total
 
 
-KIND = Tagging
+TYPE = Tagging

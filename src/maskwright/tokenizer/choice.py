@@ -7,7 +7,7 @@ from typing import get_args
 
 from maskwright.errors import ConfigError, near
 from maskwright.tokenizer.file.check import MOST_TOKENS
-from maskwright.tokenizer.file.kinds import Kind
+from maskwright.tokenizer.file.kinds import TokenizerKind
 from maskwright.tokenizer.file.roles import (
     STYLE_ENDS,
     WELL_KNOWN,
@@ -26,7 +26,7 @@ MOST_SEED = 1 << 53
 class TokenizerChoice:
     """What kind of vocabulary to learn, how large, and from how much text."""
 
-    kind: Kind
+    kind: TokenizerKind
     vocabulary: int = 8192
     """Number of ids, special tokens included; fewer are learned where the text gives no more."""
     lowercase: bool = False
@@ -47,7 +47,7 @@ class TokenizerChoice:
     """Chooses the sample where the text exceeds the budget."""
 
     def __post_init__(self) -> None:
-        for name, choices in (("kind", get_args(Kind)), ("style", get_args(Style))):
+        for name, choices in (("kind", get_args(TokenizerKind)), ("style", get_args(Style))):
             if getattr(self, name) not in choices:
                 found = getattr(self, name)
                 raise ConfigError(

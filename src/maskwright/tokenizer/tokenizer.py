@@ -28,7 +28,7 @@ from maskwright.tokenizer import backend
 from maskwright.tokenizer.file import roles
 from maskwright.tokenizer.file import template as frame
 from maskwright.tokenizer.file.check import Checked, check, read_json
-from maskwright.tokenizer.file.kinds import kind_of, marks_of, unknown_of
+from maskwright.tokenizer.file.kinds import marks_of, task_for, unknown_of
 from maskwright.tokenizer.folder import NAMES, read_folder
 from maskwright.tokenizer.training.sample import SampleSize
 from maskwright.tokenizer.unknown import UnknownText
@@ -79,7 +79,7 @@ class Tokenizer:
         self.vocabulary_size = len(checked.tokens)
         self._numbers = {token: i for i, token in enumerate(checked.tokens)}
         self._name_roles(checked, settings)
-        self.kind = kind_of(self._plain)
+        self.kind = task_for(self._plain)
         self.learned_from = learned_from
         self.fingerprint = fingerprint(self._plain)
         self._frame = frame.read_frame(self._plain["post_processor"], self._numbers)

@@ -22,7 +22,7 @@ from maskwright.train.optimizers.optimizer import OptimizerState
 Pace = Callable[[int], Mapping[str, float]]
 
 
-class Paced(OptimizerState):
+class ParameterRates(OptimizerState):
     """`inner` with the steps of each parameter multiplied by `pace`."""
 
     def __init__(self, inner: OptimizerState, pace: Pace) -> None:

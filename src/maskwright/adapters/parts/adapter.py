@@ -27,18 +27,18 @@ from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, U
 from maskwright.nn.transformer import Transformer
 
 
-class Placed(Protocol):
+class AdapterHandle(Protocol):
     """A branch in its place; `remove` ends what it does there."""
 
     def remove(self) -> None: ...
 
 
-class Branch(nn.Module, abc.ABC):
+class AdapterModule(nn.Module, abc.ABC):
     """The part of an adapter at one module of the model. What it registers there are methods of its
     own, so that a copy of the model has a copy of the branch."""
 
     @abc.abstractmethod
-    def place(self, module: nn.Module) -> Placed:
+    def place(self, module: nn.Module) -> AdapterHandle:
         """Begin to act at `module`."""
 
     def folded(self, module: nn.Module) -> dict[str, Tensor]:
@@ -71,7 +71,7 @@ class Settings(abc.ABC):
 
     kind: str
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Branch]:
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
         """A fresh branch for each place, by the module's dotted path."""
         return {}
 
@@ -105,7 +105,7 @@ class Settings(abc.ABC):
             IncompatibleError: the method finds nothing to train in this model.
             UsageError: the name is taken, or no plain one.
         """
-        rack = Rack.of(model)
+        rack = AdapterSet.of(model)
         if not name.replace("-", "_").isidentifier() or hasattr(rack, name):
             raise UsageError(
                 "an adapter needs a plain name of its own",
@@ -150,7 +150,7 @@ class Adapter(nn.Module):
         settings: Settings,
         name: str,
         model: Transformer,
-        branches: Mapping[str, Branch],
+        branches: Mapping[str, AdapterModule],
         own: Iterable[str],
     ) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class Adapter(nn.Module):
         object.__setattr__(self, "_model", model)
         self.own_names = list(dict.fromkeys(own))
         self.active = self.merged = False
-        self._placed: list[Placed] = []
+        self._placed: list[AdapterHandle] = []
         self._values: dict[str, Tensor] = {}  # its own values of the model's, while at rest
         self._before: dict[str, Tensor] = {}  # the model's, while it is active or merged
         self._unmerged: dict[str, Tensor] = {}  # the weights that `merge` has replaced
@@ -171,10 +171,10 @@ class Adapter(nn.Module):
         """The model it adapts."""
         return self._model
 
-    def places(self) -> Iterator[tuple[str, Branch]]:
+    def places(self) -> Iterator[tuple[str, AdapterModule]]:
         """(dotted path of a module, the branch that acts there)."""
         for path, branch in self.branches.items():
-            assert isinstance(branch, Branch)
+            assert isinstance(branch, AdapterModule)
             yield path.replace("/", "."), branch
 
     def trainable(self) -> dict[str, nn.Parameter]:
@@ -313,7 +313,7 @@ class Adapter(nn.Module):
             UsageError: it is not merged, or adapters have been attached since.
         """
         self._undo_merge()
-        Rack.of(self.model).take(self, self.model)
+        AdapterSet.of(self.model).take(self, self.model)
         self.activate()
 
     def detach(self) -> None:
@@ -343,9 +343,9 @@ class Adapter(nn.Module):
         self._put_back()
         self.merged = False
 
-    def _rack(self) -> Rack:
+    def _rack(self) -> AdapterSet:
         rack = self.model._modules.get("adapters")
-        if isinstance(rack, Rack) and rack._modules.get(self.name) is self:
+        if isinstance(rack, AdapterSet) and rack._modules.get(self.name) is self:
             return rack
         raise UsageError(
             "the adapter is merged" if self.merged else "the adapter is detached",
@@ -354,7 +354,7 @@ class Adapter(nn.Module):
         )
 
 
-class Rack(nn.ModuleDict):
+class AdapterSet(nn.ModuleDict):
     """`model.adapters`: the adapters of a model by name, there as long as one is attached."""
 
     def __init__(self, model: Transformer) -> None:
@@ -362,10 +362,10 @@ class Rack(nn.ModuleDict):
         self._trained = {name: p.requires_grad for name, p in own_parameters(model)}
 
     @classmethod
-    def of(cls, model: Transformer) -> Rack:
+    def of(cls, model: Transformer) -> AdapterSet:
         """The rack of `model`, or a new one that is not there yet."""
         rack = model._modules.get("adapters")
-        return rack if isinstance(rack, Rack) else cls(model)
+        return rack if isinstance(rack, AdapterSet) else cls(model)
 
     def take(self, adapter: Adapter, model: Transformer) -> None:
         self[adapter.name] = adapter

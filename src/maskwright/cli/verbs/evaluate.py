@@ -20,7 +20,6 @@ from maskwright.cli.verbs.arguments import (
     note_crowded,
 )
 from maskwright.errors import UsageError
-from maskwright.models import folders
 from maskwright.terminal import harmless_lines
 
 if TYPE_CHECKING:
@@ -105,6 +104,7 @@ def _has_task(model: Path) -> bool:
     if (model / "adapter_config.json").is_file():
         return True
     from maskwright.checkpoint import pretrained
+    from maskwright.models import folders
 
     config = pretrained.described(folders.model_folder(model)).config
     return bool(config.heads) and config.vocabulary_head is None and not _detects(config.heads)

@@ -81,7 +81,7 @@ class Equal:
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Candidate:
     """A recipe with its budget, and what had to be known of it before training."""
 
     recipe: Recipe
@@ -90,14 +90,14 @@ class Entrant:
     parameters: int
     operations_per_token: float
     how: str
-    codes_text: bool
+    is_language_model: bool
     keeps_text: bool
     fills: bool
     reads: Reads | None
     scores_itself: bool
 
     @property
-    def questions(self) -> str:
+    def measure(self) -> str:
         """Equal for entrants whose own held-out losses answer the same questions."""
         r = self.recipe
         about = (r.objective, r.rows, r.evaluation.rows)
@@ -105,7 +105,7 @@ class Entrant:
         return config.fingerprint([config.to_plain(each) for each in about] + stores)
 
 
-def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
+def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Candidate:
     """Prepare the text of `recipe` and count what its training costs."""
     choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
     about = [*choices, taught.needs_sentences(recipe)]
@@ -120,14 +120,14 @@ def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)
         middle = (begun + phase.until) / 2  # where rates of masks that change are at their mean
-        trial = next(likelihood.questions(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
+        trial = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
         share, begun = phase.until - begun, phase.until
         operations += share * training_operations(objective, trial) / trial.tokens.numel()
     budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
     how = grammar.as_trained(network, recipe)
-    return Entrant(
+    return Candidate(
         recipe=replace(
             recipe,
             training=replace(training, budget=budget, log_seconds=min(training.log_seconds, 1.0)),
@@ -138,7 +138,7 @@ def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Entrant:
         parameters=network.num_parameters(),
         operations_per_token=operations,
         how=how,
-        codes_text=objective.codes_text,
+        is_language_model=objective.is_language_model,
         keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
         reads=_reads(how, len(point.stacks), prepared.tokenizer),
         fills=how == "masked" and prepared.tokenizer.mask is not None,
@@ -160,13 +160,13 @@ class Pace:
     operations: float = 0.0
     seconds: float = 0.0
 
-    def add(self, entrant: Entrant, folder: Path) -> None:
+    def add(self, entrant: Candidate, folder: Path) -> None:
         """The finished run of `entrant` in `folder`."""
         state, _ = checkpoints.read_state(folders.newest(folder))
         self.operations += state.tokens * entrant.operations_per_token
         self.seconds += state.seconds
 
-    def left(self, entrants: Sequence[Entrant]) -> str:
+    def left(self, entrants: Sequence[Candidate]) -> str:
         """How long it takes to train these, as the end of a line; empty while nobody knows."""
         budgets = [(e.recipe.training.budget, e.operations_per_token) for e in entrants]
         seconds = sum(60.0 * b.minutes for b, _ in budgets if b.minutes is not None)
@@ -183,7 +183,7 @@ def run_folder(out: Path, name: str, seed: int) -> Path:
     return out / "runs" / name / f"seed-{seed}"
 
 
-def train(entrant: Entrant, seed: int, out: Path, stream: TextIO | None) -> None:
+def train(entrant: Candidate, seed: int, out: Path, stream: TextIO | None) -> None:
     """Start the run, go on with it, or leave it as it is."""
     recipe = replace(entrant.recipe, training=replace(entrant.recipe.training, seed=seed))
     folder = run_folder(out, recipe.name, seed)

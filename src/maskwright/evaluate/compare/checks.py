@@ -10,7 +10,7 @@ import numpy as np
 
 from maskwright import config, dotted
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.evaluate.compare.candidate import Entrant
+from maskwright.evaluate.compare.candidate import Candidate
 from maskwright.evaluate.compare.report import Measure
 from maskwright.recipes.parts.recipe import Recipe
 
@@ -103,7 +103,7 @@ def refuse_other_text(recipes: Sequence[Recipe]) -> None:
             )
 
 
-def refuse_other_documents(entrants: Sequence[Entrant]) -> None:
+def refuse_other_documents(entrants: Sequence[Candidate]) -> None:
     """The same settings over files that changed meanwhile are another text.
 
     Raises:
@@ -120,16 +120,16 @@ def refuse_other_documents(entrants: Sequence[Entrant]) -> None:
             )
 
 
-def measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
+def measures(entrants: Sequence[Candidate], *, pairs: bool) -> list[Measure]:
     """The figures to show. At least one compares all entrants.
 
     Raises:
         IncompatibleError: none does; the fields that differ are named.
     """
-    alike = len({e.questions for e in entrants}) == 1
+    alike = len({e.measure for e in entrants}) == 1
     one_tokenizer = len({e.prepared.tokenizer.fingerprint for e in entrants}) == 1
-    codes, fills = ([getattr(e, name) for e in entrants] for name in ("codes_text", "fills"))
-    coding = [e for e in entrants if e.codes_text]
+    codes, fills = ([getattr(e, name) for e in entrants] for name in ("is_language_model", "fills"))
+    coding = [e for e in entrants if e.is_language_model]
     same_bits = len({e.prepared.tokenizer.fingerprint for e in coding}) == 1
     same_bits = same_bits or all(e.keeps_text for e in coding)
     # A figure for models that read both ways and models that read one way.
@@ -140,7 +140,7 @@ def measures(entrants: Sequence[Entrant], *, pairs: bool) -> list[Measure]:
     if not common:
         field = "tokenizer" if not one_tokenizer else "objective"
         one, other = next(
-            (entrants[0], e) for e in entrants[1:] if e.questions != entrants[0].questions
+            (entrants[0], e) for e in entrants[1:] if e.measure != entrants[0].measure
         )
         plain = [config.to_plain(getattr(e.recipe, field)) for e in (one, other)]
         changes = dotted.differences(plain[0], plain[1], field)

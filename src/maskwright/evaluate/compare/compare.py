@@ -28,7 +28,7 @@ from maskwright.evaluate import minimal_pairs as grammar
 from maskwright.evaluate.compare import checks as comparable
 from maskwright.evaluate.compare import report as comparison
 from maskwright.evaluate.compare.candidate import (
-    Entrant,
+    Candidate,
     Equal,
     Pace,
     enter,
@@ -36,7 +36,7 @@ from maskwright.evaluate.compare.candidate import (
     run_folder,
     train,
 )
-from maskwright.evaluate.compare.report import Comparison, Contender, Measure
+from maskwright.evaluate.compare.report import CandidateReport, Comparison, Measure
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference import hidden_token as hidden
 from maskwright.inference import minimal_pairs
@@ -144,7 +144,7 @@ def _compared(
 
 # ------------------------------------------------------------------------------ afterwards
 def _collect(
-    entrants: Sequence[Entrant],
+    entrants: Sequence[Candidate],
     seeds: int,
     out: Path,
     equal: Equal,
@@ -160,7 +160,7 @@ def _collect(
         for seed in range(seeds):
             folder = run_folder(out, e.recipe.name, seed)
             made = _figures(e, folder, seed)
-            if comparable.BITS in measures and e.codes_text:
+            if comparable.BITS in measures and e.is_language_model:
                 made.final["bits_per_byte"] = _bits(e, folder)
             if comparable.MASKED in measures and e.fills:
                 made.final["masked_loss"] = _masked_loss(e, folder, length)
@@ -171,12 +171,14 @@ def _collect(
                 made.final["pairs"] = results[-1].mean
             runs.append(made)
         judged[e.recipe.name] = results
-        contenders.append(Contender(e.recipe.name, e.recipe.note, e.parameters, e.questions, runs))
+        contenders.append(
+            CandidateReport(e.recipe.name, e.recipe.note, e.parameters, e.measure, runs)
+        )
     notes = [*_by_items(judged), *_unequal(contenders, equal), *_left_out(entrants, out)]
     return Comparison(str(equal), contenders, measures, _differences(entrants), notes)
 
 
-def _unequal(contenders: Sequence[Contender], equal: Equal) -> list[str]:
+def _unequal(contenders: Sequence[CandidateReport], equal: Equal) -> list[str]:
     """How far apart budgets came out, where that is more than a little: the last step passes
     them."""
     name = {"flops": "operations", "minutes": "seconds"}.get(equal.unit, equal.unit)
@@ -188,7 +190,7 @@ def _unequal(contenders: Sequence[Contender], equal: Equal) -> list[str]:
     return [f"Not equal: {far}, as a run ends with the first step past its budget."]
 
 
-def _left_out(entrants: Sequence[Entrant], out: Path) -> list[str]:
+def _left_out(entrants: Sequence[Candidate], out: Path) -> list[str]:
     """Whose runs lie there and are not compared this time."""
     here = {e.recipe.name for e in entrants}
     others = sorted(p.name for p in (out / "runs").iterdir() if p.is_dir() and p.name not in here)
@@ -197,12 +199,12 @@ def _left_out(entrants: Sequence[Entrant], out: Path) -> list[str]:
     return [f"Not compared here, though their runs lie in the same folder: {', '.join(others)}."]
 
 
-def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
+def _figures(entrant: Candidate, folder: Path, seed: int) -> comparison.Run:
     """What the run's own journal says."""
     newest = folders.newest(folder)
     state, _ = checkpoints.read_state(newest)
     saved = commit.read_manifest(newest).about.get("journal")
-    lines = journal.figures(folder, saved, bits=entrant.codes_text)
+    lines = journal.figures(folder, saved, bits=entrant.is_language_model)
     evaluations = [r for r in lines if r["kind"] == "evaluation"]
     tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
     times = journal.times(folder)
@@ -218,7 +220,7 @@ def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
         for r in evaluations
     ]
     final = {"loss": evaluations[-1]["loss"]}
-    if entrant.codes_text:
+    if entrant.is_language_model:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
     peaks = [figure_of(t, "peak_memory") for t in times]
     peak = int(max((each for each in peaks if math.isfinite(each)), default=0))
@@ -226,7 +228,7 @@ def _figures(entrant: Entrant, folder: Path, seed: int) -> comparison.Run:
     return comparison.Run(seed, *spent, final, curve)
 
 
-def _bits(entrant: Entrant, folder: Path) -> float:
+def _bits(entrant: Candidate, folder: Path) -> float:
     """Bits per byte of all the held-out text: of a part of it, rows of other lengths or of another
     tokenizer would ask other documents."""
     loaded, tokenizer = open_model(folder)
@@ -240,7 +242,7 @@ def _bits(entrant: Entrant, folder: Path) -> float:
     return found.bits_per_byte
 
 
-def _masked_loss(entrant: Entrant, folder: Path, length: int) -> float:
+def _masked_loss(entrant: Candidate, folder: Path, length: int) -> float:
     """Loss at the usual 15 %, in rows that all entrants have room for."""
     loaded, tokenizer = open_model(folder)
     usual = masked.build(loaded.model, masked.Options(), special_tokens.vocabulary(tokenizer))
@@ -248,7 +250,7 @@ def _masked_loss(entrant: Entrant, folder: Path, length: int) -> float:
     return likelihood.evaluate(usual, rows).loss
 
 
-def _hidden(entrant: Entrant, folder: Path, length: int) -> float:
+def _hidden(entrant: Candidate, folder: Path, length: int) -> float:
     """Share of hidden tokens that are named, in rows that all entrants have room for."""
     loaded, tokenizer = open_model(folder)
     assert entrant.reads is not None and tokenizer.mask is not None
@@ -257,7 +259,7 @@ def _hidden(entrant: Entrant, folder: Path, length: int) -> float:
 
 
 def _judged(
-    entrant: Entrant, folder: Path, data: Path, paradigms: Sequence[Paradigm], say: Say
+    entrant: Candidate, folder: Path, data: Path, paradigms: Sequence[Paradigm], say: Say
 ) -> Result:
     """The run's minimal pairs, scored now or before."""
     asked = start.sha256(folders.model_folder(folder))
@@ -292,7 +294,7 @@ def _by_items(judged: dict[str, list[Result]]) -> list[str]:
     return notes
 
 
-def _differences(entrants: Sequence[Entrant]) -> list[list[str]]:
+def _differences(entrants: Sequence[Candidate]) -> list[list[str]]:
     """A row for each setting that is not the same in all recipes."""
     plain = [frozen_part(e.recipe) for e in entrants]
     paths = dict.fromkeys(

@@ -47,7 +47,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Contender:
+class CandidateReport:
     """A recipe and its runs. Those with the same `questions` may share a plot of their loss."""
 
     name: str
@@ -78,7 +78,7 @@ class Comparison:
     """All there is to show. `differences` are rows of a setting and its value in each recipe."""
 
     budget: str
-    contenders: Sequence[Contender]
+    contenders: Sequence[CandidateReport]
     measures: Sequence[Measure]
     differences: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
@@ -125,7 +125,7 @@ def cost(made: Comparison) -> Table:
     }
 
 
-def _cell(contender: Contender, measure: Measure) -> str:
+def _cell(contender: CandidateReport, measure: Measure) -> str:
     values = contender.figures(measure.name)
     if not values:
         return "–"
@@ -156,7 +156,11 @@ def verdicts(made: Comparison) -> list[str]:
 
 
 def _verdict(
-    other: Contender, first: Contender, measure: Measure, gap: Difference | None, level: float
+    other: CandidateReport,
+    first: CandidateReport,
+    measure: Measure,
+    gap: Difference | None,
+    level: float,
 ) -> str:
     if gap is None:
         by_seed = [c.figures(measure.name) for c in (other, first)]
@@ -208,7 +212,7 @@ def for_terminal(made: Comparison) -> str:
 def charts(made: Comparison) -> Iterator[Chart]:
     """Held-out loss against tokens, operations and time; a row of three for each set of recipes
     that were asked the same questions."""
-    groups: dict[str, list[Contender]] = {}
+    groups: dict[str, list[CandidateReport]] = {}
     for contender in made.contenders:
         groups.setdefault(contender.questions, []).append(contender)
     names = [c.name for c in made.contenders]
@@ -223,7 +227,7 @@ def charts(made: Comparison) -> Iterator[Chart]:
             )
 
 
-def _line(contender: Contender, across: str, css: str) -> Line:
+def _line(contender: CandidateReport, across: str, css: str) -> Line:
     """The mean over seeds at each evaluation that all of them have reached, and their extremes."""
     points, spread = [], []
     for at in zip(*(run.curve for run in contender.runs), strict=False):

@@ -42,7 +42,7 @@ TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")  # of any family
 
 
 @dataclass(frozen=True)
-class Kit:
+class Architecture:
     """What an architecture (a class of the reference library) has on top of the body."""
 
     pooler: bool = False
@@ -78,7 +78,7 @@ class Family:
         self.ignored: tuple[str, ...] = module.IGNORED
         self.switches: dict[str, str] = module.SWITCHES
         self.token_ids: dict[str, str] = getattr(module, "TOKEN_IDS", {})
-        self.architectures: dict[str, Kit] = module.ARCHITECTURES
+        self.architectures: dict[str, Architecture] = module.ARCHITECTURES
         self._formerly: dict[str, str] = getattr(module, "FORMERLY", {})
         self.sizes: dict[str, dict[str, Any]] = module.SIZES
         self._coordinates: dict[str, Coordinate] = module.COORDINATES
@@ -220,7 +220,7 @@ T = TypeVar("T")
 
 
 def heads(
-    kit: Kit, fields: Fields, options: Mapping[str, Mapping[str, Any]] | None = None
+    kit: Architecture, fields: Fields, options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> tuple[Head, ...]:
     """The heads of a kit, sized by the labels of a Hugging Face config; `options` has the further
     fields of each."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maskwright.families.parts.family import Coordinate, Kit, bare, head_field, tied
+from maskwright.families.parts.family import Architecture, Coordinate, bare, head_field, tied
 from maskwright.families.parts.fields import ACTIVATIONS, Fields, head_width
 from maskwright.families.parts.weights import Rename, Rule, Tie, linear, norm
 from maskwright.nn.config import (
@@ -128,7 +128,7 @@ def stack(
 
 
 def vocabulary_head(
-    kit: Kit, fields: Fields, stack: Stack, transform: Activation | None = None
+    kit: Architecture, fields: Fields, stack: Stack, transform: Activation | None = None
 ) -> VocabularyHead | None:
     """The masked-language head of a kit: dense, activation, norm, projection. Its activation is
     `transform`, or the blocks' where that is None."""
@@ -142,7 +142,7 @@ def vocabulary_head(
     return head if kit.vocabulary else None
 
 
-def pooler(kit: Kit, fields: Fields) -> bool:
+def pooler(kit: Architecture, fields: Fields) -> bool:
     """Whether a kit has its pooler; only the bare body may lack it."""
     optional = not kit.vocabulary and not kit.heads
     return kit.pooler and (not optional or fields.flag("add_pooling_layer", True))

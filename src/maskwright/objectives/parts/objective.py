@@ -88,7 +88,7 @@ class Objective(nn.Module, abc.ABC):
 
     product: Transformer
     # Whether the loss is a code length of the text: every token once, from what precedes it.
-    codes_text = False
+    is_language_model = False
     # How many places before a hole the state stands from which an encoder fills it.
     shift = 0
     # Whether a decoder reads the text it is to go on with in both directions.

@@ -10,11 +10,11 @@ from maskwright.errors import IncompatibleError
 from maskwright.nn.chunk_pooling import layers_over
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.tasks.parts.reading import HIERARCHICAL, POOLINGS, Long
-from maskwright.tasks.parts.task_type import Kind
+from maskwright.tasks.parts.task_type import TaskType
 
 
 def headed(
-    path: Path, loaded: pretrained.Pretrained, kind: Kind
+    path: Path, loaded: pretrained.Pretrained, kind: TaskType
 ) -> tuple[TransformerConfig, str | None]:
     """The config of the loaded model with the head of `kind` in place of its own, and the family
     that has a name for it.
@@ -53,7 +53,7 @@ def headed(
     return replace(loaded.config, vocabulary_head=None, heads=top), None
 
 
-def reading_texts(config: TransformerConfig, kind: Kind, long: Long) -> TransformerConfig:
+def reading_texts(config: TransformerConfig, kind: TaskType, long: Long) -> TransformerConfig:
     """The same with heads that read whole texts as is wanted."""
     if kind.head != "sequence":
         return config

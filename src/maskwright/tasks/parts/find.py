@@ -8,14 +8,14 @@ from typing import Any
 from maskwright import catalogue
 from maskwright.errors import UsageError
 from maskwright.objectives.supervised import Problem
-from maskwright.tasks.parts.task_type import Kind
+from maskwright.tasks.parts.task_type import TaskType
 
 ROOM = "tasks"
 
 
-def kind_of(
+def task_for(
     task: str, labels: Sequence[str] = (), settled: Mapping[str, Any] | None = None
-) -> Kind:
+) -> TaskType:
     """The kind that serves `task`; where a head can answer it as well as written words, a "prompt"
     in `settled` asks for words.
 
@@ -30,7 +30,7 @@ def kind_of(
             "this task is not learned by this command", found=task, wanted=", ".join(known)
         )
     told = "prompt" in (settled or {})
-    fitting = [module for module in serving if module.KIND.writes == told] or serving
+    fitting = [module for module in serving if module.TYPE.writes == told] or serving
     if len(fitting) > 1:
         raise UsageError(
             "two modules for one task",
@@ -39,13 +39,13 @@ def kind_of(
             wanted="one of " + ", ".join(module.__name__ for module in fitting),
             do="uninstall the package that brings the other",
         )
-    made: Kind = fitting[0].KIND(task, tuple(labels), settled or {})
+    made: TaskType = fitting[0].TYPE(task, tuple(labels), settled or {})
     return made
 
 
-def kind_of_head(
+def task_for_head(
     head: str, labels: Sequence[str], problem: Problem, settled: Mapping[str, Any]
-) -> Kind:
+) -> TaskType:
     """The kind of a model of which only the head is known, and what its folder says besides.
 
     Raises:
@@ -53,9 +53,9 @@ def kind_of_head(
     """
     for name in catalogue.names(ROOM):
         module = catalogue.load(ROOM, name)
-        if module.KIND.head == head:
+        if module.TYPE.head == head:
             for task in module.TASKS:
-                made: Kind = module.KIND(task, tuple(labels), settled)
+                made: TaskType = module.TYPE(task, tuple(labels), settled)
                 if made.problem == problem:
                     return made
     raise UsageError("no kind of task has this head", found=f"{head}, {problem}")

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.windows.text_to_text import Template
 from maskwright.metrics.intervals import Estimate, estimates_of_means
-from maskwright.tasks.parts.find import kind_of
-from maskwright.tasks.parts.task_type import Answers, Encoded, Kind, Mistake, Outputs
+from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import Answers, Encoded, Mistake, Outputs, TaskType
 from maskwright.tasks.parts.text_to_text import Writing
 
 UNREAD = "unread"
@@ -32,9 +32,9 @@ class InWords(Writing):
     """One of such tasks, without a figure for what cannot be read."""
 
     @cached_property
-    def asked(self) -> Kind:
+    def asked(self) -> TaskType:
         """The same task of a head."""
-        return kind_of(self.task, self.labels)
+        return task_for(self.task, self.labels)
 
     @property
     def pipeline(self) -> str:

@@ -3,7 +3,7 @@
     rows of tasks/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, predictions
 
 Every module of `kinds/` is one kind, of one head or of written words. It names the tasks that it
-serves (`TASKS`) and has a class `KIND`. What a task is to be read from is a line of `KINDS` in
+serves (`TASKS`) and has a class `TYPE`. What a task is to be read from is a line of `KINDS` in
 `labelled/columns/infer.py`; how one of them is learned is a file there and nothing else.
 """
 
@@ -65,7 +65,7 @@ class Encoded:
 @dataclass(frozen=True)
 class Mistake:
     """A row that was answered wrongly: where it stands, what is read, what it is, what was told,
-    and how wrong that is (see `Kind.wrongness`)."""
+    and how wrong that is (see `TaskType.wrongness`)."""
 
     where: str
     text: str
@@ -75,7 +75,7 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Kind(ABC):
+class TaskType(ABC):
     """One kind.
 
     Attributes:
@@ -314,7 +314,7 @@ class Kind(ABC):
 def alike(
     truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], one: str = "row"
 ) -> str:
-    """What `Kind.one_sided` says of answers that can be compared with the `truth`, row by row.
+    """What `TaskType.one_sided` says of answers that can be compared with the `truth`, row by row.
 
     Args:
         truth, answers: (N,) or (N, L).

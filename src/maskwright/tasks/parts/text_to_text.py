@@ -31,7 +31,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives import causal, sequence_to_sequence
 from maskwright.objectives.parts.objective import Objective, Vocabulary
 from maskwright.tasks.parts.reading import Frame, Long
-from maskwright.tasks.parts.task_type import Encoded, Kind, Outputs
+from maskwright.tasks.parts.task_type import Encoded, Outputs, TaskType
 from maskwright.tokenizer.lost import lost_note
 
 # A source that is continued leaves so much of the length to what is written behind it.
@@ -53,7 +53,7 @@ class Way:
     frame: Frame
 
 
-class Writing(Kind):
+class Writing(TaskType):
     """A kind of which the answers are written. Of `settled`, "prompt" is a template over the
     `roles`, such as "summarize: {source}"; "beams" and "longest" are what answers are written
     with."""

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from maskwright.tokenizer.words import SPACE, Marks
 
-Kind = Literal["character", "bpe", "byte-bpe", "wordpiece", "unigram"]
+TokenizerKind = Literal["character", "bpe", "byte-bpe", "wordpiece", "unigram"]
 
 
-def kind_of(plain: dict[str, Any]) -> Kind:
+def task_for(plain: dict[str, Any]) -> TokenizerKind:
     """Which of the five kinds a checked `tokenizer.json` is."""
     model = plain["model"]
     if "unk_id" in model:
@@ -28,7 +28,7 @@ def unknown_of(model: dict[str, Any], tokens: list[str]) -> str | None:
     return model.get("unk_token") or None
 
 
-def marks_of(plain: dict[str, Any], kind: Kind) -> Marks:
+def marks_of(plain: dict[str, Any], kind: TokenizerKind) -> Marks:
     """How the vocabulary spells the edges of words."""
     model = plain["model"]
     decoder = plain["decoder"] or {}

@@ -22,7 +22,7 @@ from maskwright.tokenizer.backend import guard
 from maskwright.tokenizer.choice import TokenizerChoice
 from maskwright.tokenizer.file import pipeline
 from maskwright.tokenizer.file.check import LONGEST_TOKEN
-from maskwright.tokenizer.file.kinds import Kind
+from maskwright.tokenizer.file.kinds import TokenizerKind
 from maskwright.tokenizer.file.roles import roles_by_table
 from maskwright.tokenizer.file.template import framing
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -115,7 +115,7 @@ def _cleaner(choice: TokenizerChoice) -> Any:
     return _library("wordpiece" if choice.kind == "bpe" else choice.kind, choice).normalizer
 
 
-def _library(kind: Kind, choice: TokenizerChoice) -> tokenizers.Tokenizer:
+def _library(kind: TokenizerKind, choice: TokenizerChoice) -> tokenizers.Tokenizer:
     """The library's object with the steps of a kind and an empty vocabulary."""
     plain = pipeline.document(
         kind,

@@ -1,4 +1,4 @@
-"""What the tests of fine-tuning begin with."""
+"""Small trained models that many tests begin with, and leave as they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 from tinyrun import recipe, text_file
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two steps."""
     folder = tmp_path_factory.mktemp("model")
