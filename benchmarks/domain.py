@@ -34,7 +34,7 @@ from maskwright.recipes import bert_mini
 from maskwright.recipes.parts.override import with_text
 from maskwright.recipes.parts.recipe import Checkpoints, Evaluation, Recipe
 from maskwright.tasks.parts.find import task_for
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Budget
 
 NEWS = "ag_news_train"

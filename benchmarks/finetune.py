@@ -116,7 +116,7 @@ def our_quality(a: argparse.Namespace) -> float:
     from maskwright.finetune.tune import Settings, tune
     from maskwright.inference.scores import scores
     from maskwright.objectives.supervised import Options, Supervised
-    from maskwright.train.optimizers.optimizer import AdamW
+    from maskwright.train.optimizers.settings import AdamW
     from maskwright.train.schedule import Schedule
 
     model, parts, collation, vocabulary = our_learner(a)

@@ -22,7 +22,7 @@ def ours(
     """`a.steps` steps of our loop; `chosen` says where and in which type."""
     from maskwright.train import loop
     from maskwright.train.machine import process_memory
-    from maskwright.train.optimizers.optimizer import AdamW
+    from maskwright.train.optimizers.settings import AdamW
     from maskwright.train.parameters import Parameters
     from maskwright.train.schedule import Budget, Schedule
     from maskwright.train.state import TrainState

@@ -26,7 +26,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.supervised import Options, Supervised
 from maskwright.train.machine.machine import Machine
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 
 METHODS = names()
 # Layers that have weights in common cannot begin anew.

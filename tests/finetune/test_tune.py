@@ -17,7 +17,7 @@ from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
 from maskwright.objectives.supervised import Options, Supervised
 from maskwright.train.machine.machine import Machine
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from toys import CLS, SEP, VOCABULARY, bert
 
 COLLATION = Collation(pad=0, last=False)

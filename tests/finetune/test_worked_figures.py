@@ -15,7 +15,7 @@ from maskwright.nn.config import Head, TransformerConfig
 from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.supervised import Options, Supervised
 from maskwright.train import loop
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState

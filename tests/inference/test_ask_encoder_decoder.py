@@ -37,7 +37,7 @@ from maskwright.recipes.parts.recipe import (
 )
 from maskwright.tokenizer.file.roles import Style
 from maskwright.tokenizer.training.train import TokenizerChoice, train
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Budget
 from tinyrun import recipe
 

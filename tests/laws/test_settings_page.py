@@ -11,7 +11,7 @@ from typing import Any
 from maskwright import catalogue
 from maskwright.config import alternatives, hints_of
 from maskwright.recipes.parts.recipe import FREE, INEXACT, Recipe
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 NAMES = set(re.findall(r"`([a-z_0-9]+)`", PAGE))

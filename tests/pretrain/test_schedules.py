@@ -30,10 +30,7 @@ from maskwright.pretrain.prepare import prepare
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 from maskwright.train import loop
-from maskwright.train.optimizers.adafactor import Adafactor
-from maskwright.train.optimizers.lamb import Lamb
-from maskwright.train.optimizers.muon import Muon
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
 from maskwright.train.phases import Phase, Ramp
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState

@@ -19,7 +19,7 @@ from maskwright.nn import chunk_pooling as pieces
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
 from maskwright.objectives.supervised import Options, Supervised
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from toys import CLS, SEP, VOCABULARY, bert
 
 COLLATIONS = [

@@ -23,7 +23,7 @@ from maskwright.nn import initialise
 from maskwright.predict.predictor import load
 from maskwright.tasks.classification import Classification, Standardised
 from maskwright.tasks.parts.find import task_for
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from tinyrun import WORDS
 
 FAR, WIDE = 2000.0, 8.0

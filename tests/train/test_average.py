@@ -11,7 +11,7 @@ from maskwright.objectives import masked
 from maskwright.train import loop
 from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState

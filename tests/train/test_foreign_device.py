@@ -16,11 +16,11 @@ WALKED = {
     "fine-tuning": ("train/walk_foreign.py",),
     "training": (f"{RESUMED}[replaced-token]", f"{RESUMED}[hybrid]", f"{RESUMED}[distillation]"),
     "asking": (
-        "understand/test_layers.py::test_the_command",
-        "understand/test_heads.py::test_the_commands",
-        "use/test_ask.py::test_a_run_is_measured_as_it_was_trained",
-        "use/test_ask_encoder_decoder.py::test_a_text_is_written_as_was_learned[roberta]",
-        "use/test_grammar.py::test_the_command_prints_saves_and_shows",
+        "analysis/test_layers.py::test_the_command",
+        "analysis/test_heads.py::test_the_commands",
+        "inference/test_ask.py::test_a_run_is_measured_as_it_was_trained",
+        "inference/test_ask_encoder_decoder.py::test_a_text_is_written_as_was_learned[roberta]",
+        "evaluate/test_minimal_pairs.py::test_the_command_prints_saves_and_shows",
     ),
 }
 

@@ -15,7 +15,8 @@ from maskwright.objectives import causal, hybrid, masked, sentence_pair
 from maskwright.objectives.parts.objective import Objective
 from maskwright.train import loop
 from maskwright.train.distribute import Processes
-from maskwright.train.optimizers.optimizer import AdamW, AdamWState
+from maskwright.train.optimizers.adamw import AdamWState
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from maskwright.errors import CheckpointError
-from maskwright.train.optimizers.optimizer import AdamW, AdamWState
+from maskwright.train.optimizers.adamw import AdamWState
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.parameters import Parameters
 
 

@@ -11,10 +11,7 @@ from torch import Tensor, nn
 
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError
 from maskwright.nn.transformer import Transformer
-from maskwright.train.optimizers.adafactor import Adafactor
-from maskwright.train.optimizers.lamb import Lamb
-from maskwright.train.optimizers.muon import Muon
-from maskwright.train.optimizers.optimizer import AdamW, Optimizer
+from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon, Optimizer
 from maskwright.train.parameters import Parameters
 from toys import bert, gpt2
 

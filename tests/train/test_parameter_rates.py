@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from maskwright.errors import ConfigError
-from maskwright.train.optimizers.lamb import Lamb
-from maskwright.train.optimizers.optimizer import AdamW, Optimizer
+from maskwright.train.optimizers.settings import AdamW, Lamb, Optimizer
 from maskwright.train.parameter_rates import ParameterRates
 from maskwright.train.parameters import Parameters
 

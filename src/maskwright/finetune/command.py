@@ -36,7 +36,7 @@ from maskwright.tasks.parts.reading import room
 from maskwright.tasks.parts.task_type import TaskType
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.machine import machine
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Schedule
 
 # What is held back where the user gives one file.

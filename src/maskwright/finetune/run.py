@@ -38,7 +38,7 @@ from maskwright.storage import files as storage
 from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.reading import Long
 from maskwright.terminal import shell_word
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 
 EVERYTHING = Method(FULL)
 

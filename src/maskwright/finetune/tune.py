@@ -26,7 +26,7 @@ from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, permute
 from maskwright.train import loop
 from maskwright.train.machine.machine import Machine, choose
-from maskwright.train.optimizers.optimizer import AdamW, Optimizer
+from maskwright.train.optimizers.settings import AdamW, Optimizer
 from maskwright.train.parameter_rates import Pace, ParameterRates
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Budget, Schedule

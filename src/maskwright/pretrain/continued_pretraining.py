@@ -56,7 +56,7 @@ from maskwright.report.say import printer
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train import distribute
 from maskwright.train.machine import machine
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.phases import Ramp
 from maskwright.train.schedule import Budget, Schedule
 

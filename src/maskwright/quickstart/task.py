@@ -40,7 +40,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import Options, Supervised
 from maskwright.randomness import key, permute, torch_seed
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 
 SETTINGS = Settings(epochs=3, batch=32, optimizer=AdamW(learning_rate=1e-3))
 # Few labels, because that is where pretraining has to show what it is worth.

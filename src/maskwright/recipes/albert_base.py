@@ -12,7 +12,7 @@ from dataclasses import replace
 from maskwright.recipes import bert_base
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.optimizers.lamb import Lamb
+from maskwright.train.optimizers.settings import Lamb
 from maskwright.train.schedule import Budget, Schedule
 
 

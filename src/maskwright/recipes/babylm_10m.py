@@ -24,7 +24,7 @@ from maskwright.recipes.parts.recipe import (
     RowChoice,
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.optimizers.lamb import Lamb
+from maskwright.train.optimizers.settings import Lamb
 from maskwright.train.phases import Phase, Ramp
 from maskwright.train.schedule import Budget, Schedule
 

@@ -19,7 +19,7 @@ from maskwright.recipes.parts.recipe import (
     Training,
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.optimizers.muon import Muon
+from maskwright.train.optimizers.settings import Muon
 from maskwright.train.schedule import Budget, Schedule
 
 BABYTEXT = "$MASKWRIGHT_DATA/text/babytext"

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from maskwright.recipes import roberta_base
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from maskwright.recipes import bert_mini
 from maskwright.recipes.parts.mini import WORDPIECE
 from maskwright.recipes.parts.recipe import FamilyModel, Recipe
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Budget
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from maskwright.recipes import electra_small
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 

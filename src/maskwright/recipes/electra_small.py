@@ -13,7 +13,7 @@ from dataclasses import replace
 from maskwright.recipes import bert_base
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 

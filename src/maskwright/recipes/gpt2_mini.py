@@ -5,7 +5,7 @@ from __future__ import annotations
 from maskwright.recipes.parts.mini import VOCABULARY, mini
 from maskwright.recipes.parts.recipe import FamilyModel, Initialisation, ObjectiveChoice, Recipe
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 
 
 def recipe() -> Recipe:

@@ -22,7 +22,7 @@ from maskwright.recipes.parts.recipe import (
     RowChoice,
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.phases import Ramp
 from maskwright.train.schedule import Budget, Schedule
 

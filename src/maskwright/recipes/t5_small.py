@@ -18,7 +18,7 @@ from maskwright.recipes.parts.recipe import (
     RowChoice,
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.optimizers.adafactor import Adafactor
+from maskwright.train.optimizers.settings import Adafactor
 from maskwright.train.schedule import Budget, Schedule
 
 

@@ -13,7 +13,7 @@ from maskwright.recipes.parts.recipe import (
     Training,
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Budget, Schedule
 
 

@@ -17,11 +17,8 @@ from maskwright.errors import ConfigError
 from maskwright.nn.config import TransformerConfig
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.machine.machine import Precision
-from maskwright.train.optimizers.adafactor import Adafactor
-from maskwright.train.optimizers.lamb import Lamb
-from maskwright.train.optimizers.muon import Muon
-from maskwright.train.optimizers.optimizer import AdamW
+from maskwright.train.machine.choices import Precision, require_device
+from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
 from maskwright.train.phases import Phase, Ramp
 from maskwright.train.schedule import Budget, Schedule
 
@@ -181,6 +178,7 @@ class Training:
                 found=self.seed,
                 wanted="0 to 2^53 - 1",
             )
+        require_device(self.device, "training.device")
         config.require("training.log_seconds", self.log_seconds, 0.0)
         if self.threads is not None:
             config.require("training.threads", self.threads, 1, 1 << 16)

@@ -6,13 +6,12 @@ import os
 import platform
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from maskwright.errors import ConfigError, ResourceError
-
-Precision = Literal["auto", "float32", "bfloat16"]
+from maskwright.errors import ResourceError
+from maskwright.train.machine.choices import Precision, require_device
 
 
 @dataclass(frozen=True)
@@ -40,35 +39,21 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
         device = "cpu"
         if torch.cuda.is_available():
             device = f"cuda:{torch.cuda.current_device()}"
-    if device.partition(":")[0] not in ("cpu", "cuda"):
-        raise ConfigError(
-            "no such device",
-            where="training.device",
-            found=device,
-            wanted="cpu, cuda, or one of several as cuda:1",
-        )
-    try:
-        place = torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(
-            "no such device",
-            where="training.device",
-            found=device,
-            wanted="cpu, cuda, or one of several as cuda:1",
-        ) from error
+    require_device(device)
+    place = torch.device(device)
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
             "there is no CUDA device here",
-            where="training.device",
+            where="device",
             found=device,
             wanted="cpu",
-            do="--set training.device=cpu",
+            do="ask for the device cpu, or auto",
         )
     if place.index is not None and place.type == "cuda":
         if place.index >= (there := torch.cuda.device_count()):
             raise ResourceError(
                 "there is no such CUDA device here",
-                where="training.device",
+                where="device",
                 found=device,
                 wanted=f"cuda:0 to cuda:{there - 1}",
             )

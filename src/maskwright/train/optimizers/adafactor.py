@@ -12,40 +12,12 @@ of 0.01 and the schedule `held-inverse-sqrt` with a warm-up of 10,000 steps (Raf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
-
 import torch
 from torch import Tensor
 
-from maskwright.train.optimizers.optimizer import Optimizer, OptimizerState
+from maskwright.train.optimizers.optimizer import OptimizerState
+from maskwright.train.optimizers.settings import Adafactor
 from maskwright.train.parameters import Parameters
-
-
-@dataclass(frozen=True, kw_only=True)
-class Adafactor(Optimizer):
-    """The published settings; steps are bounded by `threshold`, so gradients are not clipped."""
-
-    bytes_per_parameter: ClassVar[int] = 0
-
-    kind: Literal["adafactor"] = "adafactor"
-    decay: float = 0.0
-    clip: float = 0.0
-    exponent: float = -0.8
-    epsilon: float = 1e-30
-    floor: float = 1e-3
-    threshold: float = 1.0
-    relative: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require("exponent", -1.0 <= self.exponent < 0.0, "-1 <= exponent < 0")
-        self.require("threshold", 0.0 < self.threshold <= 1e9, "above 0")
-        self.require("epsilon", 1e-36 <= self.epsilon <= 1.0, "1e-36 to 1")
-        self.require("floor", 0.0 <= self.floor <= 1.0, "0 to 1")
-
-    def start(self, parameters: Parameters) -> AdafactorState:
-        return AdafactorState(parameters, self)
 
 
 class AdafactorState(OptimizerState):

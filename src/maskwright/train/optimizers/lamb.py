@@ -9,26 +9,13 @@ Tensors without decay (biases, norms) take Adam's step as it is, as in the autho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
-
 import torch
 from torch import Tensor
 
-from maskwright.train.optimizers.optimizer import Adam, OptimizerState
+from maskwright.train.optimizers.adamw import adam_step
+from maskwright.train.optimizers.optimizer import OptimizerState
+from maskwright.train.optimizers.settings import Lamb
 from maskwright.train.parameters import Parameters
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lamb(Adam):
-    """Adam's settings with another step; ALBERT was trained without `bias_correction`."""
-
-    bytes_per_parameter: ClassVar[int] = 12
-
-    kind: Literal["lamb"] = "lamb"
-
-    def start(self, parameters: Parameters) -> LambState:
-        return LambState(parameters, self)
 
 
 class LambState(OptimizerState):
@@ -45,7 +32,8 @@ class LambState(OptimizerState):
     def _update(self, learning_rate: float) -> None:
         p, settings = self.parameters, self.settings
         # Adam's step at the rate 1, from zero: the kernel writes down the step itself.
-        self.settings.move(
+        adam_step(
+            settings,
             [self.change.zero_()],
             [p.gradient],
             [self.first],

@@ -9,40 +9,14 @@ The momentum of a matrix is made nearly orthogonal by a few Newton-Schulz iterat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
-
 import torch
 from torch import Tensor, nn
 
 from maskwright.errors import IncompatibleError
-from maskwright.train.optimizers.optimizer import Adam, OptimizerState
+from maskwright.train.optimizers.adamw import adam_step
+from maskwright.train.optimizers.optimizer import OptimizerState
+from maskwright.train.optimizers.settings import Muon
 from maskwright.train.parameters import Parameters
-
-
-@dataclass(frozen=True, kw_only=True)
-class Muon(Adam):
-    """AdamW's settings are for what is no matrix of a layer; its learning rate is `adam_rate` times
-    `learning_rate`. `decay` is for all matrices."""
-
-    bytes_per_parameter: ClassVar[int] = 4  # and 4 more outside the layers
-
-    kind: Literal["muon"] = "muon"
-    decay: float = 0.1
-    momentum: float = 0.95
-    nesterov: bool = True
-    iterations: int = 5
-    adjust: Literal["original", "match_rms_adamw"] = "match_rms_adamw"
-    adam_rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require("momentum", 0.0 <= self.momentum < 1.0, "0 <= momentum < 1")
-        self.require("iterations", 1 <= self.iterations < 100, "1 to 99")
-        self.require("adam_rate", 0.0 <= self.adam_rate <= 1e3, "0 to 1000")
-
-    def start(self, parameters: Parameters) -> MuonState:
-        return MuonState(parameters, self)
 
 
 class MuonState(OptimizerState):
@@ -87,7 +61,8 @@ class MuonState(OptimizerState):
         decayed = set(p.decayed)
         for matrices, decay in ((True, settings.decay), (False, 0.0)):
             names = [n for n in self.second if (n in decayed) is matrices]
-            settings.move(
+            adam_step(
+                settings,
                 [p.view(p.masters, n) for n in names],
                 [p.view(p.gradient, n) for n in names],
                 [p.view(self.first, n) for n in names],
