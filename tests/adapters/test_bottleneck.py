@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.bottleneck import Bottleneck, BottleneckModule
+from maskwright.adapters.bottleneck import Bottleneck
+from maskwright.adapters.modules.bottleneck import BottleneckModule
 from maskwright.families.parts.family import family
 from maskwright.nn.transformer import Transformer
 

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.lora import LoRA, LowRank
+from maskwright.adapters.lora import LoRA
+from maskwright.adapters.modules.lora import LowRank
 from maskwright.adapters.parts.adapter import Adapter
 from maskwright.errors import ConfigError, UsageError
 from maskwright.families.parts.family import family

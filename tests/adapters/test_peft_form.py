@@ -16,7 +16,8 @@ from torch import Tensor
 from checkpoint.small import model_of, small
 from maskwright.adapters.ia3 import IA3
 from maskwright.adapters.lora import LoRA
-from maskwright.adapters.parts.adapter import Adapter, Settings
+from maskwright.adapters.parts.adapter import Adapter
+from maskwright.adapters.parts.settings import Settings
 from maskwright.adapters.peft import folder as peft_form
 from maskwright.adapters.peft.names import endings
 from maskwright.checkpoint import pretrained

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.prefix import Prefix, PrefixKV
-from maskwright.adapters.prompt import Prompt, SoftPrompt
+from maskwright.adapters.modules.prefix import PrefixKV
+from maskwright.adapters.modules.prompt import SoftPrompt
+from maskwright.adapters.prefix import Prefix
+from maskwright.adapters.prompt import Prompt
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.families.parts.family import family
 from maskwright.nn.cache import KVCache

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from checkpoint.small import model_of, small
 from maskwright import catalogue
-from maskwright.adapters.parts.adapter import Adapter, Settings
+from maskwright.adapters.parts.adapter import Adapter
+from maskwright.adapters.parts.settings import Settings
 from maskwright.adapters.peft import folder as peft_form
 from maskwright.config import from_plain, to_plain
 from maskwright.errors import CheckpointError, IncompatibleError, UsageError

@@ -7,14 +7,13 @@ without biases cannot be adapted so, and is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
-
-from maskwright.adapters.parts.adapter import AdapterModule, Settings
-from maskwright.adapters.parts.freeze import biases
+from maskwright.adapters.parts.settings import Settings
 from maskwright.errors import IncompatibleError
-from maskwright.nn.transformer import Transformer
+
+if TYPE_CHECKING:
+    from maskwright.nn.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +26,14 @@ class BitFit(Settings):
     kind: Literal["bitfit"] = "bitfit"
     parts: tuple[str, ...] = ()
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        return {}
-
     def own(self, model: Transformer) -> list[str]:
+        from maskwright.adapters.parts.freeze import biases
+
         names = biases(model, self.parts)
         if not names:
             raise IncompatibleError(
                 "the model has no such biases",
-                where="adapter.parts",
+                where="bitfit.parts",
                 found=", ".join(self.parts) or "none at all",
                 do="choose another method",
             )

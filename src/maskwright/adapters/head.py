@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from maskwright.adapters.parts.adapter import Settings
+from maskwright.adapters.parts.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)

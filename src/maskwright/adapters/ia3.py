@@ -7,15 +7,15 @@ scale keys, values and what the feed-forward half has inside.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
-from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
+from maskwright.adapters.parts.settings import Settings
 
-from maskwright.adapters.parts.adapter import AdapterModule, Settings
-from maskwright.adapters.parts.places import projections
-from maskwright.nn.transformer import Transformer
+if TYPE_CHECKING:
+    import torch
+
+    from maskwright.adapters.parts.adapter import AdapterModule
+    from maskwright.nn.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,41 +29,16 @@ class IA3(Settings):
     inputs: tuple[str, ...] = ("down",)
 
     def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
+        from maskwright.adapters.modules.ia3 import Scale
+        from maskwright.adapters.parts.places import projections
+
         branches: dict[str, AdapterModule] = {}
-        for path, module in projections(model, self.outputs).items():
+        for path, module in projections(model, self.outputs, "ia3.outputs").items():
             branches[path] = Scale(module.weight, "outputs")
-        for path, module in projections(model, self.inputs).items():
+        for path, module in projections(model, self.inputs, "ia3.inputs").items():
             self.require("inputs", path not in branches, "projections not among the outputs")
             branches[path] = Scale(module.weight, "inputs")
         return branches
 
 
 SETTINGS = IA3
-
-
-class Scale(AdapterModule):
-    """A factor for each output, or each input, of one projection with this `weight` (O, I)."""
-
-    def __init__(self, weight: Tensor, side: Literal["outputs", "inputs"]) -> None:
-        super().__init__()
-        self.side = side
-        self.factors = nn.Parameter(weight.new_ones(weight.shape[0 if side == "outputs" else 1]))
-
-    def place(self, module: nn.Module) -> RemovableHandle:
-        if self.side == "outputs":
-            return module.register_forward_hook(self._outputs)
-        return module.register_forward_pre_hook(self._inputs)
-
-    def _outputs(self, module: nn.Module, inputs: tuple[Tensor], out: Tensor) -> Tensor:
-        return out * self.factors
-
-    def _inputs(self, module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-        return (inputs[0] * self.factors,)
-
-    def folded(self, module: nn.Module) -> dict[str, Tensor]:
-        weight = module.get_parameter("weight")
-        if self.side == "inputs":
-            return {"weight": weight * self.factors}
-        folded = {"weight": weight * self.factors[:, None]}
-        bias = getattr(module, "bias", None)
-        return folded if bias is None else folded | {"bias": bias * self.factors}

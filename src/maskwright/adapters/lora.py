@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
+from maskwright.adapters.parts.settings import Settings
 
-from maskwright.adapters.parts.adapter import AdapterModule, Settings
-from maskwright.adapters.parts.places import projections
-from maskwright.nn.kernels.dropout import dropout
-from maskwright.nn.kernels.linear import linear
-from maskwright.nn.transformer import Transformer
+if TYPE_CHECKING:
+    import torch
+
+    from maskwright.adapters.parts.adapter import AdapterModule
+    from maskwright.nn.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,37 +46,11 @@ class LoRA(Settings):
         return self.alpha / self.rank
 
     def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        found = projections(model, self.targets)
+        from maskwright.adapters.modules.lora import LowRank
+        from maskwright.adapters.parts.places import projections
+
+        found = projections(model, self.targets, "lora.targets")
         return {path: LowRank(self, module.weight, generator) for path, module in found.items()}
 
 
 SETTINGS = LoRA
-
-
-class LowRank(AdapterModule):
-    """The product beside one projection with this `weight` (O, I)."""
-
-    def __init__(self, settings: LoRA, weight: Tensor, generator: torch.Generator) -> None:
-        super().__init__()
-        outputs, inputs = weight.shape
-        self.scale, self.rate = settings.scale, settings.dropout
-        first = torch.empty(settings.rank, inputs, device="cpu")
-        nn.init.kaiming_uniform_(first, a=math.sqrt(5), generator=generator)
-        self.A = nn.Parameter(first.to(weight))
-        self.B = nn.Parameter(weight.new_zeros(outputs, settings.rank))
-
-    def place(self, module: nn.Module) -> RemovableHandle:
-        return module.register_forward_hook(self._add)
-
-    def _add(
-        self, module: nn.Module, inputs: tuple[Float[Tensor, "*any I"]], out: Tensor
-    ) -> Float[Tensor, "*any O"]:
-        narrow = linear(dropout(inputs[0], self.rate, self.training), self.A, None)  # *any, rank
-        return out + linear(narrow * self.scale, self.B, None)
-
-    def folded(self, module: nn.Module) -> dict[str, Tensor]:
-        weight = module.get_parameter("weight")
-        # In float32 at least, and rounded once, however narrow the weights are.
-        wide = torch.promote_types(weight.dtype, torch.float32)
-        product = self.scale * (self.B.to(wide) @ self.A.to(wide))
-        return {"weight": (weight.to(wide) + product).to(weight.dtype)}

@@ -17,18 +17,15 @@ front would do.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from maskwright.adapters.parts.settings import Settings
 
-from maskwright.adapters.parts.adapter import AdapterModule, Settings
-from maskwright.adapters.parts.places import in_layer
-from maskwright.nn.attention import Attention, AttentionContext
-from maskwright.nn.transformer import Transformer
+if TYPE_CHECKING:
+    import torch
 
-DEVIATION = 0.02  # of fresh keys and values
+    from maskwright.adapters.parts.adapter import AdapterModule
+    from maskwright.nn.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,101 +43,9 @@ class Prefix(Settings):
         self.require("hidden", self.hidden is None or 1 <= self.hidden <= 1 << 16, "1 to 65,536")
 
     def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        like = model.tokens.weight
-        maker = None
-        if self.hidden is not None:
-            maker = PrefixMLP(self.length, model.config.width, self.hidden, like, generator)
-        branches: dict[str, AdapterModule] = {}
-        for path, module in model.named_modules():
-            if isinstance(module, Attention) and in_layer(path):
-                name, _, source, *_ = path.split(".")
-                users = model.config.stacks[name].weights_of
-                layers = tuple(layer for layer, of in enumerate(users) if of == int(source))
-                branches[path] = PrefixKV(self.length, layers, module, maker, like, generator)
-        return branches
+        from maskwright.adapters.modules.prefix import prefixes
+
+        return prefixes(self, model, generator)
 
 
 SETTINGS = Prefix
-
-
-def _drawn(
-    shape: tuple[int, ...], deviation: float, like: Tensor, generator: torch.Generator
-) -> nn.Parameter:
-    drawn = torch.empty(shape, device="cpu").normal_(0.0, deviation, generator=generator)
-    return nn.Parameter(drawn.to(like))
-
-
-class PrefixMLP(nn.Module):
-    """The table of vectors and the first layer of the network, shared by all branches."""
-
-    def __init__(
-        self, length: int, width: int, hidden: int, like: Tensor, generator: torch.Generator
-    ) -> None:
-        super().__init__()
-        self.table = _drawn((length, width), 1.0, like, generator)
-        self.weight = _drawn((hidden, width), width**-0.5, like, generator)
-
-    def forward(self) -> Float[Tensor, "P hidden"]:
-        return (self.table @ self.weight.T).tanh()
-
-
-class PrefixKV(AdapterModule):
-    """The prefix of one module of attention: keys and values for each of the `layers` that use
-    it."""
-
-    def __init__(
-        self,
-        length: int,
-        layers: tuple[int, ...],
-        attention: Attention,
-        maker: PrefixMLP | None,
-        like: Tensor,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        self.length, self.layers = length, layers
-        self.heads, self.head_width = attention.config.heads, attention.config.head_width
-        self.maker = maker
-        inner = self.heads * self.head_width
-        if maker is None:
-            self.prefix = _drawn((len(layers), 2, length, inner), DEVIATION, like, generator)
-        else:
-            hidden = maker.weight.shape[0]
-            deviation = DEVIATION * hidden**-0.5
-            self.last = _drawn((len(layers), 2, inner, hidden), deviation, like, generator)
-
-    def place(self, module: nn.Module) -> Seam:
-        assert isinstance(module, Attention)
-        return Seam(module, self)
-
-    def values(self) -> Float[Tensor, "layers 2 P inner"]:
-        """Keys and values of each layer."""
-        return self.prefix if self.maker is None else self.maker() @ self.last.mT
-
-    def of_layer(self, place: int) -> Float[Tensor, "2 P inner"]:
-        """Keys and values of the layer at that place, without those of the others."""
-        return self.prefix[place] if self.maker is None else self.maker() @ self.last[place].mT
-
-    def before(
-        self, key: Tensor, value: Tensor, context: AttentionContext, layer: int
-    ) -> tuple[Tensor, Tensor, AttentionContext]:
-        """Keys and values (B, H, K, W) with the prefix in front."""
-        mine = self.of_layer(self.layers.index(layer))  # 2, P, H · W
-        heads = mine.view(2, self.length, self.heads, self.head_width).transpose(1, 2)
-        front = heads.to(key.dtype)[:, None].expand(2, len(key), -1, -1, -1)  # 2, B, H, P, W
-        return (
-            torch.cat([front[0], key], 2),
-            torch.cat([front[1], value], 2),
-            context.with_prefix_keys(self.length),
-        )
-
-
-class Seam:
-    """A prefix in its place."""
-
-    def __init__(self, module: Attention, front: PrefixKV) -> None:
-        self.module = module
-        module.before = front.before
-
-    def remove(self) -> None:
-        self.module.before = None

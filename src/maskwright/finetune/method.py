@@ -27,7 +27,7 @@ import torch
 from maskwright import catalogue
 from maskwright.adapters.parts import freeze
 from maskwright.adapters.parts.adapter import Adapter
-from maskwright.adapters.parts.adapter import Settings as AdapterSettings
+from maskwright.adapters.parts.settings import Settings as AdapterSettings
 from maskwright.errors import UsageError, near
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer

@@ -1,4 +1,4 @@
-"""What every method of adaptation is: settings, and the adapter they attach to a model.
+"""The adapter that the settings of a method attach to a model, and its modules.
 
     settings.attach(model, generator) -> Adapter       one of several by name; one is active
 
@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.adapters.parts.places import head_parameters, own_parameters, share_of
-from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
+from maskwright.adapters.parts.settings import Settings
+from maskwright.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.nn.transformer import Transformer
 
 
@@ -56,88 +56,33 @@ class AdapterModule(nn.Module, abc.ABC):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings(abc.ABC):
-    """Settings of a method; `kind` is its name. A member module names its class `SETTINGS`."""
-
-    # Whether the branches can be folded into the model's weights.
-    merges: ClassVar[bool] = False
-    # Whether a fresh adapter leaves every output as it was, bit for bit.
-    silent: ClassVar[bool] = True
-    # Whether nothing trains but what is trained along, so that the model below stays as it is.
-    head_alone: ClassVar[bool] = False
-    # Whether the heads that are trained along are single projections.
-    linear: ClassVar[bool] = False
-
-    kind: str
-
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        """A fresh branch for each place, by the module's dotted path."""
-        return {}
-
-    def own(self, model: Transformer) -> list[str]:
-        """The names of the model's own parameters that the method trains."""
-        return []
-
-    @property
-    def positions(self) -> int:
-        """How many positions of a row it takes in front of the text. Where it takes some, a row
-        must hold one text, because several would talk to each other through them."""
-        return 0
-
-    def attach(
-        self,
-        model: Transformer,
-        generator: torch.Generator,
-        *,
-        name: str = "default",
-        heads: Iterable[str] = (),
-    ) -> Adapter:
-        """A fresh adapter of `model`, active; another that was active comes to rest.
-
-        Args:
-            generator: of the initial values (on the CPU).
-            name: what it is called among the adapters of this model.
-            heads: what trains along: heads by name, `pooler`, `vocabulary_head`.
-
-        Raises:
-            ConfigError: a place or a head that the model has not.
-            IncompatibleError: the method finds nothing to train in this model.
-            UsageError: the name is taken, or no plain one.
-        """
-        rack = AdapterSet.of(model)
-        if not name.replace("-", "_").isidentifier() or hasattr(rack, name):
-            raise UsageError(
-                "an adapter needs a plain name of its own",
-                where="name",
-                found=repr(name),
-                do="choose another name",
-            )
-        wanted = [*self.own(model), *head_parameters(model, heads)]
-        branches = self.branches(model, generator)
-        if not branches and not wanted:
-            raise IncompatibleError(
-                "the method finds nothing to train in this model", where="kind", found=self.kind
-            )
-        adapter = Adapter(self, name, model, branches, wanted)
-        adapter.train(model.training)
-        rack.take(adapter, model)
-        adapter.activate()
-        return adapter
-
-    def require(self, name: str, fits: bool, wanted: str) -> None:
-        """Refuse the setting `name` unless it `fits`.
-
-        Raises:
-            ConfigError: naming the setting, its value and what is `wanted`.
-        """
-        if not fits:
-            raise ConfigError(
-                "a setting of the adapter is out of range",
-                where=f"adapter.{name}",
-                found=getattr(self, name),
-                wanted=wanted,
-            )
+def attach(
+    settings: Settings,
+    model: Transformer,
+    generator: torch.Generator,
+    name: str,
+    heads: Iterable[str],
+) -> Adapter:
+    """What `Settings.attach` says."""
+    rack = AdapterSet.of(model)
+    if not name.replace("-", "_").isidentifier() or hasattr(rack, name):
+        raise UsageError(
+            "an adapter needs a plain name of its own",
+            where="name",
+            found=repr(name),
+            do="choose another name",
+        )
+    wanted = [*settings.own(model), *head_parameters(model, heads)]
+    branches = settings.branches(model, generator)
+    if not branches and not wanted:
+        raise IncompatibleError(
+            "the method finds nothing to train in this model", where="kind", found=settings.kind
+        )
+    adapter = Adapter(settings, name, model, branches, wanted)
+    adapter.train(model.training)
+    rack.take(adapter, model)
+    adapter.activate()
+    return adapter
 
 
 class Adapter(nn.Module):

@@ -21,12 +21,15 @@ def share_of(trained: Iterable[Tensor], every: Iterable[Tensor]) -> str:
     return f"{train:,} of {total:,} parameters train ({100 * train / total:.2f} %)"
 
 
-def projections(model: Transformer, targets: Iterable[str]) -> dict[str, nn.Linear]:
+def projections(
+    model: Transformer, targets: Iterable[str], where: str = "targets"
+) -> dict[str, nn.Linear]:
     """The projections of the layers whose dotted path is or ends in one of `targets`, by path.
 
     Args:
         targets: "query", "key", "value", "output", "up", "gate", "down", or more of the path, as
             "cross_attention.query" or "encoder.blocks.0.attention.query".
+        where: the setting that names them, for the error.
 
     Raises:
         ConfigError: a target that fits no projection of this model.
@@ -44,7 +47,7 @@ def projections(model: Transformer, targets: Iterable[str]) -> dict[str, nn.Line
             roles |= {role.rsplit(".", 1)[1] for role in roles}
             raise ConfigError(
                 "the model has no such projection in its layers",
-                where="adapter.targets",
+                where=where,
                 found=repr(target),
                 do=near(target, roles),
             )

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.adapters.ia3 import IA3, Scale
+from maskwright.adapters.ia3 import IA3
+from maskwright.adapters.modules.ia3 import Scale
 from maskwright.adapters.parts.adapter import Adapter
 from maskwright.adapters.peft.names import (
     WEIGHTS,

@@ -1,0 +1,1 @@
+"""The trainable parts of adapters, and where in a model they act; a file per method."""
