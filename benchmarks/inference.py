@@ -109,7 +109,7 @@ def figures(side: Side, shown: bool, ours: Sequence[float], verdict: Verdict) ->
 def table(result: dict[str, Any]) -> str:
     """The result as a small Markdown table, and ours beside the best peers."""
     tokens, texts, words = result["tokens"], result["texts"], result["words"]
-    said = f"{texts} texts at once" if texts > 1 else f"{len(words)} texts one by one, each"
+    said = f"{texts} texts at once" if texts > 1 else f"{len(words)} texts one by one"
     if tokens:
         said = f"{texts} prompt{'s' * (texts > 1)}, {tokens} new tokens each"
     lines = [

@@ -66,7 +66,7 @@ WORKS = {
     "t5-8": Work("t5", 8, tokens=64),
 }
 QUICK = ("minilm-512", "gpt2-8")
-SHAPES: dict[str, dict[str, int]] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "bert-base": {
         "num_hidden_layers": 12,
         "hidden_size": 768,
