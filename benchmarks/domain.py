@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.evaluate.text import evaluate_folder
+from maskwright.evaluate.text import evaluate_text
 from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
@@ -82,7 +82,7 @@ def trained(recipe: Recipe, texts: list[Path], tokens: float, seed: int, out: Pa
 
 def loss(model: Path, text: Path) -> float:
     """Of masked tokens, in nats."""
-    return evaluate_folder(model, [str(text)]).figures.loss
+    return evaluate_text(model, [str(text)]).figures.loss
 
 
 def accuracies(model: Path, rows: Examples, count: int, seeds: int) -> list[float]:

@@ -5,8 +5,8 @@
     model = maskwright.load("runs/reviews")  # what `maskwright finetune` wrote
     model.predict(["What a film!"])
 
-`load` is `maskwright.predict.predictor.load`; it is imported when it is first asked for, because it
-brings torch with it.
+`load` is `maskwright.predict.language_model.load`; it is imported when it is first asked for,
+because it brings torch with it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from maskwright.predict.predictor import load as load
+    from maskwright.predict.language_model import load as load
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     if name == "load":
-        return importlib.import_module("maskwright.predict.predictor").load
+        return importlib.import_module("maskwright.predict.language_model").load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from checkpoint.small import SMALL, model_of, small
+from maskwright.api import generate_text
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import CheckpointError, ConfigError
 from maskwright.families.parts.family import Family, family
-from maskwright.inference.ask import generate_text
 from maskwright.nn.config import TransformerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.train import TokenizerChoice, train

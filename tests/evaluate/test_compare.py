@@ -23,7 +23,7 @@ from maskwright.evaluate.compare import compare as module
 from maskwright.evaluate.compare.candidate import Equal, Pace, finished, run_folder
 from maskwright.evaluate.compare.compare import compare
 from maskwright.evaluate.compare.report import Comparison
-from maskwright.evaluate.text import evaluate_folder
+from maskwright.evaluate.text import evaluate_text
 from maskwright.pretrain import run
 from maskwright.recipes.parts.corpus import CharacterRanges
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
@@ -276,7 +276,7 @@ def test_a_masked_and_a_causal_model_of_one_tokenizer_are_asked_one_question(
     assert f"note: all are asked about characters {begun:,} to" in words
     assert "hidden tokens named (15 %): reader" in words
     for name in ("filler", "reader"):
-        assert "this model" in evaluate_folder(run_folder(tmp_path / "out", name, 0)).render()
+        assert "this model" in evaluate_text(run_folder(tmp_path / "out", name, 0)).render()
     trained_on = replace(
         chosen[1].corpus,
         characters=CharacterRanges(
@@ -389,5 +389,5 @@ def test_a_run_is_evaluated_though_its_text_is_gone(lowercase: bool, tmp_path: P
     chosen = replace(chosen, tokenizer=replace(chosen.tokenizer, lowercase=lowercase))
     run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
     text.unlink()
-    said = evaluate_folder(tmp_path / "run", []).render()
+    said = evaluate_text(tmp_path / "run", []).render()
     assert "bits per byte" in said and ("does not keep all" in said) == lowercase

@@ -11,10 +11,10 @@ import pytest
 from maskwright.cli import main as cli
 from maskwright.errors import DataError
 from maskwright.evaluate import minimal_pairs as grammar
-from maskwright.inference import ask, minimal_pairs
+from maskwright.inference import minimal_pairs
 from maskwright.inference import pseudo_likelihood as text_likelihood
-from maskwright.models.folders import model_folder
-from maskwright.pretrain import run, start
+from maskwright.models.open import open_model
+from maskwright.pretrain import run
 from tinyrun import recipe, text_file
 
 PAIRS = [("The cat sat on the mat.", "The cat sat on mat the."), ("One dog ran.", "Dog one ran.")]
@@ -41,10 +41,11 @@ def test_the_command_prints_saves_and_shows(
     assert "mean over paradigms" in said and "unigram" in said and "constant" in said
     paradigms = minimal_pairs.read(data)
     plain = json.loads(grammar.figures_path(folder, "masked", "all", paradigms).read_text())
-    loaded, tokenizer = ask.open_model(folder)
-    result = grammar.score(loaded.model, tokenizer, paradigms, "masked")
+    loaded = open_model(folder)
+    tokenizer = loaded.tokenizer
+    result = grammar.score(loaded.network, tokenizer, paradigms, "masked")
     assert plain["mean"] == pytest.approx(result.mean)
-    good, bad = text_likelihood.scores(loaded.model, tokenizer, PAIRS[0], "masked")
+    good, bad = text_likelihood.scores(loaded.network, tokenizer, PAIRS[0], "masked")
     assert plain["paradigms"]["first"]["outcomes"][0] == ("1" if good > bad else "0")
     assert plain["baselines"]["constant"] == 0.5
     page = (folder / "report.html").read_text()
@@ -61,7 +62,7 @@ def test_saved_outcomes_are_read_back_and_only_for_the_same_pairs(
     paradigms = minimal_pairs.read(data)
     path = grammar.figures_path(tmp_path, "masked-within-word", "all", paradigms)
     assert path != grammar.figures_path(tmp_path, "masked-within-word", "all", paradigms[:1])
-    asked = start.sha256(model_folder(folder))
+    asked = open_model(folder).fingerprint
     again = grammar.load(path, paradigms, asked)
     assert again is not None and again.accuracies == result.accuracies
     assert grammar.load(path, paradigms[:1], asked) is None

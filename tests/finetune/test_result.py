@@ -24,9 +24,9 @@ from maskwright.cli.show import show
 from maskwright.errors import CheckpointError, DataError, MaskwrightError
 from maskwright.finetune import command
 from maskwright.finetune.command import finetune_file
-from maskwright.inference.ask import open_model
 from maskwright.models import folders
-from maskwright.predict import predictor as predict
+from maskwright.models import open as opening
+from maskwright.models.open import open_model
 from maskwright.predict import write as write_predictions_module
 from maskwright.predict.predictor import load
 from maskwright.predict.shared_encoder import load_shared
@@ -123,7 +123,7 @@ def test_without_the_last_manifest_the_adapter_would_be_missing(
     results: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: what is refused would have answered, and otherwise."""
-    monkeypatch.setattr(predict, "require_finished", lambda folder: None)
+    monkeypatch.setattr(opening, "require_finished", lambda folder: None)
     monkeypatch.setattr(folders, "require_finished", lambda folder: None)
     monkeypatch.setattr(pretrained, "require_finished", lambda folder: None)
     whole = load(results["prefix"]).predict(TEXTS)

@@ -15,18 +15,21 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
+from maskwright import api
 from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.conventions import Conventions
 from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.evaluate import minimal_pairs as grammar
-from maskwright.evaluate.text import evaluate_folder
+from maskwright.evaluate.text import evaluate_text
 from maskwright.families.parts.family import family
-from maskwright.inference import ask
 from maskwright.inference import pseudo_likelihood as text_likelihood
 from maskwright.inference.decode import Sampling, generate
 from maskwright.inference.fill_mask import Candidate, fill
+from maskwright.inference.texts import scoring_method
 from maskwright.models import folders
+from maskwright.models.open import open_model
 from maskwright.models.special_tokens import opening
 from maskwright.pretrain import journal, run
+from maskwright.pretrain.objective_of import conventions_of
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.recipe import (
     Evaluation,
@@ -90,12 +93,12 @@ def chosen(folder: Path, style: Style, steps: int, objective: str = "denoising")
 
 def written(folder: Path, text: str, **keys: Any) -> str:
     settings = {"tokens": 20, "temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0, **keys}
-    return ask.generate_text(folder, text, **settings)
+    return api.generate_text(folder, text, **settings)
 
 
 def candidates(folder: Path, text: str) -> list[Candidate]:
     """Of the only hole."""
-    (hole,) = ask.fill_mask(folder, text)
+    (hole,) = api.fill_mask(folder, text)
     return list(hole.candidates)
 
 
@@ -129,7 +132,7 @@ def test_a_checkpoint_fills_as_its_run(made: tuple[Style, Path]) -> None:
     """Whose folder is no run says in config.json what its decoder begins with."""
     style, out = made
     text = f"a bird {SIGNS[style]} in the old {SIGNS[style]} all day ."
-    assert ask.fill_mask(out, text) == ask.fill_mask(folders.newest(out), text)
+    assert api.fill_mask(out, text) == api.fill_mask(folders.newest(out), text)
 
 
 @pytest.mark.interop
@@ -152,9 +155,10 @@ def test_holes_are_those_of_the_reference_library(made: tuple[Style, Path]) -> N
 
 def test_an_encoder_trained_alone_is_asked_alone(masked_alone: Path) -> None:
     text = "the cat <mask> on the mat ."
-    loaded, tokenizer = ask.open_model(masked_alone)
-    (alone,) = fill(loaded.model, tokenizer, [text], alone=True)[0]
-    (both,) = fill(loaded.model, tokenizer, [text], start=tokenizer.end)[0]
+    loaded = open_model(masked_alone)
+    tokenizer = loaded.tokenizer
+    (alone,) = fill(loaded.network, tokenizer, [text], alone=True)[0]
+    (both,) = fill(loaded.network, tokenizer, [text], start=tokenizer.end)[0]
     tokens = [c.token for c in candidates(masked_alone, text)]
     assert tokens == [c.token for c in alone.candidates] != [c.token for c in both.candidates]
     with pytest.raises(IncompatibleError, match="never taught to write"):
@@ -166,12 +170,12 @@ def test_what_has_no_mask_token_is_to_write(tmp_path: Path) -> None:
     config = small(family("t5"), "T5ForConditionalGeneration", vocab_size=words.vocabulary_size)
     pretrained.save(model_of(config), words, tmp_path / "t5")
     with pytest.raises(UsageError, match=r"no gap[\s\S]*<extra_id_0>"):
-        ask.fill_mask(tmp_path / "t5", "the cat <mask> on the mat .")
+        api.fill_mask(tmp_path / "t5", "the cat <mask> on the mat .")
     words = train(TEXTS * 3, TokenizerChoice(kind="byte-bpe", vocabulary=300, style="gpt2"))
     config = small(family("bart"), "BartForConditionalGeneration", vocab_size=words.vocabulary_size)
     pretrained.save(model_of(config), words, tmp_path / "bart")
     with pytest.raises(IncompatibleError, match=r"no mask token[\s\S]*maskwright generate"):
-        ask.fill_mask(tmp_path / "bart", "the cat <mask> on the mat .")
+        api.fill_mask(tmp_path / "bart", "the cat <mask> on the mat .")
 
 
 # ------------------------------------------------------------------------------ writing
@@ -194,7 +198,8 @@ def test_it_is_what_the_reference_library_writes(made: tuple[Style, Path]) -> No
     _, out = made
     folder = folders.newest(out)
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    loaded, tokenizer = ask.open_model(folder)
+    loaded = open_model(folder)
+    tokenizer = loaded.tokenizer
     for text in (*TEXTS, "the cat", "a dog sat in the tree ."):
         read = torch.tensor([tokenizer.frame(tokenizer.encode(text))[0]])
         keys = {
@@ -213,7 +218,7 @@ def test_it_is_what_the_reference_library_writes(made: tuple[Style, Path]) -> No
 def test_a_folder_says_what_its_decoder_was_trained_with(made: tuple[Style, Path]) -> None:
     style, out = made
     folder = folders.newest(out)
-    tokenizer = ask.open_model(folder)[1]
+    tokenizer = open_model(folder).tokenizer
     first, last = {"roberta": ("<s>", "</s>"), "bert": ("[CLS]", "[SEP]")}[style]
     wanted = {
         "decoder_start_token_id": last,
@@ -240,7 +245,8 @@ def test_the_start_that_the_recipe_chose(tmp_path: Path) -> None:
     base = chosen(tmp_path, "roberta", 40)
     begins = replace(base, objective=ObjectiveChoice(name="denoising", options={"start": "begin"}))
     run.pretrain(begins, tmp_path / "run", stream=io.StringIO())
-    loaded, tokenizer = ask.open_model(tmp_path / "run")
+    loaded = open_model(tmp_path / "run")
+    tokenizer = loaded.tokenizer
     source, end = tokenizer.frame(tokenizer.encode(TEXTS[0]))[0], tokenizer.end
     assert tokenizer.begin is not None and end is not None
     for name in ("config.json", "generation_config.json"):
@@ -249,7 +255,7 @@ def test_the_start_that_the_recipe_chose(tmp_path: Path) -> None:
     closed = tuple(i for i in tokenizer.special_ids if i != end)
     right, wrong = (
         generate(
-            loaded.model,
+            loaded.network,
             [[token, *opening(tokenizer)]],
             20,
             Sampling(temperature=1.0, forbidden=closed),
@@ -288,8 +294,8 @@ def test_a_run_without_a_checkpoint_is_to_be_resumed(tmp_path: Path) -> None:
     (out / "metrics.jsonl").unlink()
     for there in (False, True):
         for question in (
-            lambda: evaluate_folder(out, []),
-            lambda: ask.fill_mask(out, "the <mask>"),
+            lambda: evaluate_text(out, []),
+            lambda: api.fill_mask(out, "the <mask>"),
             lambda: written(out, "the"),
         ):
             with pytest.raises(CheckpointError, match="no checkpoint yet") as caught:
@@ -307,17 +313,18 @@ def test_a_run_with_a_damaged_checkpoint_is_no_young_run(tmp_path: Path) -> None
     for folder in (out / "checkpoints").iterdir():
         (folder / "model.safetensors").unlink()
     with pytest.raises(MaskwrightError, match="no complete checkpoint"):
-        ask.fill_mask(out, "the <mask>")
+        api.fill_mask(out, "the <mask>")
 
 
 def test_the_likelihood_of_a_text_is_that_of_what_was_trained(masked_alone: Path) -> None:
     """Of an encoder trained alone the decoder knows nothing."""
     made = read(masked_alone / run.RECIPE)
-    loaded, tokenizer = ask.open_model(masked_alone)
-    assert grammar.as_trained(loaded.model, made) == "masked"
-    told = text_likelihood.scores(loaded.model, tokenizer, TEXTS, "masked")
+    loaded = open_model(masked_alone)
+    tokenizer = loaded.tokenizer
+    assert scoring_method(loaded.network, loaded.conventions) == "masked"
+    told = text_likelihood.scores(loaded.network, tokenizer, TEXTS, "masked")
     assert np.isfinite(told).all()
     # The control: an objective of two stacks, and a folder of which no run tells anything.
     both = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
-    assert grammar.as_trained(loaded.model, both) == "sequence-to-sequence"
-    assert grammar.as_trained(loaded.model, None) == "sequence-to-sequence"
+    for other in (conventions_of(both, 2), Conventions()):
+        assert scoring_method(loaded.network, other) == "sequence-to-sequence"

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
+from maskwright import api
 from maskwright.checkpoint import pretrained
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.families.parts.family import family
-from maskwright.inference import ask
 from maskwright.inference.gaps import gapped, spelled
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.train import TokenizerChoice, train
@@ -40,7 +40,7 @@ def words_of(folder: Path) -> Tokenizer:
 
 def test_a_span_is_as_likely_as_the_decoder_says(folder: Path) -> None:
     loaded, tokenizer = pretrained.load(folder), words_of(folder)
-    holes = ask.fill_mask(folder, TEXT, top=3)
+    holes = api.fill_mask(folder, TEXT, top=3)
     given = gapped(tokenizer, TEXT)
     assert given is not None and len(holes) == 2
     source = torch.tensor([tokenizer.frame(given.ids)[0]])
@@ -78,20 +78,20 @@ def test_what_is_no_gap_of_this_model(folder: Path, tmp_path: Path) -> None:
         ("a <extra_id_500> b", "no such gap"),
     ):
         with pytest.raises(UsageError, match=word):
-            ask.fill_mask(folder, text)
+            api.fill_mask(folder, text)
     with pytest.raises(UsageError, match="no such gap"):
-        ask.generate_text(folder, "a <extra_id_500> b")
+        api.generate_text(folder, "a <extra_id_500> b")
     # A tokenizer without sentinels reads them as any other characters.
     bert = train(SENTENCES * 3, TokenizerChoice(kind="wordpiece", vocabulary=120))
     assert gapped(bert, TEXT) is None
     config = small(family("bert"), "BertForMaskedLM", vocab_size=bert.vocabulary_size)
     pretrained.save(model_of(config), bert, tmp_path / "bert")
     with pytest.raises(UsageError, match="no hole"):
-        ask.fill_mask(tmp_path / "bert", TEXT)
+        api.fill_mask(tmp_path / "bert", TEXT)
     gpt = small(family("gpt2"), "GPT2LMHeadModel", vocab_size=bert.vocabulary_size)
     pretrained.save(model_of(gpt), bert, tmp_path / "gpt2")
     with pytest.raises(IncompatibleError):
-        ask.fill_mask(tmp_path / "gpt2", TEXT)
+        api.fill_mask(tmp_path / "gpt2", TEXT)
 
 
 @pytest.mark.interop
@@ -108,6 +108,6 @@ def test_the_reference_library_reads_and_writes_the_same(folder: Path) -> None:
         bad = [[i] for i in ours.special_ids if i not in (*ours.sentinels, ours.end)]
         made = theirs.generate(source, max_new_tokens=8, do_sample=False, bad_words_ids=bad)[0]
         wanted = [i for i in made.tolist()[1:] if i != ours.end]
-        assert ask.generate_text(folder, text, tokens=8, temperature=0) == spelled(ours, wanted)
-    plain = ask.generate_text(folder, "the dog ran", tokens=8, temperature=0)
+        assert api.generate_text(folder, text, tokens=8, temperature=0) == spelled(ours, wanted)
+    plain = api.generate_text(folder, "the dog ran", tokens=8, temperature=0)
     assert "extra_id" not in plain, "only what has gaps is answered with them"

@@ -76,6 +76,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+# The small models know few words.
+@pytest.mark.filterwarnings("ignore::maskwright.predict.language_model.CutWarning")
 def test_every_line_of_the_page_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "find", _small)
     code = CODE

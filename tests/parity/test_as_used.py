@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.api import fill_mask
 from maskwright.checkpoint import pretrained
 from maskwright.families.parts.family import family
-from maskwright.inference.ask import fill_mask
 from maskwright.predict.predictor import load
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from maskwright.checkpoint import layout, pretrained
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.evaluate.text import evaluate_folder
-from maskwright.inference import ask
+from maskwright import api
+from maskwright.checkpoint import conventions, layout, pretrained
+from maskwright.checkpoint.conventions import Conventions
+from maskwright.errors import ConfigError
+from maskwright.evaluate.text import evaluate_text
 from maskwright.pretrain import run
 from maskwright.recipes.parts.find import find
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
@@ -99,27 +100,42 @@ def test_a_checkpoint_that_is_copied_away_is_asked_as_its_run(tmp_path: Path) ->
     out = tmp_path / "run"
     last = run.pretrain(recipe_, out, stream=io.StringIO())
     text = "the cat [MASK] on the mat"
-    assert ask.fill_mask(last, text) == ask.fill_mask(out, text)
-    with pytest.raises(IncompatibleError, match="written in its run alone"):
-        evaluate_folder(last, [str(tmp_path / "text.txt")])
+    assert api.fill_mask(last, text) == api.fill_mask(out, text)
+    read = [str(tmp_path / "text.txt")]
+    assert evaluate_text(last, read).figures == evaluate_text(out, read).figures
     loaded = pretrained.load(last)
-    plain = replace(loaded.about, taught=layout.Taught())
+    plain = replace(loaded.about, conventions=None)
     pretrained.save(loaded.model, loaded.tokenizer, tmp_path / "plain", plain)
-    assert ask.fill_mask(tmp_path / "plain", text) != ask.fill_mask(out, text)
+    assert api.fill_mask(tmp_path / "plain", text) != api.fill_mask(out, text)
     again = tmp_path / "again"
     pretrained.save(loaded.model, loaded.tokenizer, again, loaded.about)
-    assert pretrained.load(again).about.taught == layout.Taught(shift=1, writes=True, framed=True)
+    assert pretrained.load(again).about.conventions == loaded.about.conventions
+    assert loaded.about.conventions is not None
+    assert loaded.about.conventions.prediction_offset == 1
+    assert evaluate_text(again, read).figures == evaluate_text(out, read).figures
 
 
-@pytest.mark.parametrize("odd", [[], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}])
-def test_what_is_said_of_a_model_is_checked(odd: Any, tmp_path: Path) -> None:
+ODD = [[], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}]
+
+
+@pytest.mark.parametrize("key", [conventions.KEY, conventions.EARLIER])
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_said_of_a_model_is_checked(odd: Any, key: str, tmp_path: Path) -> None:
     last = run.pretrain(
         small(text_file(tmp_path), "bert-mini", BERT, None), tmp_path / "run", stream=io.StringIO()
     )
     form = layout.of_hf(hf := pretrained.read_json(last, "config.json"))
+    table = {"conventions": odd} if key == conventions.KEY else odd
+    del hf[conventions.KEY]
     with pytest.raises(ConfigError):
-        layout.about_of({**hf, layout.TAUGHT: odd}, form)
+        layout.about_of({**hf, key: table}, form)
+
+
+def test_what_earlier_releases_wrote_is_read() -> None:
+    found = conventions.read({conventions.EARLIER: {"shift": 1, "writes": True, "framed": True}})
+    assert found == Conventions(prediction_offset=1, writes=True, framed_prompt=True)
+    assert conventions.read({}) is None
 
 
 def test_pages_and_folders_use_one_key() -> None:
-    assert (opened.OURS, opened.TAUGHT) == (layout.OURS, layout.TAUGHT)
+    assert opened.OURS == conventions.KEY

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -12,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from maskwright import api
 from maskwright.data.store import TokenStore
 from maskwright.errors import IncompatibleError
-from maskwright.evaluate.text import evaluate_folder
-from maskwright.inference import ask
+from maskwright.evaluate.text import evaluate_text
 from maskwright.inference.decode import Sampling, generate
-from maskwright.models import special_tokens
+from maskwright.models import folders, special_tokens
+from maskwright.models.open import open_model
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
 from maskwright.pretrain import build, journal, run
 from maskwright.pretrain import objective_of as taught
@@ -80,19 +83,25 @@ def test_a_run_from_text_to_figures(name: str, tmp_path: Path) -> None:
     assert ("ForConditionalGeneration.from_pretrained" in page) is (name != "prefix-lm")
     assert ("It is a &lt;mask&gt;." in page) is (name == "denoising")
     assert ("fill-mask" in page) is (name != "prefix-lm")
-    assert "uniform" in evaluate_folder(out, []).render()
+    assert "uniform" in evaluate_text(out, []).render()
     if name != "prefix-lm":
-        with pytest.raises(IncompatibleError, match="written in its run"):
-            evaluate_folder(
-                next((out / "checkpoints").glob("step-*")), [str(tmp_path / "text.txt")]
-            )
+        text, alone = [str(tmp_path / "text.txt")], tmp_path / "alone"
+        shutil.copytree(folders.newest(out), alone)
+        assert evaluate_text(alone, text).figures == evaluate_text(out, text).figures
+        said = json.loads((alone / "config.json").read_text())
+        del said["maskwright"]
+        (alone / "config.json").write_text(json.dumps(said))
+        (alone / "MANIFEST.json").unlink()
+        with pytest.raises(IncompatibleError, match="does not say how its model"):
+            evaluate_text(alone, text)
         return
-    loaded, tokenizer = ask.open_model(out)
+    loaded = open_model(out)
+    tokenizer = loaded.tokenizer
     start = tokenizer.encode("The big dog saw")
     closed = tuple(i for i in tokenizer.special_ids if i != tokenizer.end)
     likeliest = Sampling(temperature=0.0, forbidden=closed)
-    whole = generate(loaded.model, [start], 8, likeliest, whole=True, end=tokenizer.end)[0]
-    told = ask.generate_text(
+    whole = generate(loaded.network, [start], 8, likeliest, whole=True, end=tokenizer.end)[0]
+    told = api.generate_text(
         out, "The big dog saw", tokens=8, temperature=0.0, top_k=0, top_p=1.0, seed=0
     )
     assert told == tokenizer.decode(start + whole)

@@ -27,7 +27,7 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.evaluate.text import evaluate_folder
+from maskwright.evaluate.text import evaluate_text
 from maskwright.models import folders
 from maskwright.pretrain import build, journal, run
 from maskwright.pretrain import prepare as prepare_module
@@ -249,7 +249,7 @@ def test_files_are_read_as_the_recipe_says(
     assert run.read(tmp_path / "run" / "recipe.toml").corpus == chosen.corpus
     # evaluate reads as the run does, and a message says how it is typed for each verb.
     assert "café" in next(iter(Reader([path], chosen.corpus))).text
-    assert "this model" in evaluate_folder(tmp_path / "run", [str(path)]).render()
+    assert "this model" in evaluate_text(tmp_path / "run", [str(path)]).render()
     few = ["--set", "training.budget.steps=1"]
     plain = ["pretrain", "tiny", "--text", str(path), "--out", str(tmp_path / "no"), *few]
     assert main(plain) == 65

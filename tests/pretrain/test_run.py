@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright import api
 from maskwright.cli.show import show
 from maskwright.data.store import TokenStore
 from maskwright.errors import (
@@ -28,9 +29,9 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.evaluate.text import evaluate_folder
-from maskwright.inference import ask
+from maskwright.evaluate.text import evaluate_text
 from maskwright.models import folders
+from maskwright.models.open import open_model
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.pretrain.rows import held_out_rows, rows
 from maskwright.recipes.parts.override import override
@@ -103,13 +104,14 @@ def test_the_checkpoint_loads_in_the_reference_library(made: tuple[Recipe, Path]
     folder = folders.newest(made[1])
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    loaded, own = ask.open_model(folder)
+    loaded = open_model(folder)
+    own = loaded.tokenizer
     text = "The cat sat on the old mat."
     ids = own.frame(own.encode(text))[0]
     assert tokenizer(text)["input_ids"] == ids
     tokens = torch.tensor([ids])
     with torch.no_grad():
-        ours = loaded.model.logits(loaded.model.encode(tokens))
+        ours = loaded.network.logits(loaded.network.encode(tokens))
         assert torch.allclose(theirs(tokens).logits, ours, atol=1e-5)
 
 
@@ -141,12 +143,12 @@ def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:
 
 
 def test_the_verbs_work_on_the_run(made: tuple[Recipe, Path]) -> None:
-    (hole,) = ask.fill_mask(made[1], "the [MASK] sat on the mat.", top=3)
+    (hole,) = api.fill_mask(made[1], "the [MASK] sat on the mat.", top=3)
     assert len(hole.candidates) == 3
-    figures = evaluate_folder(made[1], []).render()
+    figures = evaluate_text(made[1], []).render()
     assert "unigram (of the training text)" in figures and "uniform" in figures
     with pytest.raises(IncompatibleError, match="fill-mask"):
-        ask.generate_text(made[1], "the", tokens=3, temperature=1.0, top_k=0, top_p=1.0, seed=0)
+        api.generate_text(made[1], "the", tokens=3, temperature=1.0, top_k=0, top_p=1.0, seed=0)
 
 
 def test_an_output_folder_is_never_overwritten(made: tuple[Recipe, Path]) -> None:

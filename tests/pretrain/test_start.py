@@ -15,6 +15,7 @@ import torch
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import ConfigError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.models import folders
+from maskwright.models.fingerprint import fingerprint as hash_of
 from maskwright.pretrain import build, run, start
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.override import override
@@ -68,7 +69,7 @@ def test_a_run_goes_on_from_the_weights_and_the_tokenizer_of_another(
     assert "training the tokenizer" not in said.getvalue()
     written = read(tmp_path / "run" / "recipe.toml")
     assert written.model == Folder(
-        path=str(before), architecture="BertForMaskedLM", sha256=start.sha256(before)
+        path=str(before), architecture="BertForMaskedLM", sha256=hash_of(before)
     )
     fingerprint = Tokenizer.load(before).fingerprint
     assert written.tokenizer == TokenizerFolder(path=str(before), fingerprint=fingerprint)

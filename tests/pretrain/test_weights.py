@@ -14,7 +14,7 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.evaluate.compare.compare import compare
-from maskwright.evaluate.text import evaluate_folder
+from maskwright.evaluate.text import evaluate_text
 from maskwright.inference.held_out_loss import token_counts
 from maskwright.pretrain import build, run
 from maskwright.pretrain.prepare import prepare, training_stores
@@ -86,9 +86,9 @@ def test_what_is_held_out_is_of_every_text_and_of_no_store(tmp_path: Path) -> No
 def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
     chosen = weighted(tmp_path, 3, 1)
     whole = run.pretrain(chosen, tmp_path / "whole")
-    measured = evaluate_folder(tmp_path / "whole", [])
+    measured = evaluate_text(tmp_path / "whole", [])
     assert not measured.own_counts
-    few = evaluate_folder(tmp_path / "whole", [], rows=2)
+    few = evaluate_text(tmp_path / "whole", [], rows=2)
     assert "note: measured on 2 of its " in few.render(), "a sample is said to be one"
     assert few.figures.targets < measured.figures.targets and "measured on" not in measured.render()
     counts = token_counts(training_stores(tmp_path / "whole"), (3, 1))

@@ -14,12 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.checkpoint import pretrained
 from maskwright.data.batch import Batch
-from maskwright.errors import IncompatibleError
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.scores import by_length
-from maskwright.models import folders
+from maskwright.models.open import open_model
 from maskwright.nn import initialise
 from maskwright.nn import mask as masks
 from maskwright.nn.stack import Trace
@@ -27,7 +25,6 @@ from maskwright.nn.transformer import Transformer
 from maskwright.randomness import key, torch_seed
 from maskwright.tasks.parts.reading import Frame, room
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.machine import machine
 
 LONGEST = 512  # tokens of a text that are looked at
 AT_ONCE = 8192
@@ -50,11 +47,8 @@ class ProbedModel:
         Raises:
             UsageError: no such folder.  IncompatibleError: a model without a tokenizer.
         """
-        path = folders.model_folder(folder)
-        loaded = pretrained.load(path)
-        if loaded.tokenizer is None:
-            raise IncompatibleError("the model has no tokenizer", where=path)
-        return cls(path, loaded.model.to(machine.best_device()).eval(), loaded.tokenizer)
+        model = open_model(folder)
+        return cls(model.path, model.network, model.tokenizer)
 
     def untrained(self) -> Transformer:
         """A model of the same shape with weights as they are drawn."""

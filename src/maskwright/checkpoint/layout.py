@@ -1,7 +1,7 @@
 """How a model is laid out in its folder: under a family's names, or under our own.
 
 A `Layout` joins a config with the rules for its tensors and the keys of its config.json. Files are
-written so that both generations of the reference library read them: `dtype` beside `torch_dtype`,
+written so that both generations of transformers read them: `dtype` beside `torch_dtype`,
 labels spelled out, ids explicit even where they are null.
 """
 
@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from maskwright import catalogue
-from maskwright.checkpoint import shapes
+from maskwright.checkpoint import conventions, shapes
+from maskwright.checkpoint.conventions import Conventions
 from maskwright.checkpoint.files import LARGEST_SHARD, Content
 from maskwright.checkpoint.safe_read import write_json
 from maskwright.config import from_plain, to_plain
@@ -24,38 +25,11 @@ from maskwright.families.parts.weights import Carrier, Rename, Rule, carriers
 from maskwright.nn.config import TransformerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-OURS = "maskwright"
+OURS = conventions.KEY
 OUR_ARCHITECTURE = "Transformer"
 OUR_FORMAT = 1
-TAUGHT = "maskwright_taught"
-"""The key of config.json under which `Taught` stands, where it is not the usual."""
 WRITTEN_FOR = "4.57.6"
-"""The oldest release of the reference library whose reading of these files is tested."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Taught:
-    """How a pretrained model is to be asked, where its class alone does not say it.
-
-    Attributes:
-        shift: how many places before a hole its scores stand.
-        whole: whether it was taught to read a prompt in both directions before it writes on.
-        decoder: whether its decoder was trained, of two stacks.
-        writes: whether an encoder was also taught to go on with a text, token by token.
-        framed: whether a text that is gone on with begins as a framed one, such as with [CLS].
-    """
-
-    shift: int = 0
-    whole: bool = False
-    decoder: bool = True
-    writes: bool = False
-    framed: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.shift <= 8:
-            raise ConfigError(
-                "out of range", where=f"{TAUGHT}.shift", found=self.shift, wanted="0 to 8"
-            )
+"""The oldest release of transformers whose reading of these files is tested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +49,8 @@ class About:
     """The id that the decoder of two stacks was taught to begin with; None: the family's usual."""
     writing: Mapping[str, int] = field(default_factory=dict)
     """How answers are written, in the words of generation_config.json: `num_beams`, …"""
-    taught: Taught = Taught()
+    conventions: Conventions | None = None
+    """How the model is asked; None: its folder does not say it."""
     largest_shard: int = LARGEST_SHARD
     """Bytes of weights in one file, before they are split into several."""
 
@@ -198,7 +173,7 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
         family=None if form.family is None else form.family.name,
         labels=labels,
         problem_type=problem if isinstance(problem, str) else None,
-        taught=from_plain(Taught, hf.get(TAUGHT, {}), TAUGHT),
+        conventions=conventions.read(hf),
     )
 
 
@@ -247,14 +222,15 @@ def _hf(
         "transformers_version": WRITTEN_FOR,
         **ids,
     }
-    if about.taught != Taught():
-        hf[TAUGHT] = to_plain(about.taught)
+    own = {} if about.conventions is None else conventions.table(about.conventions)
     if form.family is None:
-        body = {"format": OUR_FORMAT, "config": to_plain(form.config)}
-        hf |= {"model_type": OURS, "architectures": [OUR_ARCHITECTURE], OURS: body}
+        own = {"format": OUR_FORMAT, "config": to_plain(form.config), **own}
+        hf |= {"model_type": OURS, "architectures": [OUR_ARCHITECTURE]}
     else:
         hf |= form.family.hf_config(form.config)
         hf.pop("num_labels", None)
+    if own:
+        hf[OURS] = own
     classes = _classes(form.config)
     if classes:
         names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))

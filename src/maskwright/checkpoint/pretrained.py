@@ -59,6 +59,7 @@ class Pretrained:
         extra: the keys of config.json that the config does not decide.
         unused: tensors of the file that belong to another architecture of the family.
         tokenizer_fingerprint: of the tokenizer the weights were saved with, where that is recorded.
+        hashes: SHA-256 of the files that were compared with the folder's manifest, by name.
     """
 
     model: Transformer
@@ -69,6 +70,7 @@ class Pretrained:
     extra: dict[str, Any] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     tokenizer_fingerprint: str | None = None
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 # ------------------------------------------------------------------------------ loading
@@ -104,7 +106,8 @@ def load(
     tensors = files.open_folder(folder)
     form = layout.of_hf(form.switched(hf, tensors.entries), architecture)
     found, unused = matching.match(form, tensors)
-    manifest = _verified(folder, [path.name for path in tensors.files])
+    hashes: dict[str, str] = {}
+    manifest = _verified(folder, [path.name for path in tensors.files], hashes)
     model = matching.fill(form, tensors, found, dtype)
     recorded = manifest.about.get("tokenizer") if manifest is not None else None
     tokenizer = None
@@ -118,7 +121,7 @@ def load(
             require_tokenizer(recorded, tokenizer)
         if not other_tokenizer:
             for name in (name for name in NAMES if (folder / name).is_file()):
-                require_as_saved(folder / name, beside=NAMES)
+                hashes[name] = require_as_saved(folder / name, beside=NAMES)
     return Pretrained(
         model,
         tokenizer,
@@ -128,6 +131,7 @@ def load(
         layout.rest_of(hf, form),
         unused,
         recorded,
+        {name: digest for name, digest in hashes.items() if digest},
     )
 
 
@@ -162,6 +166,18 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
                 found=", ".join(several),
                 wanted="one of them",
                 do=f"name {folder / several[0]}, or another",
+            )
+        within = sorted({p.parent.name for p in folder.glob(f"*/{CONFIG}")})
+        within += sorted(p.name for p in folder.glob("*") if (p / "checkpoints").is_dir())
+        if within:
+            raise CheckpointError(
+                "several models, and not one"
+                if len(within) > 1
+                else "not a model, but one is in it",
+                where=folder,
+                found=listed(within),
+                wanted="the folder of one model",
+                do=f"name {folder / within[0]}" + (", or another" if len(within) > 1 else ""),
             )
         there = sorted(path.name for path in folder.iterdir())
         raise CheckpointError(
@@ -243,14 +259,15 @@ def _bearable(folder: Path, needed: int, largest: int | None) -> None:
         )
 
 
-def _verified(folder: Path, names: list[str]) -> commit.Manifest | None:
-    """The folder's manifest, once the weights agree with it; None without one."""
+def _verified(folder: Path, names: list[str], hashes: dict[str, str]) -> commit.Manifest | None:
+    """The folder's manifest, once the weights agree with it; None without one. Their `hashes` are
+    filled in."""
     if not (folder / commit.MANIFEST).exists():
         return None
     manifest = commit.read_manifest(folder)
     weights = [name for name in manifest.files if name.endswith(".safetensors") and "/" not in name]
     for name in names:
-        require_as_saved(folder / name, beside=weights)
+        hashes[name] = require_as_saved(folder / name, beside=weights)
     return manifest  # config.json is looked at whenever it is read
 
 

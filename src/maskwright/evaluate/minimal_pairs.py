@@ -14,23 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from maskwright.checkpoint.layout import Taught
 from maskwright.config import canonical_json, fingerprint
 from maskwright.errors import DataError
 from maskwright.inference import minimal_pairs
 from maskwright.inference import pseudo_likelihood as text_likelihood
-from maskwright.inference.ask import open_model
 from maskwright.inference.held_out_loss import token_counts
 from maskwright.inference.minimal_pairs import Paradigm, Result
-from maskwright.models.folders import model_folder
-from maskwright.models.run_folder import is_run
+from maskwright.inference.texts import scoring_method
+from maskwright.models.model import Model
+from maskwright.models.open import open_model
+from maskwright.models.run_folder import RECIPE, is_run
 from maskwright.nn.transformer import Transformer
-from maskwright.pretrain import objective_of as taught
-from maskwright.pretrain import start
 from maskwright.pretrain.prepare import training_stores
-from maskwright.pretrain.run import RECIPE
 from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report import document, tables
 from maskwright.report.page import write_report
 from maskwright.report.wording import percent
@@ -48,27 +44,8 @@ WITHOUT_MODEL = {
 }
 
 
-def as_trained(model: Transformer, recipe: Recipe | None, said: Taught | None = None) -> str:
-    """The method of `text_likelihood` that asks `model` what its `recipe` taught it; without one,
-    what its folder has `said`, or what models of its shape are usually taught.
-
-    Raises:
-        IncompatibleError: it predicts no tokens.
-    """
-    way = said or Taught()
-    if recipe is not None:
-        way = taught.taught_of(recipe, len(model.config.stacks))
-    if not way.decoder:
-        return "masked"  # the encoder alone was trained
-    if way.shift:
-        return "masked-next"
-    if way.whole:
-        return "causal"
-    return text_likelihood.native(model)
-
-
 def evaluate_pairs(
-    model: Path | str,
+    model: Model | Path | str,
     data: Path | str,
     out: Path | str,
     *,
@@ -87,25 +64,26 @@ def evaluate_pairs(
         UsageError, DataError: the pairs, the part or the way is not there.
         IncompatibleError: the model cannot be asked this way.
     """
-    model, data, out = Path(model), Path(data), Path(out)
+    data, out = Path(data), Path(out)
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
     commit.probe_writable(out)
-    loaded, tokenizer = open_model(model)
-    recipe = read(model / RECIPE) if is_run(model) else None
-    if how is None:
-        how = as_trained(loaded.model, recipe, loaded.about.taught)
-    result = score(loaded.model, tokenizer, paradigms, how)
-    stores = training_stores(model) if recipe is not None else []
-    counts = token_counts(stores, recipe.corpus.weights) if recipe is not None and stores else None
+    model = model if isinstance(model, Model) else open_model(model)
+    for note in model.notes:
+        say(f"note: {note}")
+    how = scoring_method(model.network, model.conventions) if how is None else how
+    result = score(model.network, model.tokenizer, paradigms, how)
+    stores = training_stores(model.folder)
+    weights = read(model.folder / RECIPE).corpus.weights if stores else ()
+    counts = token_counts(stores, weights) if stores else None
     beside = {
         name: minimal_pairs.judge(paradigms, baseline)
-        for name, baseline in minimal_pairs.baselines(tokenizer, counts).items()
+        for name, baseline in minimal_pairs.baselines(model.tokenizer, counts).items()
     }
     named = f"Minimal pairs, {data.resolve().name}{WHICH[part]}, scored {how}"
     table = as_table(result, beside, named)
     say(tables.for_terminal(table))
     means = {name: each.mean for name, each in beside.items()}
-    path = save(out, result, paradigms, how, part, means, start.sha256(model_folder(model)))
+    path = save(out, result, paradigms, how, part, means, model.fingerprint)
     say(f"figures: {path}")
     if is_run(out):
         tables.add(out, [table])

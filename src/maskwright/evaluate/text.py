@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from maskwright import config
-from maskwright.checkpoint.layout import TAUGHT, Taught
-from maskwright.checkpoint.pretrained import Pretrained
+from maskwright.checkpoint.conventions import KEY
 from maskwright.corpus.files import Paths
 from maskwright.corpus.read import Reader, Reading
 from maskwright.counted import counted
@@ -24,21 +23,22 @@ from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream
 from maskwright.data.tokenize import build_store
-from maskwright.errors import IncompatibleError, UsageError
+from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.inference import held_out_loss as likelihood
-from maskwright.inference.ask import open_model
-from maskwright.models import folders, special_tokens
-from maskwright.models.run_folder import is_run
+from maskwright.models import special_tokens
+from maskwright.models.model import Model
+from maskwright.models.open import open_model
+from maskwright.models.run_folder import RECIPE
 from maskwright.objectives import causal, masked
 from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain import build, checkpoints
-from maskwright.pretrain import objective_of as taught
+from maskwright.pretrain.checkpoints import OWN
+from maskwright.pretrain.objective_of import needs_sentences, options_of
 from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.pretrain.rows import held_out_rows
-from maskwright.pretrain.run import RECIPE
-from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.recipe import Recipe
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.find import find, read
+from maskwright.recipes.parts.recipe import ObjectiveChoice, Recipe, RowChoice
 
 LONGEST = 512
 
@@ -96,41 +96,45 @@ class TextEvaluation:
         return "\n".join([*self.read, *text, *self.notes])
 
 
-def evaluate_folder(
-    folder: Path | str, texts: Paths = (), *, rows: int = 4096, reading: Reading | None = None
+def evaluate_text(
+    model: Model | Path | str,
+    texts: Paths = (),
+    *,
+    rows: int = 4096,
+    reading: Reading | None = None,
 ) -> TextEvaluation:
-    """Language-model figures of a folder on text files, or on its run's held-out text.
+    """Language-model figures of a model on text files, or on its run's held-out text.
 
     The measure is the model's own: masked accuracy for encoders, next-token loss and bits per
     byte for decoders; for what reads two stacks, one place ahead or another network's text, that
-    of its run. Beside it stand the uniform and, for a run, the unigram lines of its
+    of its pretraining. Beside it stand the uniform and, for a run, the unigram lines of its
     training text.
 
     Args:
         rows: at most so many are asked, drawn by their keys; that there are more is said.
-        reading: how the files are read; None: as the run reads its own.
+        reading: how the files are read; None: as those of the pretraining were.
     """
-    folder = Path(folder)
-    loaded, tokenizer = open_model(folder)
-    recipe = read(folder / RECIPE) if is_run(folder) else None
-    data, read_of = folder / "data", list[str]()
+    model = model if isinstance(model, Model) else open_model(model)
+    tokenizer, data = model.tokenizer, model.folder / "data"
+    recipe = _measured_by(model)
+    read_of = [f"note: {each}" for each in model.notes]
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
             built = Path(scratch) / "store"
-            sentences = len(loaded.config.stacks) == 2
-            if recipe is not None:
-                sentences = sentences or taught.needs_sentences(recipe)
+            sentences = model.num_stacks == 2 or (recipe is not None and needs_sentences(recipe))
             if reading is None:
                 reading = Reading() if recipe is None else recipe.corpus
             reader = Reader(texts, reading)
             build_store(reader, tokenizer, built, sentences=sentences)
-            read_of = [reader.counts.summary(), *map("note: {}".format, reader.counts.warnings)]
+            read_of += [reader.counts.summary(), *map("note: {}".format, reader.counts.warnings)]
             store = TokenStore.open(built)
         elif (data / HELD_OUT).is_dir():
             store = TokenStore.open(data / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
         else:
-            raise UsageError("there is no text to evaluate on", where=folder, do="--text PATH")
-        objective, rows_of = _measure(folder, recipe, loaded, tokenizer)
+            raise UsageError(
+                "there is no text to evaluate on", where=model.folder, do="--text PATH"
+            )
+        objective, rows_of = _measure(model, recipe)
         source = rows_of(store)
         if len(source) > rows:
             read_of.append(
@@ -144,9 +148,9 @@ def evaluate_folder(
             rows=rows,
             bytes_per_token=bytes_per_token if objective.is_language_model else None,
         )
-        trained_on = training_stores(folder)
+        trained_on = training_stores(model.folder)
         learned = trained_on or [store]
-        weights = recipe.corpus.weights if recipe is not None and trained_on else ()
+        weights = read(model.folder / RECIPE).corpus.weights if trained_on else ()
         lines = likelihood.reference_lines(
             objective,
             likelihood.token_counts(learned, weights),
@@ -155,6 +159,30 @@ def evaluate_folder(
             rows=rows,
         )
     return TextEvaluation(figures, lines, not trained_on, read_of, _notes(recipe, objective, kept))
+
+
+def _measured_by(model: Model) -> Recipe | None:
+    """A recipe with the objective, the rows and the way of reading that the loss of the model is
+    measured by; None where its folder states none.
+
+    Raises:
+        ConfigError: what it states is none of these; the message names the field.
+    """
+    said = model.conventions.measure
+    if said is None:
+        return None
+    where = f"{model.path}: config.json: {KEY}.conventions.measure"
+    choice = {"name": said.objective, "options": said.options}
+    try:
+        return replace(
+            find("tiny"),
+            name=said.objective,
+            objective=config.from_plain(ObjectiveChoice, choice, "objective"),
+            rows=config.from_plain(RowChoice, said.rows, "rows"),
+            corpus=config.from_plain(Corpus, said.reading, "reading"),
+        )
+    except ConfigError as error:
+        raise error.under(f"{where}, ") from None
 
 
 def _notes(recipe: Recipe | None, objective: Objective, kept: bool) -> list[str]:
@@ -173,46 +201,49 @@ def _notes(recipe: Recipe | None, objective: Objective, kept: bool) -> list[str]
 
 
 def _measure(
-    folder: Path, recipe: Recipe | None, loaded: Pretrained, tokenizer: Tokenizer
+    model: Model, recipe: Recipe | None
 ) -> tuple[Objective, Callable[[TokenStore], RowSource]]:
-    """The objective that measures the model, and its rows, as long as those of its run: masks for
-    an encoder and next tokens for a decoder, and that of the run where these would not do."""
-    config = loaded.config
-    simple = len(config.stacks) == 1 and config.vocabulary_head is not None
-    if recipe is None and loaded.about.taught != Taught():
-        raise IncompatibleError(
-            "how this model is to be measured is written in its run alone",
-            where=folder,
-            found=f"config.json: {TAUGHT}",
-            wanted=f"a run folder with {RECIPE}",
-            do="name the run, or score minimal pairs: --data FOLDER",
-        )
-    if simple and (recipe is None or not (taught.shift(recipe) or taught.reads_whole(recipe))):
-        objective = _objective(loaded, tokenizer, recipe)
+    """The objective that measures the model, and its rows, as long as those of its pretraining:
+    masks for an encoder and next tokens for a decoder, and that of the pretraining where these
+    would not do."""
+    conventions, head = model.conventions, model.config.vocabulary_head
+    simple = model.num_stacks == 1 and head is not None
+    if simple and not (conventions.prediction_offset or conventions.bidirectional_prefix):
+        objective = _objective(model, recipe)
         if recipe is not None and recipe.objective.name in ("causal", "masked"):
             return objective, partial(held_out_rows, recipe)
-        length = _length(loaded) if recipe is None else recipe.rows.length
+        length = _length(model) if recipe is None else recipe.rows.length
         if objective.is_language_model:
             return objective, lambda store: Stream(store, length)
         return objective, lambda store: PackedDocuments(store, length, seed=likelihood.SEED)
     if recipe is None:
-        if config.vocabulary_head is None:
+        if head is None:
             raise IncompatibleError(
                 "this model predicts no tokens, so there is no loss on a text",
-                where=folder,
+                where=model.folder,
                 found="no vocabulary head",
                 wanted="a model with the head it was pretrained with",
-                do="name its run; or give --data: minimal pairs for a discriminator, labelled rows "
-                "for a fine-tuned model",
+                do="give --data: minimal pairs for a discriminator, labelled rows for a "
+                "fine-tuned model",
             )
         raise IncompatibleError(
-            "how a model of two stacks is to be measured is written in its run alone",
-            where=folder,
-            wanted=f"a run folder with {RECIPE}",
-            do="name the run, or score minimal pairs: --data FOLDER",
+            "the folder does not say how its model is to be measured",
+            where=model.folder,
+            found=f"config.json without {KEY}.conventions.measure",
+            wanted="what pretraining writes there",
+            do="name the run or a checkpoint of it, or score minimal pairs: --data FOLDER",
         )
-    objective = build.objective(recipe, loaded.model, tokenizer)
-    checkpoints.take_others(objective, folders.model_folder(folder))
+    objective = build.objective(recipe, model.network, model.tokenizer)
+    taken = checkpoints.take_others(objective, model.path)
+    if lost := [n for n, _ in objective.named_parameters() if not n.startswith(OWN)]:
+        lost = sorted({name.partition(".")[0] for name in lost if name not in taken})
+    if lost:
+        raise IncompatibleError(
+            f"the loss of this model needs its {', '.join(lost)}, which the folder does not have",
+            where=model.path / checkpoints.OTHERS,
+            wanted="the file that pretraining wrote beside the weights",
+            do="name the run or a whole copy of its checkpoint",
+        )
     return objective, partial(held_out_rows, recipe)
 
 
@@ -232,16 +263,16 @@ def _other_question(recipe: Recipe, asked: Objective) -> str:
     )
 
 
-def _objective(loaded: Pretrained, tokenizer: Tokenizer, recipe: Recipe | None) -> Objective:
-    """The usual one; how many tokens of a row are hidden is decided as in the run."""
-    known = special_tokens.vocabulary(tokenizer)
-    if loaded.config.encoder is not None:
-        own = None if recipe is None else taught.options_of(recipe)
+def _objective(model: Model, recipe: Recipe | None) -> Objective:
+    """The usual one; how many tokens of a row are hidden is decided as in the pretraining."""
+    known = special_tokens.vocabulary(model.tokenizer)
+    if model.config.encoder is not None:
+        own = None if recipe is None else options_of(recipe)
         by_chance = isinstance(own, masked.Options) and own.independent
-        return masked.build(loaded.model, masked.Options(independent=by_chance), known)
-    return causal.build(loaded.model, causal.Options(), known)
+        return masked.build(model.network, masked.Options(independent=by_chance), known)
+    return causal.build(model.network, causal.Options(), known)
 
 
-def _length(loaded: Pretrained) -> int:
-    """Of rows, where no run says what the model was trained on."""
-    return min(loaded.config.longest or LONGEST, LONGEST)
+def _length(model: Model) -> int:
+    """Of rows, where nothing says what the model was trained on."""
+    return min(model.config.longest or LONGEST, LONGEST)

@@ -11,9 +11,8 @@ from pathlib import Path
 import torch
 
 from maskwright.adapters.parts.adapter import Adapter
-from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.transfer import carry
-from maskwright.errors import IncompatibleError, UsageError, near
+from maskwright.errors import UsageError, near
 from maskwright.families.parts.family import family as family_named
 from maskwright.finetune.finished_seeds import FinishedSeeds
 from maskwright.finetune.method import Method
@@ -22,12 +21,14 @@ from maskwright.finetune.tune import Settings, Tuned, steps_of, tune
 from maskwright.inference.encoded import Collation
 from maskwright.labelled.formats.parts import TRAIN, VALIDATION
 from maskwright.models import folders, special_tokens
+from maskwright.models.model import Model
+from maskwright.models.open import open_weights
 from maskwright.nn import initialise
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, torch_seed
-from maskwright.tasks.parts.add_head import headed, reading_texts
+from maskwright.tasks.parts.add_head import add_head, reading_texts
 from maskwright.tasks.parts.reading import LONG, Frame, Long, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import Answers, Encoded, Outputs, TaskType
 from maskwright.train.loop import Hook
@@ -68,7 +69,7 @@ class Learner:
     name of the family that knows such a model."""
 
     path: Path
-    loaded: pretrained.Pretrained
+    loaded: Model
     kind: TaskType
     config: TransformerConfig
     family: str | None
@@ -112,11 +113,9 @@ class Learner:
                 found=method.name,
                 do="choose another method",
             )
-        path = folders.model_folder(folder)
-        loaded = pretrained.load(path)
-        if loaded.tokenizer is None:
-            raise IncompatibleError("the model has no tokenizer", where=path)
-        config, family = headed(path, loaded, kind)
+        loaded = open_weights(folder)
+        path = loaded.path
+        config, family = add_head(loaded, kind)
         config = method.headed(reading_texts(config, kind, long))
         if family is not None and not family_named(family).belongs(config):
             family = None
@@ -182,7 +181,7 @@ class Learner:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
             model = initialise.build(self.config, generator)
-            made = carry(self.loaded.model, model, not self.head_is_new, method.anew(model))
+            made = carry(self.loaded.network, model, not self.head_is_new, method.anew(model))
             loaded = made.render()
             method = replace(method, head_rate=self.head_factor(method))
         adapter, share = method.attach(model, generator)

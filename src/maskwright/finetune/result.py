@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats.parts import VALIDATION
 from maskwright.metrics import seeds as intervals
 from maskwright.models import folders
+from maskwright.models.fingerprint import fingerprint
 from maskwright.objectives.supervised import PROBLEM_TYPES
-from maskwright.pretrain import start
 from maskwright.report import document, tables
 from maskwright.report.say import Say
 from maskwright.report.tables import Table
@@ -97,7 +97,7 @@ class Result:
                 self.out / ADAPTER,
                 base=str(base),
                 family=self.learner.family,
-                base_sha256=start.sha256(base) if alone else None,
+                base_sha256=fingerprint(base) if alone else None,
                 readme=readme if alone else None,
             )
         task = self._task(attached).render()
@@ -188,6 +188,7 @@ class Result:
             problem_type=PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None,
             readme=readme,
             decoder_start=learner.collation.decoder_start,
+            conventions=replace(learner.loaded.conventions, measure=None),
             writing=_writing(best.kind) if kind.writes else {},
         )
         more = {**kind.files(learner.frame, learner.config.width), TASK: task}

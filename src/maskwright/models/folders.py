@@ -8,7 +8,7 @@ from pathlib import Path
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK, read_task, require_finished
 from maskwright.checkpoint.sentence_modules import transformer_folder
-from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.errors import CheckpointError, IncompatibleError, StorageError
 from maskwright.models.run_folder import is_run
 from maskwright.storage import commit
 from maskwright.terminal import shell_word
@@ -81,21 +81,53 @@ def model_folder(folder: Path) -> Path:
 
 
 def _undamaged(run: Path) -> Path:
-    """The newest checkpoint of a run. An older one would give other answers, and nobody would know:
-    only `resume` goes on from it, and says so.
+    """The newest checkpoint of a run, with all its files in their sizes; the hashes of those that
+    are read are compared when they are read.
 
     Raises:
         CheckpointError: there is none, or the newest is damaged.
     """
+    steps = commit.numbered(run / "checkpoints")
+    try:
+        if steps:
+            commit.verify(steps[-1], full=False)
+            return steps[-1]
+    except (CheckpointError, StorageError):
+        pass
     path, _, skipped = commit.newest(run / "checkpoints")
     if not skipped:
         return path
-    reason, last = skipped[0], commit.numbered(run / "checkpoints")[-1]
-    raise CheckpointError(
+    raise damaged(run, skipped[0], path)
+
+
+def damaged(
+    run: Path, reason: CheckpointError | StorageError, older: Path | None = None
+) -> CheckpointError:
+    """That the newest checkpoint of a run cannot be read. An older one would give other answers,
+    and nobody would know: only `resume` goes on from it, and says so.
+
+    Args:
+        older: the newest one that is whole; None: it is looked for.
+    """
+    last = commit.numbered(run / "checkpoints")[-1]
+    if older is None:
+        try:
+            older = commit.newest(run / "checkpoints")[0]
+        except CheckpointError as error:
+            return error
+    if older == last:  # what is wrong with it is no damage
+        return CheckpointError(
+            reason.what,
+            where=reason.where,
+            found=reason.found,
+            wanted=reason.wanted,
+            do=reason.do,
+        )
+    return CheckpointError(
         "the newest checkpoint is damaged",
         where=reason.where,
         found=reason.what,
-        wanted=f"a whole one, as {path.name} is",
-        do=f"name that one, {shell_word(path)}; go on from it with maskwright resume "
+        wanted=f"a whole one, as {older.name} is",
+        do=f"name that one, {shell_word(older)}; go on from it with maskwright resume "
         f"{shell_word(run)}; or remove {shell_word(last)}",
     )

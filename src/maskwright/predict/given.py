@@ -73,6 +73,34 @@ def examples(
     return (_plain(each, names) for each in given)
 
 
+def listed(given: Any, where: str) -> list[Any]:
+    """The values of a list, a tuple, an array, or a column of pandas, polars, pyarrow or datasets.
+
+    Raises:
+        UsageError: a set, which has no order.  DataError: a table, a mapping, or no values at all.
+    """
+    if isinstance(given, set | frozenset):
+        raise UsageError(
+            "a set has no order for the answers to keep",
+            where=where,
+            found=type(given).__name__,
+            wanted="a list",
+        )
+    if isinstance(given, Mapping) or _columns(given) is not None:
+        raise DataError(
+            "a table or a mapping, and texts are read",
+            where=where,
+            found=type(given).__name__,
+            wanted="a list of texts, or one column",
+            do='give the column: table["text"]',
+        )
+    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) != 1:
+        raise DataError(
+            "no texts", where=where, found=repr(given)[:80], wanted="a text, or a list of texts"
+        )
+    return _listed(given)
+
+
 def _refuse_path(text: str) -> None:
     """A text that is the path of a file of data is not meant to be read as words."""
     path = Path(text)

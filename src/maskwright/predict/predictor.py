@@ -16,17 +16,14 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from maskwright.adapters.parts.folder import load as attach
-from maskwright.checkpoint import pretrained
+import numpy as np
+from numpy.typing import NDArray
+
 from maskwright.checkpoint.fine_tuned import (
-    ADAPTER,
     COPY,
-    MODEL,
     TASK,
     TaskRecord,
-    read_task,
     require_agreement,
-    require_finished,
 )
 from maskwright.errors import (
     CheckpointError,
@@ -40,20 +37,18 @@ from maskwright.inference.encoded import Collation
 from maskwright.labelled.columns.columns import JOINED
 from maskwright.labelled.columns.contents import is_empty
 from maskwright.labelled.examples.cell import joined_or_whole
-from maskwright.models import folders
+from maskwright.models.model import Model
+from maskwright.models.open import open_model
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import PROBLEM_TYPES, Problem
-from maskwright.predict import head_alone
-from maskwright.predict.adapter_folder import is_adapter, open_adapter
 from maskwright.predict.calibrated import require_settled
 from maskwright.predict.given import examples
 from maskwright.report.say import Say, quiet
 from maskwright.tasks.parts import sentence_folder
-from maskwright.tasks.parts.find import task_for, task_for_head
+from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vectors
 from maskwright.tasks.parts.reading import HIERARCHICAL, LONG, Frame, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import LOGIT, PAIR, UNTOLD, Encoded, Outputs, TaskType
 from maskwright.tokenizer.training.sample import not_unicode
-from maskwright.train.machine import machine
 
 OnBad = Literal["strict", "skip"]  # as of files
 PORTION = 2048  # examples that are read, encoded and answered together
@@ -84,6 +79,7 @@ class Answering(ABC):
         *,
         top: int | None = None,
         on_bad: OnBad = "strict",
+        say: Say = quiet,
     ) -> list[Answer]:
         """An answer for each text, or for each tuple or mapping of texts, in their order; a text or
         a mapping of texts by itself is one example. A mapping has the names of the roles, or those
@@ -93,6 +89,7 @@ class Answering(ABC):
         Args:
             given: as above.
             top: give a list of the best so many answers for each, the best first.
+            say: is told what was cut, or is unknown to the tokenizer.
             on_bad: with "skip" the answer to an example that cannot be read, such as an empty text,
                 is None; with "strict" it is refused.
 
@@ -110,7 +107,7 @@ class Answering(ABC):
             )
         each = examples(given, self.columns, self._other_names)
         rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(each, start=1))
-        return [answer for part in portions(rows) for answer in self._answered(part, top)]
+        return [answer for part in portions(rows) for answer in self._answered(part, top, say)]
 
     @property
     def _other_names(self) -> set[str]:
@@ -118,10 +115,10 @@ class Answering(ABC):
         known = {*self.kind.roles, *self.kind.beside, *filter(None, [self.kind.alone])}
         return known | (PAIR if self.kind.head == "sequence" else set())
 
-    def _answered(self, part: list[Any], top: int | None) -> Iterator[Answer]:
+    def _answered(self, part: list[Any], top: int | None, say: Say) -> Iterator[Answer]:
         """An answer to each row of the part, None to None."""
         there = [row for row in part if row is not None]
-        answers = iter(self.answers(there, top) if there else ())
+        answers = iter(self.answers(there, top, say) if there else ())
         yield from (None if row is None else next(answers) for row in part)
 
     def _tried(self, value: Any, where: str, on_bad: OnBad) -> Any:
@@ -209,11 +206,27 @@ class Predictor(Answering):
     def answers(
         self, rows: Sequence[Any], top: int | None = None, say: Say = quiet
     ) -> list[Answer]:
+        encoded, outputs = self._outputs(rows, say)
+        return list(answers_of(self.kind, encoded, outputs, top))
+
+    def vectors(self, texts: Sequence[str], say: Say = quiet) -> NDArray[np.float32]:
+        """(N, D) float32: the vector of each text by itself, of a task that makes vectors."""
+        found = []
+        rows = (
+            self.kind.of_value({self.kind.alone: t}, f"example {n}")
+            for n, t in enumerate(texts, start=1)
+        )
+        for part in portions(rows):
+            found.append(np.asarray(self._outputs(part, say)[1], np.float32))
+        return np.concatenate(found)
+
+    def _outputs(self, rows: Sequence[Any], say: Say) -> tuple[Encoded, Outputs]:
+        """The rows as ids, and what the model makes of them."""
         read = learner.reader(self.model, self.kind, self.frame, self.collation)
         encoded = self.kind.encode(rows, self.frame)
         if encoded.cut:
             say(encoded.cut)
-        return list(answers_of(self.kind, encoded, read(encoded), top))
+        return encoded, read(encoded)
 
 
 def answers_of(
@@ -231,18 +244,6 @@ def answers_of(
     return kind.ranked(encoded, outputs, int(top))
 
 
-def home(folder: Path) -> Path:
-    """What `finetune` wrote, where `folder` is the model in it: what belongs to that lies beside
-    it.
-
-    Raises:
-        CheckpointError: it is not finished.
-    """
-    within = is_adapter(folder) and (folder.resolve().parent / TASK).is_file()
-    whole = folder.resolve().parent if within else folder
-    return require_finished(whole) or whole
-
-
 def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
     """The fine-tuned model in `folder`: what `finetune` wrote, a model folder with one head, one of
     sentence-transformers, whose vectors are given as that library makes them, or an adapter of
@@ -257,34 +258,23 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
             not fit the model.
         IncompatibleError: a model without a head, or a tokenizer.
     """
-    folder = home(Path(folder))
-    own, path, also = folder / MODEL, folder, list[str]()
-    above, adapter = head_alone.opened(folder / ADAPTER), is_adapter(folder)
-    if base is not None and not adapter:
-        raise UsageError(
-            "only an adapter has a base",
-            where="--base",
-            found=f"{folder} is none",
-            do="leave it out",
-        )
-    if adapter:
-        found = open_adapter(folder, base)
-        path, above = found.base, found.loaded
-        also.append(f"the adapter is opened on its base, {path}")
-        if above.config.heads and not above.about.labels:
-            also.append(
-                "an adapter does not name its classes, so they are called LABEL_0, "
-                "LABEL_1, … in the order of its training"
-            )
-    elif above is None:
-        path = own if own.is_dir() else folders.model_folder(folder)
-    loaded = above or pretrained.load(path)
+    return predictor(open_model(folder, base=base))
+
+
+def predictor(loaded: Model) -> Predictor:
+    """How an opened model answers the task it was trained for.
+
+    Raises:
+        CheckpointError: `task.json` does not fit the model.
+        IncompatibleError: a model without a task, or without a tokenizer.
+    """
+    path, also, adapter = loaded.path, list(loaded.notes), loaded.is_adapter
     heads = loaded.config.heads
-    told = read_task(folder)
+    told = loaded.task
     bare = told is None and not heads and not adapter
     made = sentence_folder.read(path) if bare else None
     also += [] if made is None else made.notes()
-    if loaded.tokenizer is None or (len(heads) != 1 and told is None and made is None):
+    if loaded.words is None or (len(heads) != 1 and told is None and made is None):
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
@@ -294,7 +284,7 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
         )
     task: dict[str, Any] = {"length": loaded.config.longest or TaskType.longest}
     if told is not None:
-        kind = _kind_told(told, loaded, folder / TASK)
+        kind = _kind_told(told, loaded, loaded.home / TASK)
         task |= {name: value for name, value in vars(told).items() if value is not None}
     elif made is not None:
         kind = sentence_folder.as_made(made, loaded.tokenizer, loaded.config.width)
@@ -321,26 +311,13 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
         kind = task_for_head(heads[0].kind, labels, problem, settled)
         if kind.head == "span":  # which reads longer texts in windows
             task["length"] = min(task["length"], kind.longest)
-    taken = 0
-    if task.get("attached") and above is None:
-        if not (folder / ADAPTER).is_dir():
-            raise CheckpointError(
-                "what was learned does not lie beside the model",
-                where=folder / ADAPTER,
-                found="no such folder",
-                wanted="the folder adapter that finetune wrote",
-                do="copy the whole result, and not the model in it alone",
-            )
-        taken = attach(
-            loaded.model, folder / ADAPTER, family=loaded.about.family
-        ).settings.positions
     collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
-    length = room(loaded.config, int(task["length"]), taken)
+    length = room(loaded.config, int(task["length"]), loaded.positions)
     return Predictor(
-        loaded.model.to(machine.best_device()).eval(),
+        loaded.network,
         kind,
         frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
-        replace(collation, alone=taken > 0),
+        replace(collation, alone=loaded.positions > 0),
         task.get("columns") or {role: (role,) for role in kind.roles},
         task.get("targets", {}),
         task.get("values"),
@@ -349,7 +326,26 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
     )
 
 
-def _kind_told(told: TaskRecord, loaded: pretrained.Pretrained, path: Path) -> TaskType:
+def of_vectors(model: Model, pooling: str) -> Predictor:
+    """How a model that was not trained to make vectors makes some: `pooling` over the states of its
+    last layer, at length 1.
+
+    Raises:
+        IncompatibleError: the model has no tokenizer, or cannot be pooled so.
+    """
+    kind = task_for_vectors({"pooling": pooling})
+    length = room(model.config, model.config.longest or TaskType.longest, model.positions)
+    collation = collation_of(model.config, model.tokenizer, model.extra)
+    return Predictor(
+        model.network,
+        kind,
+        frame_of(model.config, model.tokenizer, length, "head"),
+        replace(collation, alone=model.positions > 0),
+        {kind.alone: (kind.alone,)},
+    )
+
+
+def _kind_told(told: TaskRecord, loaded: Model, path: Path) -> TaskType:
     """The kind that `task.json` says, if it fits the model.
 
     Raises:

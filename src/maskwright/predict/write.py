@@ -26,10 +26,11 @@ from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats import unnamed_files
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.models import folders
+from maskwright.models.open import home_of
 from maskwright.predict.columns import PREDICTION, flat_row, name_taken, names_of
 from maskwright.predict.file import answer_rows, loaded, say_bad
 from maskwright.predict.given import LISTS
-from maskwright.predict.predictor import Predictor, home
+from maskwright.predict.predictor import Predictor
 from maskwright.predict.rows import rows_to_answer
 from maskwright.predict.shared_encoder import SharedEncoder
 from maskwright.report.say import Say, quiet
@@ -172,7 +173,7 @@ def _size(path: Path) -> int:
 
 def _model(folder: Path) -> dict[str, str]:
     """The hashes of what answers, without what else lies in the folder."""
-    whole = home(folder)
+    whole = home_of(folder)
     parts = [whole / name for name in (MODEL, ADAPTER, TASK)]
     if not parts[0].is_dir() and not parts[1].is_dir():
         parts = [folders.model_folder(whole)]

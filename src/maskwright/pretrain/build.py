@@ -19,6 +19,7 @@ from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.families.parts.family import family
 from maskwright.models import folders, special_tokens
+from maskwright.models.open import open_weights
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.initialise import build as build_transformer
 from maskwright.nn.transformer import Transformer
@@ -213,10 +214,10 @@ def _finished(folder: Path, tokenizer: Tokenizer) -> Transformer:
     Raises:
         IncompatibleError: its tokenizer is not `tokenizer`.
     """
-    loaded = pretrained.load(folders.model_folder(folder))
-    if loaded.tokenizer is not None:
-        pretrained.require_tokenizer(loaded.tokenizer.fingerprint, tokenizer)
-    return loaded.model
+    model = open_weights(folder)
+    if model.words is not None:
+        pretrained.require_tokenizer(model.words.fingerprint, tokenizer)
+    return model.network
 
 
 def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:

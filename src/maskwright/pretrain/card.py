@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from maskwright.checkpoint import layout
-from maskwright.checkpoint.layout import About, Taught
+from maskwright.checkpoint.conventions import Conventions
+from maskwright.checkpoint.layout import About
 from maskwright.errors import IncompatibleError
 from maskwright.nn.config import TransformerConfig
-from maskwright.pretrain import objective_of as taught
+from maskwright.pretrain.objective_of import conventions_of
 from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report import opened
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -21,11 +22,12 @@ HERE = "."  # the folder of the card
 
 def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, known: About) -> About:
     """What is `known` of the recipe's model, with how it is asked and its card."""
-    known = replace(known, taught=taught.taught_of(recipe, len(config.stacks)))
+    conventions = conventions_of(recipe, len(config.stacks))
+    known = replace(known, conventions=conventions)
     written = layout.documents(layout.of_config(config, known.family), tokenizer, known, {})
     text = written["config.json"]
     assert isinstance(text, bytes)
-    return replace(known, readme=_card(recipe, config, json.loads(text), tokenizer, known.taught))
+    return replace(known, readme=_card(recipe, config, json.loads(text), tokenizer, conventions))
 
 
 def _card(
@@ -33,10 +35,10 @@ def _card(
     config: TransformerConfig,
     saved: Mapping[str, Any],
     tokenizer: Tokenizer,
-    way: Taught,
+    conventions: Conventions,
 ) -> str:
     """The card as text; `saved` is the config.json beside it."""
-    asked, warning = _asked(config, tokenizer, way), opened.misread(saved)
+    asked, warning = _asked(config, tokenizer, conventions), opened.misread(saved)
     front = {
         "library_name": "maskwright" if warning else "transformers",
         **({"pipeline_tag": asked[0]} if asked else {}),
@@ -62,12 +64,14 @@ def _block(code: str) -> str:
     return f"```python\n{code}\n```"
 
 
-def _asked(config: TransformerConfig, tokenizer: Tokenizer, way: Taught) -> tuple[str, str] | None:
+def _asked(
+    config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
+) -> tuple[str, str] | None:
     """What hubs call the way in which the model is asked, and a line that does it; None where it
     is asked in none."""
     if config.vocabulary_head is None:
         return None
-    text, writes = _known(tokenizer), config.decoder is not None and way.decoder
+    text, writes = _known(tokenizer), config.decoder is not None and conventions.decoder_trained
     spans = len(config.stacks) == 2 and writes and bool(tokenizer.sentinels)
     if config.encoder is not None and tokenizer.mask is not None and not spans:
         sign = tokenizer.tokens([tokenizer.mask])[0]

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from maskwright.checkpoint import files, pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.errors import CheckpointError, StorageError
+from maskwright.models.open import open_weights
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import journal
 from maskwright.storage import commit
@@ -135,8 +136,8 @@ class Checkpoints:
             CheckpointError: none is valid; each is listed with its reason.
         """
         path, manifest, skipped = commit.newest(self.folder)
-        loaded = pretrained.load(path)
-        weights = {OWN + n: p.detach() for n, p in loaded.model.named_parameters()}
+        network = open_weights(path).network
+        weights = {OWN + n: p.detach() for n, p in network.named_parameters()}
         if (path / OTHERS).exists():
             weights |= _tensors(path / OTHERS)
         if average is not None:

@@ -2,8 +2,6 @@
 arXiv:2004.10964).
 
 A run goes on with the objective and the rows it was trained with. Of any other folder these follow
-from maskwright.models import folders
-from maskwright.models import special_tokens
 from what the model is: an encoder fills masks, a decoder reads on, and a model of both writes what
 was cut out of its text.
 """
@@ -34,6 +32,7 @@ from maskwright.errors import IncompatibleError, MaskwrightError
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.metrics import metrics
 from maskwright.models import folders, special_tokens
+from maskwright.models.open import open_weights
 from maskwright.models.run_folder import is_run
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import encode, facts
@@ -224,7 +223,7 @@ def worth(out: Path) -> list[tables.Table]:
     begun = build.model(recipe, build.transformer_config(recipe, tokenizer))
     known = head_first.take(out, begun, recipe.model.new) or recipe.model.architecture is None
     last = folders.newest(out)
-    models = [(begun, path)] * known + [(pretrained.load(last).model, last)]
+    models = [(begun, path)] * known + [(open_weights(last).network, last)]
     store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
     # A checkpoint lies in its run, beside the text that was held out of that.
     old = path.parent.parent / HELD_OUT

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright import catalogue, config
-from maskwright.checkpoint.layout import Taught
+from maskwright.checkpoint.conventions import Conventions
+from maskwright.models import of_recipe
 from maskwright.recipes.parts.recipe import Recipe
 
 PAIRS = ("pairs", "swapped-pairs")
-FRAMED = ("documents", "sentences")
-"""Rows in which every text stands in its frame."""
 
 
 def options_of(recipe: Recipe) -> Any:
@@ -44,36 +43,7 @@ def needs_sentences(recipe: Recipe) -> bool:
     return asked or getattr(member, "SENTENCES", False)
 
 
-def shift(recipe: Recipe) -> int:
-    """How many places before a hole the recipe's model is read off."""
-    return int(getattr(catalogue.load("objectives", recipe.objective.name), "SHIFT", 0))
-
-
-def reads_whole(recipe: Recipe) -> bool:
-    """Whether the recipe's model was taught to read a prompt in both directions."""
-    return bool(getattr(catalogue.load("objectives", recipe.objective.name), "WHOLE", False))
-
-
-def writes(recipe: Recipe) -> bool:
-    """Whether an encoder of the recipe was taught to go on with a text."""
-    return bool(getattr(catalogue.load("objectives", recipe.objective.name), "WRITES", False))
-
-
-def taught_of(recipe: Recipe, stacks: int) -> Taught:
+def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
     """How the recipe's model, of one stack or two, is to be asked."""
-    streamed = catalogue.load("objectives", recipe.objective.name).ROWS == "stream"
-    goes_on = writes(recipe) or reads_whole(recipe) or streamed
-    return Taught(
-        shift=shift(recipe),
-        whole=reads_whole(recipe),
-        decoder=stacks == 1 or decoder_start(recipe) is not None,
-        writes=writes(recipe),
-        framed=stacks == 1 and goes_on and row_kind(recipe) in FRAMED,
-    )
-
-
-def decoder_start(recipe: Recipe) -> str | None:
-    """The role of the token that the decoder of two stacks is taught to begin with; None where the
-    objective leaves the decoder as it was."""
-    options = options_of(recipe)
-    return str(options.start) if hasattr(options, "start") else None
+    objective, rows, corpus = map(config.to_plain, (recipe.objective, recipe.rows, recipe.corpus))
+    return of_recipe.conventions_of(objective, rows, corpus, stacks)

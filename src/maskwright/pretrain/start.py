@@ -15,18 +15,17 @@ from pathlib import Path
 
 from torch import nn
 
-from maskwright import config
-from maskwright.checkpoint import files, pretrained
+from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import Layout
 from maskwright.checkpoint.safe_read import model_folder
 from maskwright.checkpoint.transfer import carry
 from maskwright.errors import IncompatibleError
 from maskwright.models import folders
+from maskwright.models.fingerprint import fingerprint
+from maskwright.models.open import open_weights
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import checkpoints, head_first
 from maskwright.recipes.parts.recipe import Folder, Recipe, TokenizerFolder
-from maskwright.storage.manifest import hash_file
-from maskwright.tokenizer import folder as tokenizer_folder
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -80,7 +79,7 @@ def begin(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Tran
         CheckpointError and others: it is no model.
     """
     require_same(Path(model.path), model.sha256)
-    transfer = carry(pretrained.load(model.path).model, fresh)
+    transfer = carry(open_weights(model.path).network, fresh)
     say(f"model: from {model.path}: {transfer.render()}")
     return transfer.model
 
@@ -92,14 +91,6 @@ def bring(objective: nn.Module, model: Folder, say: Callable[[str], None]) -> No
         say(f"beside it, from there: {', '.join(sorted({n.partition('.')[0] for n in names}))}")
 
 
-def sha256(folder: Path) -> str:
-    """The hash of a model folder's config, weights and tokenizer, whatever else lies there."""
-    weights = [file.name for file in files.open_folder(folder).files]
-    names = [pretrained.CONFIG, *weights, *tokenizer_folder.NAMES]
-    there = [path for path in (folder / name for name in names) if path.is_file()]
-    return config.fingerprint({path.name: hash_file(path) for path in there})
-
-
 def pinned_folder(path: str, wanted: str | None = None) -> tuple[str, str]:
     """The full path of a model folder, or of a run's newest, and the hash of what lies there.
 
@@ -107,13 +98,13 @@ def pinned_folder(path: str, wanted: str | None = None) -> tuple[str, str]:
         IncompatibleError: that is not the hash that is `wanted`.
     """
     full = _full(path)
-    return str(full), _same(full, sha256(full), wanted)
+    return str(full), _same(full, fingerprint(full), wanted)
 
 
 def require_same(folder: Path, wanted: str | None) -> None:
     """Refuse a model folder whose hash is not the one that is `wanted`, if there is one."""
     if wanted is not None:
-        _same(folder, sha256(folder), wanted)
+        _same(folder, fingerprint(folder), wanted)
 
 
 def _full(path: str) -> Path:

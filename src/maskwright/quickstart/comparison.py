@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.checkpoint import pretrained
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference.fill_mask import fill
-from maskwright.models import folders
+from maskwright.models.open import open_weights
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import build, run
 from maskwright.pretrain.prepare import Prepared, prepare
@@ -35,7 +34,7 @@ def compare(out: Path, say: Say) -> list[Table]:
     """The three tables of the run in `out`, each told to `say` as soon as it is there."""
     recipe = read(out / run.RECIPE)
     prepared = prepare(recipe, out, lambda text: None)
-    model = pretrained.load(folders.newest(out)).model
+    model = open_weights(out).network
     tables = []
     for make in (_held_out, _filled, _task):
         tables.append(make(recipe, prepared, model))

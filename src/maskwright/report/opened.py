@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-OURS, TAUGHT = "maskwright", "maskwright_taught"
+OURS = "maskwright"
 NOT_READ = (
     "Its config.json says model_type maskwright: no class of the transformers library is such a "
     "model, so that library cannot load it, and Maskwright does."
@@ -21,20 +21,21 @@ def misread(config: Mapping[str, Any]) -> str:
     where it reads it rightly."""
     if config.get("model_type") == OURS:
         return NOT_READ
-    found, name = config.get(TAUGHT), architecture(config)
-    taught = found if isinstance(found, dict) else {}
+    own, name = config.get(OURS), architecture(config)
+    found = own.get("conventions") if isinstance(own, dict) else None
+    conventions = found if isinstance(found, dict) else {}
     loads = f"{name} of the transformers library loads it without an error and"
-    if taught.get("shift"):
+    if conventions.get("prediction_offset"):
         return (
             f"{loads} answers wrongly: the scores for a token stand one place before it, where "
             "that class does not look. Ask it with maskwright fill-mask."
         )
-    if taught.get("whole"):
+    if conventions.get("bidirectional_prefix"):
         return (
             f"{loads} writes other texts: it was taught to read a prompt in both directions, "
             "which that class does not do. Ask it with maskwright generate."
         )
-    if taught.get("decoder") is False:
+    if conventions.get("decoder_trained") is False:
         return (
             f"{loads} writes nonsense: only the encoder was trained. Ask it with maskwright "
             "fill-mask."

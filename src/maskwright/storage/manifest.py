@@ -148,9 +148,10 @@ def require_as_saved(
     *,
     beside: Collection[str] = (),
     error: type[MaskwrightError] = CheckpointError,
-) -> None:
+) -> str:
     """Refuse a file that is not the one that was saved, where a manifest in its folder, or in the
-    one above, lists it. Folders of others have none, and then nothing is known.
+    one above, lists it. Folders of others have none, and then nothing is known. Returns the
+    SHA-256 of the file, empty where it was not asked for.
 
     Args:
         data: what was read of it; None: all of it, which is read for this.
@@ -185,7 +186,8 @@ def require_as_saved(
                 wanted=f"sha256 {facts['sha256']}",
                 do=CHANGED,
             )
-        return
+        return digest
+    return ""
 
 
 def numbered(parent: Path, prefix: str = "step-") -> list[Path]:

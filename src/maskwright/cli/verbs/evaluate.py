@@ -73,13 +73,13 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.labelled.formats.options import how_read
 
     if a.data is None or a.text:
-        from maskwright.evaluate.text import evaluate_folder
+        from maskwright.evaluate.text import evaluate_text
 
         read = how_read(a.read)
         if not rows:
             read.require_only("reading")
         reading = read.reading if a.read else None
-        print(harmless_lines(evaluate_folder(a.model, a.text, reading=reading).render()))
+        print(harmless_lines(evaluate_text(a.model, a.text, reading=reading).render()))
     if rows:
         from maskwright.evaluate.labelled_rows import evaluate_file
 

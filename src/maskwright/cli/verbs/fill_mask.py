@@ -20,9 +20,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
-    from maskwright.inference.ask import fill_mask
+    from maskwright.inference.texts import fill_masks
+    from maskwright.models.open import open_model
 
-    holes = fill_mask(a.model, a.text, top=a.top, say=_note)
+    model = open_model(a.model)
+    for note in model.notes:
+        _note(note)
+    (holes,) = fill_masks(model, [a.text], top=a.top, say=_note)
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:
             print(f"mask {number}")

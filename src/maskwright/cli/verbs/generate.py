@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from maskwright.cli.verbs.arguments import existing
@@ -33,11 +34,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
-    from maskwright.inference.ask import generate_text
+    from maskwright.inference.texts import write
+    from maskwright.models.open import open_model
 
-    written = generate_text(
-        a.model,
-        a.prompt,
+    model = open_model(a.model)
+    for note in model.notes:
+        print(harmless_lines(f"note: {note}"), file=sys.stderr)
+    (written,) = write(
+        model,
+        [a.prompt],
         tokens=a.tokens,
         temperature=a.temperature,
         top_k=a.top_k,

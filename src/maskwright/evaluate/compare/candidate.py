@@ -15,14 +15,15 @@ from typing import TextIO
 
 from maskwright import config, dotted
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.evaluate import minimal_pairs as grammar
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference.hidden_token import Reads
+from maskwright.inference.texts import scoring_method
 from maskwright.models import folders
 from maskwright.models.run_folder import is_run
 from maskwright.pretrain import build, checkpoints, run
 from maskwright.pretrain import objective_of as taught
 from maskwright.pretrain.lengths import check_length
+from maskwright.pretrain.objective_of import conventions_of
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.find import read
@@ -126,7 +127,7 @@ def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Candidate:
     budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
-    how = grammar.as_trained(network, recipe)
+    how = scoring_method(network, conventions_of(recipe, len(network.config.stacks)))
     return Candidate(
         recipe=replace(
             recipe,

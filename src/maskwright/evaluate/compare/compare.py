@@ -40,11 +40,12 @@ from maskwright.evaluate.compare.report import CandidateReport, Comparison, Meas
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference import hidden_token as hidden
 from maskwright.inference import minimal_pairs
-from maskwright.inference.ask import open_model
 from maskwright.inference.minimal_pairs import Paradigm, Result
 from maskwright.models import folders, special_tokens
+from maskwright.models.model import Model
+from maskwright.models.open import open_model
 from maskwright.objectives import masked
-from maskwright.pretrain import build, checkpoints, journal, run, start
+from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.pretrain.session import checkpoint_bytes
 from maskwright.recipes.parts.recipe import Recipe, frozen_part
@@ -134,7 +135,7 @@ def _compared(
         pace.add(entrant, folder)
         todo.pop(folder, None)
         if data is not None and paradigms is not None:
-            _judged(entrant, folder, data, paradigms, say)
+            _judged(entrant, folder, open_model(folder), data, paradigms, say)
     made = _collect(entrants, seeds, out, equal, measures, data, paradigms, say)
     said = comparison.for_terminal(made)
     document.write(out / "results.json", json.dumps(comparison.to_json(made), indent=2) + "\n")
@@ -160,14 +161,15 @@ def _collect(
         for seed in range(seeds):
             folder = run_folder(out, e.recipe.name, seed)
             made = _figures(e, folder, seed)
+            model = open_model(folder)
             if comparable.BITS in measures and e.is_language_model:
-                made.final["bits_per_byte"] = _bits(e, folder)
+                made.final["bits_per_byte"] = _bits(e, model)
             if comparable.MASKED in measures and e.fills:
-                made.final["masked_loss"] = _masked_loss(e, folder, length)
+                made.final["masked_loss"] = _masked_loss(e, model, length)
             if comparable.HIDDEN in measures:
-                made.final["hidden"] = _hidden(e, folder, length)
+                made.final["hidden"] = _hidden(e, model, length)
             if data is not None and paradigms is not None:
-                results.append(_judged(e, folder, data, paradigms, say))
+                results.append(_judged(e, folder, model, data, paradigms, say))
                 made.final["pairs"] = results[-1].mean
             runs.append(made)
         judged[e.recipe.name] = results
@@ -228,12 +230,11 @@ def _figures(entrant: Candidate, folder: Path, seed: int) -> comparison.Run:
     return comparison.Run(seed, *spent, final, curve)
 
 
-def _bits(entrant: Candidate, folder: Path) -> float:
+def _bits(entrant: Candidate, model: Model) -> float:
     """Bits per byte of all the held-out text: of a part of it, rows of other lengths or of another
     tokenizer would ask other documents."""
-    loaded, tokenizer = open_model(folder)
-    objective = build.objective(entrant.recipe, loaded.model, tokenizer)
-    checkpoints.take_others(objective, folders.model_folder(folder))
+    objective = build.objective(entrant.recipe, model.network, model.tokenizer)
+    checkpoints.take_others(objective, model.path)
     store = entrant.prepared.held_out
     source = held_out_rows(entrant.recipe, store)
     each = float(store.document_bytes.sum()) / max(1, store.num_tokens)
@@ -242,33 +243,35 @@ def _bits(entrant: Candidate, folder: Path) -> float:
     return found.bits_per_byte
 
 
-def _masked_loss(entrant: Candidate, folder: Path, length: int) -> float:
+def _masked_loss(entrant: Candidate, model: Model, length: int) -> float:
     """Loss at the usual 15 %, in rows that all entrants have room for."""
-    loaded, tokenizer = open_model(folder)
-    usual = masked.build(loaded.model, masked.Options(), special_tokens.vocabulary(tokenizer))
+    known = special_tokens.vocabulary(model.tokenizer)
+    usual = masked.build(model.network, masked.Options(), known)
     rows = PackedDocuments(entrant.prepared.held_out, length)
     return likelihood.evaluate(usual, rows).loss
 
 
-def _hidden(entrant: Candidate, folder: Path, length: int) -> float:
+def _hidden(entrant: Candidate, model: Model, length: int) -> float:
     """Share of hidden tokens that are named, in rows that all entrants have room for."""
-    loaded, tokenizer = open_model(folder)
-    assert entrant.reads is not None and tokenizer.mask is not None
+    assert entrant.reads is not None and model.tokenizer.mask is not None
     rows = PackedDocuments(entrant.prepared.held_out, length)
-    return hidden.top1(loaded.model, rows, entrant.reads, tokenizer.mask)
+    return hidden.top1(model.network, rows, entrant.reads, model.tokenizer.mask)
 
 
 def _judged(
-    entrant: Candidate, folder: Path, data: Path, paradigms: Sequence[Paradigm], say: Say
+    entrant: Candidate,
+    folder: Path,
+    model: Model,
+    data: Path,
+    paradigms: Sequence[Paradigm],
+    say: Say,
 ) -> Result:
     """The run's minimal pairs, scored now or before."""
-    asked = start.sha256(folders.model_folder(folder))
-    found = grammar.load(
-        grammar.figures_path(folder, entrant.how, "all", paradigms), paradigms, asked
-    )
+    path = grammar.figures_path(folder, entrant.how, "all", paradigms)
+    found = grammar.load(path, paradigms, model.fingerprint)
     if found is None:
         say(f"scoring minimal pairs, {entrant.how}")
-        found = grammar.evaluate_pairs(folder, data, folder, how=entrant.how, say=lambda text: None)
+        found = grammar.evaluate_pairs(model, data, folder, how=entrant.how, say=lambda text: None)
         say(f"{found.mean:.2%} right")
     return found
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from maskwright.checkpoint import pretrained
 from maskwright.errors import IncompatibleError
+from maskwright.models.model import Model
 from maskwright.nn.chunk_pooling import layers_over
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.tasks.parts.reading import HIERARCHICAL, POOLINGS, Long
 from maskwright.tasks.parts.task_type import TaskType
 
 
-def headed(
-    path: Path, loaded: pretrained.Pretrained, kind: TaskType
-) -> tuple[TransformerConfig, str | None]:
+def add_head(loaded: Model, kind: TaskType) -> tuple[TransformerConfig, str | None]:
     """The config of the loaded model with the head of `kind` in place of its own, and the family
     that has a name for it.
 
     Raises:
         IncompatibleError: answers are written, and the model writes no text.
     """
+    path = loaded.path
     member = pretrained.described(path).family
     kits = {} if member is None else member.architectures
     # A vector of a text is that of an encoder where there is one; others read such a folder so.

@@ -59,3 +59,17 @@ def task_for_head(
                 if made.problem == problem:
                     return made
     raise UsageError("no kind of task has this head", found=f"{head}, {problem}")
+
+
+def task_for_vectors(options: Mapping[str, Any]) -> TaskType:
+    """The task that makes a vector of a text by itself.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for name in catalogue.names(ROOM):
+        module = catalogue.load(ROOM, name)
+        if module.TYPE.alone:
+            made: TaskType = module.TYPE(module.TASKS[0], (), options)
+            return made
+    raise UsageError("no task makes a vector of a text", where=f"maskwright.{ROOM}")

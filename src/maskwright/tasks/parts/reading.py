@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -53,7 +54,7 @@ def room(config: TransformerConfig, wanted: int, taken: int = 0) -> int:
 
 
 def collation_of(
-    config: TransformerConfig, tokenizer: Tokenizer, extra: dict[str, Any] | None = None
+    config: TransformerConfig, tokenizer: Tokenizer, extra: Mapping[str, Any] | None = None
 ) -> Collation:
     """How the model reads texts; `extra` are keys of its config.json."""
     start = None

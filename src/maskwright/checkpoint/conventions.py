@@ -1,0 +1,106 @@
+"""How a model is asked, as its folder says it: the table `maskwright` of config.json.
+
+    "maskwright": {"conventions": {"prediction_offset": 1, "writes": true, …}}
+
+Other libraries ignore the table and keep it when they save the folder again. Folders that have
+none are asked by the usual conventions of their class (`Conventions()`), which is what the
+libraries they come from do. Releases before the table wrote `maskwright_taught` where a model was
+to be asked otherwise; that is read, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from maskwright.config import from_plain, require, to_plain
+from maskwright.errors import ConfigError
+
+KEY = "maskwright"
+EARLIER = "maskwright_taught"
+# What earlier folders call the fields.
+EARLIER_NAMES = {
+    "shift": "prediction_offset",
+    "whole": "bidirectional_prefix",
+    "decoder": "decoder_trained",
+    "writes": "writes",
+    "framed": "framed_prompt",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """How the loss of a model on a text is measured: as its pretraining did, on its held-out text.
+
+    Attributes:
+        objective: the name of the objective, and `options` of it.
+        rows: how tokens become rows, in the words of a recipe.
+        reading: how files of text were read, in the words of a recipe.
+    """
+
+    objective: str
+    options: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, Any] = field(default_factory=dict)
+    reading: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conventions:
+    """How a model is asked, where its class alone does not say it.
+
+    Attributes:
+        prediction_offset: how many positions before a masked token its scores stand (1 for models
+            of the hybrid objective, else 0).
+        bidirectional_prefix: the tokens of a prompt see each other (prefix language models).
+        decoder_trained: of an encoder with a decoder, the decoder was trained, too.
+        writes: an encoder was also trained to continue a text, token by token.
+        framed_prompt: a text that is continued begins as a framed one does, such as with [CLS].
+        framed_target: what a decoder of two stacks writes begins with the special tokens of its
+            frame.
+        measure: how its loss on a text is measured; None: by the usual objective of its class.
+    """
+
+    prediction_offset: int = 0
+    bidirectional_prefix: bool = False
+    decoder_trained: bool = True
+    writes: bool = False
+    framed_prompt: bool = False
+    framed_target: bool = True
+    measure: Measure | None = None
+
+    def __post_init__(self) -> None:
+        require("prediction_offset", self.prediction_offset, 0, 8)
+
+
+def table(conventions: Conventions) -> dict[str, Any]:
+    """The conventions as they stand in config.json."""
+    return {"conventions": dict(to_plain(conventions))}
+
+
+def read(config: Mapping[str, Any]) -> Conventions | None:
+    """The conventions that a config.json states; None where it states none.
+
+    Raises:
+        ConfigError: the table is not one of conventions; the message names the field.
+    """
+    own = config.get(KEY)
+    if own is not None and not isinstance(own, dict):
+        raise ConfigError(
+            "not a table", where=f"config.json: {KEY}", found=repr(own)[:80], wanted="a JSON object"
+        )
+    if own is not None and "conventions" in own:
+        where = f"config.json: {KEY}.conventions"
+        return from_plain(Conventions, own["conventions"], where)
+    if EARLIER not in config:
+        return None
+    found = config[EARLIER]
+    if not isinstance(found, dict) or (odd := found.keys() - EARLIER_NAMES):
+        raise ConfigError(
+            "not a table of conventions",
+            where=f"config.json: {EARLIER}",
+            found=repr(sorted(odd) if isinstance(found, dict) else found)[:80],
+            wanted=", ".join(EARLIER_NAMES),
+        )
+    plain = {EARLIER_NAMES[name]: value for name, value in found.items()}
+    return from_plain(Conventions, plain, f"config.json: {EARLIER}")

@@ -1,0 +1,271 @@
+"""A model asked with texts: it fills masks, continues a text, and says how likely one is.
+
+All take a `Model` that was opened (`models/open.py`) and a list of texts, and answer in their
+order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.checkpoint.conventions import Conventions
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.inference import pseudo_likelihood
+from maskwright.inference.decode import Sampling, generate, require_writer
+from maskwright.inference.fill_mask import Candidate, Hole, fill
+from maskwright.inference.gaps import Gapped, gapped, spelled
+from maskwright.inference.incremental import trained_length
+from maskwright.inference.spans import spans
+from maskwright.models import special_tokens
+from maskwright.models.model import Model
+from maskwright.models.special_tokens import opening
+from maskwright.nn.transformer import Transformer
+from maskwright.report.say import Say, quiet
+from maskwright.tokenizer.training.wordpiece import CONTINUATION
+from maskwright.tokenizer.unknown import OTHER_MODEL
+
+
+def fill_masks(
+    model: Model, texts: Sequence[str], *, top: int = 5, say: Say = quiet
+) -> list[list[Hole]]:
+    """The likeliest `top` tokens for every mask of each text, in its order; of a model that was
+    trained to fill gaps (T5) the likeliest spans for every sentinel, such as <extra_id_0>, each
+    given the best for those before it.
+
+    Args:
+        say: is told when much of a text is unknown to the tokenizer.
+
+    Raises:
+        UsageError: a text without a mask, or longer than the model reads.
+        IncompatibleError: the model fills none.
+    """
+    tokenizer = model.tokenizer
+    if model.num_stacks == 2 and tokenizer.sentinels and model.conventions.decoder_trained:
+        gaps = [gapped(tokenizer, text) for text in texts]
+        for text, given in zip(texts, gaps, strict=True):
+            if given is None and tokenizer.mask is None:
+                first = tokenizer.vocabulary[tokenizer.sentinels[0]]
+                raise UsageError(
+                    "the text has no gap",
+                    where=text[:60],
+                    wanted=f"{first} where something is to be found",
+                    do=f"write {first} for the first gap, and so on",
+                )
+        if all(given is not None for given in gaps):
+            return [_fill_gaps(model, given, top) for given in gaps if given is not None]
+    start = model.decoder_start if tokenizer.mask is not None else None
+    shift = model.conventions.prediction_offset
+    found = fill(
+        model.network, tokenizer, texts, top=top, shift=shift, start=start, alone=start is None
+    )
+    return [
+        _with_unknown(model, text, holes, say) for text, holes in zip(texts, found, strict=True)
+    ]
+
+
+def _with_unknown(model: Model, text: str, holes: list[Hole], say: Say) -> list[Hole]:
+    """What is unknown has no text among the ids: the user's own stands around the hole."""
+    tokenizer = model.tokenizer
+    assert tokenizer.mask is not None  # or there were no holes
+    sign = tokenizer.tokens([tokenizer.mask])[0]
+    parts = text.split(sign)
+    unknown = tokenizer.unknown_in(part for part in parts if part)
+    if note := unknown.note(OTHER_MODEL):
+        say(note)
+    if not unknown.unknown:
+        return holes
+    return [
+        _in_given_text(model, hole, sign.join(parts[:n]), sign.join(parts[n:]))
+        for n, hole in enumerate(holes, start=1)
+    ]
+
+
+def _in_given_text(model: Model, hole: Hole, before: str, after: str) -> Hole:
+    """`hole` with the text before and after it, as it was given, around its candidates."""
+    tokenizer = model.tokenizer
+
+    def text(candidate: Candidate) -> str:
+        word = tokenizer.decode([candidate.id]).strip() or candidate.token
+        if tokenizer.kind == "wordpiece" and word.startswith(CONTINUATION):
+            return before.rstrip() + word.removeprefix(CONTINUATION) + after
+        return before + word + after
+
+    return replace(hole, candidates=tuple(replace(c, text=text(c)) for c in hole.candidates))
+
+
+def _fill_gaps(model: Model, given: Gapped, top: int) -> list[Hole]:
+    """The likeliest spans for each gap; a candidate's `id` is the first of its span's."""
+    if top < 1:
+        raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
+    tokenizer, start = model.tokenizer, model.decoder_start
+    source = tokenizer.frame(given.ids)[0]
+    _require_room(model, source, given.text, "shorten the text around the gaps")
+    assert start is not None  # the decoder was trained
+    end = special_tokens.vocabulary(tokenizer).end
+    stops = {*tokenizer.sentinels, *(() if end is None else (end,))}
+    forbidden = _never(model) - stops
+    written, holes = [start], []
+    for sign in given.signs:
+        number = tokenizer.id(sign)
+        assert number is not None
+        written.append(number)
+        found = spans(model.network, source, written, stops, forbidden, top)
+        words = [tokenizer.decode(list(each.ids)).strip() for each in found]
+        holes.append(
+            Hole(
+                source.index(number),
+                tuple(
+                    Candidate(each.ids[0], word, each.probability, given.filled(sign, word))
+                    for each, word in zip(found, words, strict=True)
+                ),
+            )
+        )
+        written += found[0].ids if found else ()
+    return holes
+
+
+def write(
+    model: Model,
+    prompts: Sequence[str],
+    *,
+    tokens: int = 100,
+    temperature: float = 0.8,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+) -> list[str]:
+    """Each prompt and what the model writes after it; of two stacks, only what it makes of it. A
+    prompt with sentinels, such as <extra_id_0>, is answered with them.
+
+    Args:
+        tokens: how many are written at most.
+        temperature: of the scores; 0 takes the likeliest token.
+        top_k, top_p: only so many of the likeliest tokens; 0 and 1 for all of them.
+        seed: decides with the prompt what is drawn, whatever stands beside it in the list.
+
+    Raises:
+        IncompatibleError: the model does not write.
+        UsageError: an empty prompt where the model has no token to begin with, one that is longer
+            than the model reads, or a setting that is out of range.
+    """
+    tokenizer, network, conventions = model.tokenizer, model.network, model.conventions
+    require_writer(model.config, one_way=conventions.writes)
+    reads = model.num_stacks == 2
+    first = model.decoder_start
+    if reads and first is None:
+        raise IncompatibleError(
+            "this model's decoder was never taught to write",
+            where=model.path,
+            found="an objective that trains the encoder alone",
+            do="use fill-mask",
+        )
+    end = special_tokens.vocabulary(tokenizer).end
+    given = [gapped(tokenizer, prompt) if reads else None for prompt in prompts]
+    framed = conventions.framed_prompt and not reads
+    begun = [
+        tokenizer.encode(prompt) if gap is None else gap.ids
+        for prompt, gap in zip(prompts, given, strict=True)
+    ]
+    sources = None
+    if reads:
+        assert first is not None
+        sources = [tokenizer.frame(ids)[0] for ids in begun]
+        target = [first, *(opening(tokenizer) if conventions.framed_target else [])]
+        opened = [target for _ in begun]
+    else:
+        opened = [[*opening(tokenizer), *ids] if framed else ids for ids in begun]
+        for number, ids in enumerate(opened):
+            if not ids:
+                opened[number] = begun[number] = [_beginning(tokenizer.begin)]
+    for prompt, ids in zip(prompts, opened if sources is None else sources, strict=True):
+        _require_room(model, ids, prompt, "shorten the prompt: its end is what is continued")
+    sampling = Sampling(
+        temperature=temperature, top_k=top_k or None, top_p=top_p, seed=seed, forbidden=()
+    )
+    made: dict[int, list[int]] = {}
+    # Sentinels are written only where the prompt has some.
+    for with_gaps in (False, True):
+        some = [n for n, gap in enumerate(given) if (gap is not None) is with_gaps]
+        if not some:
+            continue
+        allowed = {end, *(tokenizer.sentinels if with_gaps else ())}
+        forbidden = tuple(sorted(_never(model) - allowed))
+        found = generate(
+            network,
+            [opened[n] for n in some],
+            tokens,
+            replace(sampling, forbidden=forbidden),
+            sources=None if sources is None else [sources[n] for n in some],
+            end=end,
+            whole=conventions.bidirectional_prefix,
+            one_way=conventions.writes,
+        )
+        made.update(zip(some, found, strict=True))
+    return [
+        spelled(tokenizer, made[n])
+        if given[n] is not None
+        else tokenizer.decode(made[n] if reads else begun[n] + made[n])
+        for n in range(len(prompts))
+    ]
+
+
+def log_likelihoods(
+    model: Model, texts: Sequence[str], how: str | None = None
+) -> NDArray[np.float64]:
+    """The log-likelihood in nats of each text (N,), as the model was trained or by the method
+    `how` of `likelihood_prompts.METHODS`. Computed in float32.
+
+    Raises:
+        UsageError: no such method, or a text longer than the model reads.
+        IncompatibleError: the model cannot be asked so.
+    """
+    chosen = scoring_method(model.network, model.conventions) if how is None else how
+    return pseudo_likelihood.scores(model.network, model.tokenizer, texts, chosen)
+
+
+def scoring_method(network: Transformer, conventions: Conventions) -> str:
+    """The method of `pseudo_likelihood` that asks a model what it was trained for.
+
+    Raises:
+        IncompatibleError: it predicts no tokens.
+    """
+    if not conventions.decoder_trained:
+        return "masked"  # the encoder alone was trained
+    if conventions.prediction_offset:
+        return "masked-next"
+    if conventions.bidirectional_prefix:
+        return "causal"
+    return pseudo_likelihood.native(network)
+
+
+def _beginning(token: int | None) -> int:
+    if token is None:
+        raise UsageError(
+            "this model's tokenizer has no token to begin with",
+            found="no prompt",
+            do="give it a text to go on with",
+        )
+    return token
+
+
+def _never(model: Model) -> set[int]:
+    """Ids that are no text: special tokens, and rows of the table without a token."""
+    tokenizer = model.tokenizer
+    rows = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
+    return {*tokenizer.special_ids, *rows}
+
+
+def _require_room(model: Model, ids: Sequence[int], text: str, do: str) -> None:
+    longest = model.config.longest if model.num_stacks == 2 else trained_length(model.config)
+    if longest is not None and len(ids) > longest:
+        raise UsageError(
+            "the text is longer than the model reads",
+            where=text[:60],
+            found=f"{len(ids)} tokens",
+            wanted=f"at most {longest}",
+            do=do,
+        )

@@ -1,0 +1,103 @@
+"""Model: what a folder holds, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from maskwright.checkpoint.conventions import Conventions
+from maskwright.checkpoint.fine_tuned import TaskRecord
+from maskwright.checkpoint.layout import About
+from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.models.fingerprint import fingerprint
+from maskwright.nn.config import TransformerConfig
+from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model that was opened.
+
+    Attributes:
+        network: in evaluation mode, an adapter attached where the folder has one.
+        words: the tokenizer; None where the folder has none (`tokenizer` refuses that).
+        config: of the network.
+        model_type: the family's name, or `maskwright`.
+        conventions: how it is asked.
+        folder: as it was named: of a run, a result of fine-tuning, an adapter, a model.
+        home: where what belongs to the model lies: the result of a fine-tuning around it.
+        path: the folder that the weights were read from.
+        is_adapter: it is an adapter that was opened on its base.
+        task: what `task.json` says; None where it was not fine-tuned here.
+        about: names of labels and the like, as the folder states them.
+        extra: keys of config.json that the config does not decide.
+        positions: how many positions an adapter puts before a text.
+        notes: what was assumed when the folder was opened, a sentence each.
+        hashes: SHA-256 of the files that were compared with a manifest, by name.
+    """
+
+    network: Transformer
+    words: Tokenizer | None
+    config: TransformerConfig
+    model_type: str
+    conventions: Conventions
+    folder: Path
+    home: Path
+    path: Path
+    is_adapter: bool = False
+    task: TaskRecord | None = None
+    about: About = field(default_factory=About)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    positions: int = 0
+    notes: tuple[str, ...] = ()
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            IncompatibleError: the folder has none.
+        """
+        if self.words is None:
+            raise IncompatibleError(
+                "the model has no tokenizer",
+                where=self.path,
+                wanted="tokenizer.json beside the weights",
+                do="copy the tokenizer of the model into the folder",
+            )
+        return self.words
+
+    @property
+    def num_stacks(self) -> int:
+        """1, or 2 of an encoder with a decoder."""
+        return len(self.config.stacks)
+
+    @property
+    def decoder_start(self) -> int | None:
+        """The id that the decoder of two stacks begins with; None where there is one stack, or its
+        decoder was not trained.
+
+        Raises:
+            CheckpointError: config.json does not say it.
+        """
+        if self.num_stacks == 1 or not self.conventions.decoder_trained:
+            return None
+        token = self.extra.get("decoder_start_token_id")
+        if type(token) is not int or not 0 <= token < self.config.tokens.vocabulary:
+            raise CheckpointError(
+                "the folder does not say what its decoder begins with",
+                where=f"{self.path}: config.json: decoder_start_token_id",
+                found=repr(token),
+                wanted="the id of a token",
+            )
+        return token
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of config, weights and tokenizer."""
+        return fingerprint(self.path, self.hashes)

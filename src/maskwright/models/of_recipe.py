@@ -1,0 +1,85 @@
+"""How the model of a recipe is asked: from its objective, its rows and its way of reading files.
+
+A run of an earlier release has no conventions beside its weights; then those of its recipe hold.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from maskwright import catalogue, config
+from maskwright.checkpoint.conventions import Conventions, Measure
+from maskwright.corpus.reading import Reading
+from maskwright.errors import ConfigError
+from maskwright.models.run_folder import RECIPE, is_run
+
+FRAMED_ROWS = ("documents", "sentences")
+"""Rows in which every text stands in its frame."""
+
+
+def conventions_of(
+    objective: Mapping[str, Any],
+    rows: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    stacks: int,
+) -> Conventions:
+    """The conventions of a model that was pretrained so.
+
+    Args:
+        objective, rows, reading: those tables of a recipe, as JSON has them; of `reading` the
+            fields of `Reading` are kept.
+        stacks: 1, or 2 of an encoder with a decoder.
+
+    Raises:
+        UsageError: no such objective.  ConfigError: an option that it does not take.
+    """
+    name, options = str(objective["name"]), dict(objective.get("options", {}))
+    member = catalogue.load("objectives", name)
+    chosen = config.from_plain(member.Options, options, "objective.options")
+    kind = rows.get("kind", "auto")
+    kind = member.ROWS if kind == "auto" else kind
+    prefix = bool(getattr(member, "WHOLE", False))
+    writes = bool(getattr(member, "WRITES", False))
+    continues = writes or prefix or member.ROWS == "stream"
+    known = {each.name for each in fields(Reading)}
+    return Conventions(
+        prediction_offset=int(getattr(member, "SHIFT", 0)),
+        bidirectional_prefix=prefix,
+        decoder_trained=stacks == 1 or hasattr(chosen, "start"),
+        writes=writes,
+        framed_prompt=stacks == 1 and continues and kind in FRAMED_ROWS,
+        framed_target=bool(getattr(member, "FRAMED_TARGET", False)) and kind in FRAMED_ROWS,
+        measure=Measure(
+            objective=name,
+            options=options,
+            rows=dict(rows),
+            reading={key: value for key, value in reading.items() if key in known},
+        ),
+    )
+
+
+def run_around(checkpoint: Path) -> Path | None:
+    """The folder of the run whose checkpoint this folder is; None: it is none of a run's."""
+    above = checkpoint.resolve().parent
+    return above.parent if above.name == "checkpoints" and is_run(above.parent) else None
+
+
+def conventions_of_run(run: Path, stacks: int) -> Conventions:
+    """The conventions that the recipe of a run says.
+
+    Raises:
+        ConfigError: the recipe cannot be read; the message names the file.
+    """
+    path = run / RECIPE
+    try:
+        plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tables = (plain["objective"], plain["rows"], plain.get("corpus", {}))
+        if not all(isinstance(each, dict) for each in tables):
+            raise KeyError("objective")
+        return conventions_of(*tables, stacks)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError("not the recipe of a run", where=path, found=error) from error

@@ -1,0 +1,166 @@
+"""The public object: what it can be asked, what it takes, what it refuses."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import maskwright
+from finetune.test_command import table
+from maskwright import api
+from maskwright.errors import (
+    CheckpointError,
+    DataError,
+    IncompatibleError,
+    MaskwrightError,
+    UsageError,
+)
+from maskwright.finetune.command import finetune_file
+from maskwright.models import folders
+from maskwright.models import open as opening
+from maskwright.predict.language_model import CutWarning, LanguageModel
+
+TEXTS = ["the cat sat on the mat", "the dog", "a big dog saw the old cat"]
+MASKED = "the [MASK] sat on the mat"
+
+
+@pytest.fixture(scope="module")
+def opened(model: Path) -> LanguageModel:
+    return api.load(model)
+
+
+@pytest.fixture(scope="module")
+def classifier(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classifier")
+    data = table(folder / "data.csv", "classification")
+    finetune_file(model, data, folder / "out", seeds=1, epochs=1, batch=16, stream=io.StringIO())
+    return folder / "out"
+
+
+def test_it_says_what_it_can(
+    opened: LanguageModel, classifier: Path, models: dict[str, Path]
+) -> None:
+    assert opened.abilities == ("fill_mask", "embed", "log_likelihood", "tokens")
+    assert "fill_mask, embed" in repr(opened) and "bert, encoder, 2 layers" in repr(opened)
+    assert "<td" in opened._repr_html_() and "<script" not in opened._repr_html_()
+    assert api.load(classifier).abilities == ("predict", "embed", "tokens")
+    assert api.load(models["gpt2"]).abilities == ("generate", "embed", "log_likelihood", "tokens")
+    t5 = api.load(models["t5"]).abilities
+    assert t5 == ("fill_mask", "generate", "embed", "log_likelihood", "tokens")
+
+
+def test_many_answers_cost_one_opening(
+    model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    count = 0
+    load = opening.pretrained.load
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal count
+        count += 1
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(opening.pretrained, "load", counted)
+    copy = tmp_path / "copy"
+    shutil.copytree(folders.newest(model), copy)
+    found = maskwright.load(copy)
+    shutil.rmtree(copy)  # nothing is read again
+    first = found.fill_mask(MASKED)
+    assert [found.fill_mask(MASKED) for _ in range(3)] == [first] * 3
+    assert found.embed(TEXTS).shape == (3, 16) and count == 1
+
+
+def test_a_list_is_answered_as_each_text(opened: LanguageModel, models: dict[str, Path]) -> None:
+    masked = [MASKED, "a [MASK] dog", "[MASK] [MASK]"]
+    for holes, text in zip(opened.fill_mask(masked), masked, strict=True):
+        for one, other in zip(holes, opened.fill_mask(text), strict=True):
+            assert [c.token for c in one.candidates] == [c.token for c in other.candidates]
+            for a, b in zip(one.candidates, other.candidates, strict=True):
+                assert a.probability == pytest.approx(b.probability, abs=1e-6)
+    vectors = opened.embed(TEXTS)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    for vector, text in zip(vectors, TEXTS, strict=True):
+        assert np.allclose(vector, opened.embed(text), atol=1e-6)
+    assert not np.allclose(vectors, opened.embed(TEXTS, pooling="cls"), atol=1e-3)
+    likely = opened.log_likelihood(TEXTS)
+    assert isinstance(likely, np.ndarray)
+    assert likely.tolist() == [opened.log_likelihood(text) for text in TEXTS]
+    writer = api.load(models["gpt2"])
+    prompts = ["the cat", "a", "the big dog sat"]
+    together = writer.generate(prompts, tokens=6, seed=3)
+    assert together == [writer.generate(prompt, tokens=6, seed=3) for prompt in prompts]
+    assert together != writer.generate(prompts, tokens=6, seed=4)
+    assert opened.tokens("the cat")[0] == "[CLS]"
+
+
+def test_arrays_and_columns_go_in(opened: LanguageModel, classifier: Path) -> None:
+    answering = api.load(classifier)
+    wanted, vectors = answering.predict(TEXTS), opened.embed(TEXTS)
+    for column in (tuple(TEXTS), np.array(TEXTS), np.array(TEXTS, object)):
+        assert answering.predict(column) == wanted
+        assert np.array_equal(opened.embed(column), vectors)
+    pandas = pytest.importorskip("pandas")
+    assert answering.predict(pandas.Series(TEXTS)) == wanted
+    assert np.array_equal(opened.embed(pandas.Series(TEXTS)), vectors)
+    frame = pandas.DataFrame({"text": TEXTS})
+    assert answering.predict(frame) == wanted
+    with pytest.raises(DataError, match="give the column"):
+        opened.embed(frame)
+
+
+@pytest.mark.parametrize("ask", ["fill_mask", "embed", "log_likelihood", "tokens", "predict"])
+def test_what_is_no_text_is_refused(ask: str, opened: LanguageModel, classifier: Path) -> None:
+    asked = getattr(api.load(classifier) if ask == "predict" else opened, ask)
+    with pytest.raises(UsageError, match="empty list"):
+        asked([])
+    with pytest.raises(DataError, match="example 2" if ask != "predict" else "text"):
+        asked([MASKED, 7])
+    with pytest.raises(UsageError, match="no order"):
+        asked(set(TEXTS))
+
+
+def test_what_it_cannot_is_refused_with_what_it_can(
+    opened: LanguageModel, classifier: Path, models: dict[str, Path]
+) -> None:
+    with pytest.raises(IncompatibleError, match=r"this model can be asked: fill_mask, embed"):
+        opened.predict(TEXTS)
+    with pytest.raises(IncompatibleError, match=r"this model can be asked: fill_mask"):
+        opened.generate("the cat")
+    with pytest.raises(IncompatibleError, match=r"this model can be asked: predict"):
+        api.load(classifier).fill_mask(MASKED)
+    with pytest.raises(IncompatibleError, match=r"this model can be asked: generate"):
+        api.load(models["gpt2"]).fill_mask(MASKED)
+
+
+def test_nothing_is_cut_in_silence(opened: LanguageModel, models: dict[str, Path]) -> None:
+    long = "the cat " * 200
+    for ask in (opened.embed, opened.log_likelihood, lambda t: opened.fill_mask(f"{t}[MASK]")):
+        with pytest.raises(UsageError, match=r"longer than|more tokens") as caught:
+            ask(long)
+        assert "tokens" in str(caught.value)
+    with pytest.raises(UsageError, match="longer than the model reads"):
+        api.load(models["gpt2"]).generate(long)
+
+
+def test_a_task_whose_text_is_cut_warns(classifier: Path) -> None:
+    answering = api.load(classifier)
+    with pytest.warns(CutWarning, match="cut"):
+        answering.predict(["the cat " * 200])
+
+
+def test_folders_that_are_no_model(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(UsageError, match="no model folder there"):
+        api.load(tmp_path / "nowhere")
+    with pytest.raises(MaskwrightError):
+        api.load(tmp_path)
+    (tmp_path / "several").mkdir()
+    for name in ("one", "two"):
+        shutil.copytree(folders.newest(model), tmp_path / "several" / name)
+    with pytest.raises(CheckpointError, match="several models") as caught:
+        api.load(tmp_path / "several")
+    assert "one" in str(caught.value) and "two" in str(caught.value)
