@@ -42,34 +42,12 @@ def ours_classify(folder: Path, work: Work, threads: int) -> tuple[Ask, str]:
 
 def ours_generate(folder: Path, work: Work, threads: int) -> tuple[Ask, str]:
     import maskwright
-    from maskwright.errors import IncompatibleError
 
-    try:
-        model: Any = maskwright.load(folder)
-    except IncompatibleError:  # until `load` opens every folder
-        return _inner_generate(folder, work), "float32"
+    model = maskwright.load(folder)
     return (
         lambda texts: model.generate(texts, tokens=work.tokens, temperature=0.0),
         _our_precision(),
     )
-
-
-def _inner_generate(folder: Path, work: Work) -> Ask:
-    """Batches of prompts by inner functions, as long as the public ones take a single prompt."""
-    from maskwright.inference.ask import open_model
-    from maskwright.inference.decode import generate
-
-    loaded, tokenizer = open_model(folder)
-
-    def ask(texts: list[str]) -> list[str]:
-        prompts, sources = [tokenizer.encode(text) for text in texts], None
-        if len(loaded.config.stacks) == 2:
-            sources = [tokenizer.frame(prompt)[0] for prompt in prompts]
-            prompts = [[loaded.extra["decoder_start_token_id"]] for _ in prompts]
-        made = generate(loaded.model, prompts, work.tokens, sources=sources)
-        return [tokenizer.decode(ids) for ids in made]
-
-    return ask
 
 
 def _our_precision() -> str:
