@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright.checkpoint import pretrained
 from maskwright.config import fingerprint
 from maskwright.counted import counted
 from maskwright.errors import MaskwrightError, UsageError, near
@@ -24,7 +23,8 @@ from maskwright.labelled.examples import splits, survey
 from maskwright.labelled.examples.examples import Examples
 from maskwright.labelled.prepare import prepare
 from maskwright.labelled.windows.text_to_text import TEMPLATES, Template
-from maskwright.models import folders
+from maskwright.models.model import Model
+from maskwright.models.open import open_weights
 from maskwright.objectives.parts.contrastive import POOLINGS
 from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
@@ -34,7 +34,6 @@ from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.reading import POOLINGS as OF_HEADS
 from maskwright.tasks.parts.reading import room
 from maskwright.tasks.parts.task_type import TaskType
-from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.machine import machine
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Schedule
@@ -79,7 +78,8 @@ def finetune_recipe(
     if not recipe.curve:
         require_unfinished(out)
     # What is wrong with the model is said before anything is read.
-    config = pretrained.described(folders.model_folder(model)).config
+    opened = open_weights(model)
+    config = opened.config
     if (wanted := recipe.length) is not None and (most := room(config, wanted)) < wanted:
         say(f"note: the model has positions for {most} tokens, not for {wanted}")
     examples = prepare(
@@ -92,7 +92,7 @@ def finetune_recipe(
     )
     _say_what_was_read(examples, say)
     made_from = {
-        "model": fingerprint(hashes(folders.model_folder(model))),
+        "model": fingerprint(hashes(opened.path, opened.hashes)),
         "data": hash_rows(examples),
     }
     for name, noted in recipe.made_from.items():
@@ -109,9 +109,9 @@ def finetune_recipe(
     if recipe.within_words is not None:
         settled = {**settled, "within_words": recipe.within_words}
     length = recipe.length
-    made_with = _made_with(folders.model_folder(model), kind, say)
+    made_with = _made_with(opened.path, kind, say)
     if made_with is not None and kind.task in embeddings.TASKS:
-        settled = {**_made_further(made_with, recipe, say), **settled}
+        settled = {**_made_further(made_with, opened, recipe, say), **settled}
         length = length or made_with.length
     elif made_with is not None and (besides := made_with.beside_the_model()):
         say(f"note: the folder makes vectors with {', '.join(besides)}; this task goes without")
@@ -141,7 +141,7 @@ def finetune_recipe(
     if dry:
         runs = len(ways) * max(1, len(recipe.curve))
         finetune(
-            model, examples, out, method=ways[0], settings=settings(ways[0]), dry=True, **common
+            opened, examples, out, method=ways[0], settings=settings(ways[0]), dry=True, **common
         )
         if runs > 1:
             say(f"so much at most for each of {runs} points of the curve")
@@ -151,7 +151,7 @@ def finetune_recipe(
     told = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
     if not recipe.curve:
         return finetune(
-            model,
+            opened,
             examples,
             out,
             method=ways[0],
@@ -161,7 +161,7 @@ def finetune_recipe(
             **common,
         )
     measure_curve(
-        model, examples, out, methods=ways, counts=recipe.curve, settings=settings, **common
+        opened, examples, out, methods=ways, counts=recipe.curve, settings=settings, **common
     )
     document.write(out / NAME, told)
     return out
@@ -183,7 +183,7 @@ def _made_with(path: Path, kind: TaskType, say: Say) -> sentence_folder.Sentence
 
 
 def _made_further(
-    made_with: sentence_folder.SentenceFolder, recipe: Recipe, say: Say
+    made_with: sentence_folder.SentenceFolder, opened: Model, recipe: Recipe, say: Say
 ) -> dict[str, Any]:
     """What of a kind is settled by the folder whose vectors are learned further.
 
@@ -192,7 +192,7 @@ def _made_further(
         UsageError: the pooling that is asked for does not go with its prompt.
     """
     made_with.require_learnable()
-    settled = made_with.settled(Tokenizer.load(folders.model_folder(Path(recipe.model))))
+    settled = made_with.settled(opened.tokenizer)
     if recipe.pooling == "cls" and embeddings.SKIPPED in settled:
         raise UsageError(
             "the first token is not pooled where the prompt is left out",

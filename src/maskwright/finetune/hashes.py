@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,16 +13,19 @@ from maskwright.labelled.examples import examples as labelled
 from maskwright.storage.manifest import hash_file
 
 
-def hashes(path: Path) -> dict[str, str]:
+def hashes(path: Path, known: Mapping[str, str] | None = None) -> dict[str, str]:
     """The SHA-256 of the file, or of each file in the folder, by name; what is half written there
-    (`.tmp-…`) does not count."""
+    (`.tmp-…`) does not count.
+
+    Args:
+        known: those of files of the folder that were read just now, by name.
+    """
+    known = known or {}
     files = [path]
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name[:5] != ".tmp-")
-    return {
-        each.name if each == path else str(each.relative_to(path)): hash_file(each)
-        for each in files
-    }
+    names = {each: each.name if each == path else str(each.relative_to(path)) for each in files}
+    return {name: known.get(name) or hash_file(each) for each, name in names.items()}
 
 
 def require_as_read(data: labelled.Examples) -> None:

@@ -48,7 +48,8 @@ from maskwright.finetune.tune import Settings
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples import splits
 from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
-from maskwright.models import folders
+from maskwright.models.model import Model
+from maskwright.models.open import open_weights
 from maskwright.pretrain.run import LOCK
 from maskwright.report import document, tables
 from maskwright.report.say import Say, printer, quiet
@@ -65,7 +66,7 @@ LEAST_TO_CHOOSE_BY = 50
 
 
 def measure_curve(
-    folder: Path,
+    model: Model | Path,
     data: labelled.Examples,
     out: Path,
     *,
@@ -92,14 +93,15 @@ def measure_curve(
     say, watch, said = printer(stream), watching(stream), set[tuple[str, int]]()
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
+    model = model if isinstance(model, Model) else open_weights(model)
     kind = task_for(data.task.kind, () if data.labels is None else data.labels.names, settled)
     kind = kind.of_data(data)
     last = TEST if TEST in data.parts else VALIDATION
     numbers = _numbers(counts, len(data.parts[TRAIN]))
     about = {
         "task": kind.task,
-        "model": folder.name,
-        "weights": hashes(folders.model_folder(folder)),
+        "model": model.folder.name,
+        "weights": hashes(model.path, model.hashes),
         "asked": last,
         "data": hash_rows(data),
         "settled": dict(kind.settled),
@@ -120,7 +122,7 @@ def measure_curve(
                 row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
                 train = partial(
                     _trained,
-                    folder,
+                    model,
                     kind,
                     drawn,
                     method,
@@ -257,7 +259,7 @@ def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
 
 
 def _trained(
-    folder: Path,
+    model: Model,
     kind: TaskType,
     data: labelled.Examples,
     method: Method,
@@ -270,7 +272,7 @@ def _trained(
     *,
     scratch: bool,
 ) -> dict[str, float]:
-    learner = Learner.of(folder, kind, method, length, long)
+    learner = Learner.of(model, kind, method, length, long)
     parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
     say_cut(parts)
     way = SCRATCH if scratch else method.name

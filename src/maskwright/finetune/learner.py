@@ -79,13 +79,13 @@ class Learner:
     @classmethod
     def of(
         cls,
-        folder: Path,
+        model: Model | Path,
         kind: TaskType,
         method: Method,
         length: int | None = None,
         long: Long = "head",
     ) -> Learner:
-        """The model in `folder`, or of the run in it.
+        """`model`, opened or its folder, or that of a run.
 
         Args:
             length: the most ids of an example; None: what the model has positions for, at most 512.
@@ -113,7 +113,7 @@ class Learner:
                 found=method.name,
                 do="choose another method",
             )
-        loaded = open_weights(folder)
+        loaded = model if isinstance(model, Model) else open_weights(model)
         path = loaded.path
         config, family = add_head(loaded, kind)
         config = method.headed(reading_texts(config, kind, long))

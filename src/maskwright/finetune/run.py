@@ -22,7 +22,7 @@ from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.finetune import cost, script
 from maskwright.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
-from maskwright.finetune.hashes import hash_rows, hashes
+from maskwright.finetune.hashes import hash_rows
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.progress import watching
@@ -30,6 +30,7 @@ from maskwright.finetune.result import PAGE, RESULTS, Result, best_of
 from maskwright.finetune.tune import Settings, passes_of
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
+from maskwright.models.model import Model
 from maskwright.pretrain.run import LOCK
 from maskwright.report import document
 from maskwright.report.say import Say, printer
@@ -44,7 +45,7 @@ EVERYTHING = Method(FULL)
 
 
 def finetune(
-    folder: Path,
+    model: Model | Path,
     data: labelled.Examples,
     out: Path,
     *,
@@ -59,7 +60,7 @@ def finetune(
     stream: TextIO | None = None,
     dry: bool = False,
 ) -> Path:
-    """Fine-tune the model in `folder` (also a run) on the training part of `data`.
+    """Fine-tune `model`, opened or its folder (also a run), on the training part of `data`.
 
     Args:
         method: what of the model trains, and how fast beside the rate in `settings`.
@@ -85,7 +86,7 @@ def finetune(
     require_unfinished(out)
     if not dry:
         commit.probe_writable(out)
-    learner = Learner.of(folder, kind, method, length, long)
+    learner = Learner.of(model, kind, method, length, long)
     settings = settings or Settings(
         optimizer=AdamW(learning_rate=method.rate(learner.config.width))
     )
@@ -107,7 +108,7 @@ def finetune(
     kept = FinishedSeeds(
         out,
         {
-            "model": fingerprint(hashes(learner.path)),
+            "model": learner.loaded.fingerprint,
             "data": hash_rows(data),
             "task": {"kind": kind.task, "labels": kind.labels, "settled": kind.settled},
             "head": fingerprint([to_plain(head) for head in learner.config.heads]),

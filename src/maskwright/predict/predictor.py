@@ -180,6 +180,7 @@ class Predictor(Answering):
         values: the numbers that stood there for the labels; None: these stood there themselves.
         separator: what stood there between several labels in a cell; None: no cells had several.
         also: what to know of how texts are read, a sentence each.
+        path: the folder of the weights, and `hashes` of the files that were compared there.
     """
 
     model: Transformer
@@ -191,6 +192,8 @@ class Predictor(Answering):
     values: Sequence[int] | None = None
     separator: str | None = None
     also: Sequence[str] = ()
+    path: Path | None = None
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def notes(self) -> list[str]:
@@ -323,6 +326,8 @@ def predictor(loaded: Model) -> Predictor:
         task.get("values"),
         task.get("separator"),
         also,
+        loaded.path,
+        loaded.hashes,
     )
 
 

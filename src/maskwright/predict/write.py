@@ -105,13 +105,14 @@ def _written(
         raise UsageError("the file is there already", where=out, do="choose another --out")
     begun = False
     try:
-        about: dict[str, Any] = {"model": _model(folder), "source": hashes(source)}
+        model, counts = loaded(folder, also, columns, base), Counts()
+        first = model.first if isinstance(model, SharedEncoder) else model
+        about: dict[str, Any] = {"model": _model(folder, first), "source": hashes(source)}
         about |= {} if base is None else {"base": hashes(Path(base))}
         about |= {"also": [_model(Path(each)) for each in also]} if also else {}
         about |= {"columns": columns} if columns else {}
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}
-        model, counts = loaded(folder, also, columns, base), Counts()
         names = _look_at(source, model, read, top, delimiter is not None)
         begun = True
         # The rows stand in both files for a while.
@@ -171,14 +172,20 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _model(folder: Path) -> dict[str, str]:
-    """The hashes of what answers, without what else lies in the folder."""
+def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
+    """The hashes of what answers, without what else lies in the folder; those of the files that
+    were compared when the model was `opened` are known."""
     whole = home_of(folder)
     parts = [whole / name for name in (MODEL, ADAPTER, TASK)]
     if not parts[0].is_dir() and not parts[1].is_dir():
         parts = [folders.model_folder(whole)]
     there = [part for part in parts if part.exists()]
-    return {f"{part.name}/{n}": digest for part in there for n, digest in hashes(part).items()}
+    known = {} if opened is None else {opened.path: opened.hashes}
+    return {
+        f"{part.name}/{n}": digest
+        for part in there
+        for n, digest in hashes(part, known.get(part)).items()
+    }
 
 
 def _look_at(
