@@ -81,6 +81,7 @@ def our_learner(a: argparse.Namespace) -> Any:
     from maskwright.checkpoint.transfer import transfer
     from maskwright.finetune.learner import Learner
     from maskwright.finetune.method import Method
+    from maskwright.finetune.trained_weights import attach
     from maskwright.inference.encoded import Examples, framed
     from maskwright.tasks.parts.find import task_for
 
@@ -88,7 +89,7 @@ def our_learner(a: argparse.Namespace) -> Any:
     learner = Learner.of(model_folder(), task_for("classification", ("0", "1")), method, LENGTH)
     generator = torch.Generator().manual_seed(a.seed)
     model = transfer(learner.loaded.model, learner.config, generator).model
-    method.attach(model, generator)
+    attach(method, model, generator)
     parts = {}
     for part in ("train", "validation"):
         texts = framed(encoded(part))

@@ -17,6 +17,7 @@ import functools
 import hashlib
 import json
 import math
+import re
 import types
 import typing
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ from maskwright.errors import ConfigError, MaskwrightError, near
 
 T = TypeVar("T")
 NONE = type(None)
+# A list of words whose quotes a shell has taken: `--set lora.targets=[query,value]`.
+WORDS = re.compile(r"\[\s*[\w./~-]+(\s*,\s*[\w./~-]+)*\s*\]")
 
 
 # ------------------------------------------------------------------------------ to plain and back
@@ -109,6 +112,8 @@ def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
     if origin in (typing.Union, types.UnionType):
         return _read_union(hint, plain, path, usual)
     if origin is tuple:
+        if isinstance(plain, str) and WORDS.fullmatch(plain):
+            plain = [word.strip() for word in plain[1:-1].split(",")]
         if not isinstance(plain, list | tuple):
             raise ConfigError(
                 "not a list", where=path, found=repr(plain), wanted="[…, …], in JSON or TOML"

@@ -6,11 +6,11 @@ import contextlib
 import json
 import tomllib
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from maskwright.config import from_plain, hints_of, joined, tag_of, to_plain
-from maskwright.errors import ConfigError, near
+from maskwright.errors import ConfigError, UsageError, near
 
 T = TypeVar("T")
 
@@ -82,6 +82,30 @@ def _kind_of(owner: Any, name: str, plain: Any) -> Any:
     tag, arms = tag_of(hint)
     named = plain.get(tag) if isinstance(plain, dict) else None
     return arms.get(str(named), next(iter(arms.values()))) if arms else hint
+
+
+def assignments(settings: str | Sequence[str], example: str) -> dict[str, str]:
+    """Path -> text of settings such as `training.batch=32`; one setting may be said alone.
+
+    Args:
+        example: what the error shows.
+
+    Raises:
+        UsageError: not path=value, or two values for one path.
+    """
+    found: dict[str, str] = {}
+    for setting in [settings] if isinstance(settings, str) else settings:
+        path, sign, text = setting.partition("=")
+        if not sign:
+            raise UsageError("--set wants path=value", found=repr(setting), wanted=example)
+        if found.setdefault(path, text) != text:
+            raise UsageError(
+                "the setting is given twice",
+                where=f"--set {path}",
+                found=f"{found[path]} and {text}",
+                wanted="one of them",
+            )
+    return found
 
 
 def parse_value(text: str) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import statistics
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from maskwright.checkpoint.transfer import carry
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.families.parts.family import family
 from maskwright.finetune.method import Method, names
+from maskwright.finetune.trained_weights import attach, learning_rate_factors, reinitialised
 from maskwright.finetune.tune import Settings, tune
 from maskwright.inference.encoded import Collation, Examples, framed
 from maskwright.nn.config import Head, Learned, TransformerConfig
@@ -54,7 +56,7 @@ def classifier(name: str, way: Method | None = None) -> Transformer:
     config = roomy(small(member, kind))
     head: Head = config.heads[0]
     config = replace(config, heads=(replace(head, labels=2),))
-    return model_of(config if way is None else way.headed(config))
+    return model_of(config if way is None else way.with_heads(config))
 
 
 def task(count: int = 48) -> Examples:
@@ -69,7 +71,7 @@ def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], se
     """Losses, and names: what was declared, what moved, what there is."""
     way = Method(method)
     network = classifier(name, way)
-    way.attach(network, torch.Generator().manual_seed(0))
+    attach(way, network, torch.Generator().manual_seed(0))
     config = network.config
     collation = Collation(
         0,
@@ -85,7 +87,7 @@ def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], se
         task(),
         collation,
         settings,
-        pace=way.pace,
+        pace=partial(learning_rate_factors, way),
         machine=PLAIN,
     )
     after = dict(tuned.model.named_parameters())
@@ -111,7 +113,7 @@ def test_a_probe_is_a_linear_head_and_nothing_else(name: str) -> None:
     for method in ("probe", "head"):
         way = Method(method)
         network = classifier(name, way)
-        _, share = way.attach(network, torch.Generator())
+        _, share = attach(way, network, torch.Generator())
         names[method] = {n for n, p in network.named_parameters() if p.requires_grad}
         if method == "probe":
             count = 2 * config.width + 2
@@ -126,7 +128,7 @@ def begun(name: str) -> tuple[set[str], set[str], Transformer]:
     """What `reinit-1` declares, what is not as it was pretrained, and the model."""
     source = classifier(name)
     drawn = build(source.config, torch.Generator().manual_seed(1))
-    declared = set(Method("reinit-1").anew(drawn))
+    declared = set(reinitialised(Method("reinit-1"), drawn))
     before = {n: p.detach().clone() for n, p in drawn.named_parameters()}
     made = carry(source, drawn, anew=declared)
     assert set(made.new) == declared and not made.left
@@ -150,16 +152,16 @@ def test_the_last_layer_begins_anew_and_nothing_else(name: str) -> None:
 @pytest.mark.parametrize(("method", "name"), SHARING)
 def test_layers_that_share_weights_do_not_begin_anew(method: str, name: str) -> None:
     with pytest.raises(ConfigError, match="in common"):
-        Method(method).anew(classifier(name))
+        reinitialised(Method(method), classifier(name))
 
 
 def test_more_layers_than_there_are_do_not_begin_anew() -> None:
     model = classifier("bert")
     layers = len(model.config.stacks["encoder"].blocks)
-    everything = Method(f"reinit-{layers}").anew(model)
+    everything = reinitialised(Method(f"reinit-{layers}"), model)
     assert {n.split(".")[2] for n in everything if ".blocks." in n} == set(map(str, range(layers)))
     with pytest.raises(ConfigError, match="not so many layers"):
-        Method(f"reinit-{layers + 1}").anew(model)
+        reinitialised(Method(f"reinit-{layers + 1}"), model)
 
 
 @pytest.mark.parametrize(("method", "name"), BARE)

@@ -319,7 +319,7 @@ def test_the_figure_that_chooses(model: Path, tmp_path: Path) -> None:
     assert found["measure"] == "matthews" and "accuracy" in found["seeds"][0]
     assert load(out).predict(["the cat sat"])[0]["label"] in ("meow", "woof")
     for wrong in ("mathews", "squared_error"):
-        with pytest.raises(UsageError, match=r"choose by(.|\n)*matthews"):
+        with pytest.raises(UsageError, match=r"select by(.|\n)*matthews"):
             finetune_file(model, data, tmp_path / "no", measure=wrong, stream=io.StringIO())
 
 

@@ -15,8 +15,9 @@ from maskwright.config import from_plain
 from maskwright.corpus.reading import Reading
 from maskwright.errors import ConfigError, MaskwrightError, UsageError
 from maskwright.finetune.command import finetune_file, finetune_recipe
-from maskwright.finetune.recipe import NAME, Recipe, changed, read, render
+from maskwright.finetune.recipe import NAME, Recipe, changed, override, read, render
 from maskwright.labelled.formats.options import HowRead
+from maskwright.toml import to_toml
 from tinyrun import WORDS
 
 
@@ -59,9 +60,11 @@ def test_every_choice_comes_back() -> None:
         model="m",
         data="$DATA/d",
         method="lora,full",
+        adapters={"lora": {"rank": 4, "alpha": 2}},
         task="tagging",
         columns={"text": ("a b",)},
         seeds=5,
+        seed=9,
         epochs=7,
         batch=64,
         accumulate=4,
@@ -76,9 +79,11 @@ def test_every_choice_comes_back() -> None:
         least_steps=9,
         prompt="say: {source}",
         pooling="max",
-        measure="matthews",
+        measure="accuracy",
         curve=(50, 0),
         threads=3,
+        precision="float32",
+        device="cpu",
         within_words=True,
         read=HowRead(Reading(separator="\t", on_bad="skip"), ("a", "b"), True, True, "-1"),
         made_from={"data": "0"},
@@ -86,8 +91,12 @@ def test_every_choice_comes_back() -> None:
     plain = Recipe(model="m", data="d")
     for name in Recipe.__dataclass_fields__:
         assert name == "model" or getattr(whole, name) != getattr(plain, name), name
-    for each in (whole, plain):
-        assert from_plain(Recipe, tomllib.loads(render(each))) == each
+    assert from_plain(Recipe, tomllib.loads(to_toml(whole))) == whole
+    # What is saved says what was the default, too, and means the same.
+    usual = {"rank": 8, "alpha": 16.0, "dropout": 0.0, "targets": ["query", "value"]}
+    told = {"adapters": {"lora": usual | {"rank": 4, "alpha": 2.0}}, "seeds": 5}
+    assert from_plain(Recipe, tomllib.loads(render(whole))) == replace(whole, **told)
+    assert from_plain(Recipe, tomllib.loads(render(plain))) == replace(plain, seeds=3)
 
 
 def test_a_result_is_made_again(made: Path, tmp_path: Path) -> None:
@@ -169,8 +178,8 @@ def test_data_that_changed_meanwhile_are_told(made: Path, tmp_path: Path) -> Non
 def test_refusals(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.toml"
     text = render(Recipe(model=str(tmp_path), data=str(tmp_path)))
-    path.write_text(text.replace("seeds", "seed"), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"mine\.toml, seed(.|\n)*'seeds'"):
+    path.write_text(text.replace("seeds", "seedz"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"mine\.toml, seedz(.|\n)*'seeds'"):
         read(path)
     path.write_text(text.replace('"head"', '"middle"'), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"mine\.toml, long"):
@@ -197,3 +206,93 @@ def test_no_batch_and_no_epoch() -> None:
     for name in ("batch", "epochs"):
         with pytest.raises(UsageError, match=f"--{name}"):
             Recipe(model="m", data="d", **{name: 0})  # type: ignore[arg-type]
+
+
+SETTINGS = (
+    ("lora.rank=16", "adapters", {"lora": {"rank": 16}}),
+    ("lora.targets=[query,key]", "adapters", {"lora": {"targets": ["query", "key"]}}),
+    ("adapters.lora.alpha=4", "adapters", {"lora": {"alpha": 4.0}}),
+    ("weight_decay=0.2", "weight_decay", 0.2),
+    ("precision=float32", "precision", "float32"),
+    ("columns.text=[a,b]", "columns", {"text": ("a", "b")}),
+    ("seed=7", "seed_numbers", range(7, 8)),
+)
+
+
+@pytest.mark.parametrize(("setting", "field", "wanted"), SETTINGS)
+def test_settings_by_name(setting: str, field: str, wanted: object) -> None:
+    lora = Recipe(model="m", data="d", method="lora")
+    assert getattr(override(lora, [setting]), field) == wanted
+    assert getattr(lora, field) != wanted, "the control"
+
+
+REFUSED = (
+    ("lora.rnak=16", "lora.rnak(.|\n)*'rank'"),
+    ("lora.rank=0", "lora.rank(.|\n)*1 to"),
+    ("lora.rank=many", "lora.rank(.|\n)*whole number"),
+    ("method.rank=16", "no such setting(.|\n)*'lora.rank'"),
+    ("rank=16", "no such setting(.|\n)*'lora.rank'"),
+    ("bacth=3", "no such setting(.|\n)*'batch'"),
+    ("prefix.length=3", "not trained(.|\n)*method is lora(.|\n)*--method prefix"),
+    ("method=lorra", "no such method(.|\n)*'lora'"),
+    ("precision=fp16", "precision(.|\n)*'bfloat16'"),
+    ("device=gpu", "no such device(.|\n)*cuda"),
+    ("pooling=men", "no such pooling(.|\n)*'mean'"),
+    ("task=clasification", "no such task(.|\n)*'classification'"),
+    ("measure=acuracy", "no such metric(.|\n)*'accuracy'"),
+    ("seed=-1", "no such seed"),
+    ("rank", "name=value|path=value"),
+)
+
+
+@pytest.mark.parametrize(("setting", "says"), REFUSED)
+def test_settings_that_are_none(setting: str, says: str) -> None:
+    with pytest.raises(MaskwrightError, match=says):
+        override(Recipe(model="m", data="d", method="lora"), [setting])
+
+
+def test_seeds_by_number() -> None:
+    def numbers(**given: int) -> list[int]:
+        return list(Recipe(model="m", data="d", **given).seed_numbers)  # type: ignore[arg-type]
+
+    assert numbers() == [0, 1, 2] and numbers(seeds=2) == [0, 1]
+    assert numbers(seed=7) == [7] and numbers(seed=7, seeds=2) == [7, 8]
+    three = Recipe(model="m", data="d", seeds=3)
+    assert list(changed(three, {"seed": 7}).seed_numbers) == [7], "one seed is the only one"
+
+
+def test_settings_of_a_method_are_kept_and_repeated(made: Path, tmp_path: Path) -> None:
+    usual = read(made / "out" / NAME)
+    assert usual.adapters["lora"]["rank"] == 8
+    command = ["finetune", str(made / "out" / NAME), "--set", "lora.rank=2", "--seed", "1"]
+    command += ["--set", "lora.targets=[query]", "--precision", "float32", "--device", "cpu"]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+    kept = read(tmp_path / "out" / NAME)
+    assert kept.adapters["lora"] == {
+        "rank": 2,
+        "alpha": 16.0,
+        "dropout": 0.0,
+        "targets": ["query"],
+    }
+    assert (kept.precision, kept.device, kept.seed, kept.seeds) == ("float32", "cpu", 1, 1)
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [one["seed"] for one in found["seeds"]] == [1] and found["adapter"]["rank"] == 2
+    peft = json.loads((tmp_path / "out" / "adapter" / "adapter_config.json").read_text())
+    assert (peft["r"], peft["lora_alpha"], peft["target_modules"]) == (2, 16.0, ["query"])
+    finetune_recipe(kept, tmp_path / "again", stream=io.StringIO())
+    assert weights(tmp_path / "again") == weights(tmp_path / "out")
+    assert weights(tmp_path / "again") != weights(made / "out"), "the control"
+
+
+def test_a_file_of_before_opens(made: Path, tmp_path: Path) -> None:
+    """It knows no adapters, no single seed, no precision and no device."""
+    text = (made / "out" / NAME).read_text()
+    names = ("seed =", "precision", "device", "rank", "alpha", "dropout", "targets", "[adapters")
+    lines = [line for line in text.splitlines() if not line.startswith(names)]
+    old = tmp_path / "old.toml"
+    old.write_text("\n".join(lines))
+    assert len(lines) < len(text.splitlines()) - 6 and "adapters" not in old.read_text()
+    assert replace(read(old), adapters=read(made / "out" / NAME).adapters) == read(
+        made / "out" / NAME
+    )
+    assert render(read(old)) == text

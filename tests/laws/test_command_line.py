@@ -17,9 +17,14 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli import main as cli
-from maskwright.cli.command_line import Parser
-from maskwright.errors import DataError
+from maskwright.cli.command_line import ALIASES, Parser, own_name
+from maskwright.cli.from_dataclass import lines_of
+from maskwright.cli.verbs import finetune
+from maskwright.errors import DataError, UsageError
+from maskwright.finetune.recipe import Recipe
 
+# Short for settings of a recipe that the field has names for.
+SHORT = {"--rate", "--batch", "--length", "--seed", "--precision", "--device"}
 FROZEN = {
     "quickstart": {"--minutes", "--out"},
     "tokenizer": {
@@ -32,8 +37,8 @@ FROZEN = {
         "--read",
     },
     "tokens": {"model", "passage", "pair", "--text", "--beside", "--read"},
-    "pretrain": {"recipe", "--text", "--set", "--out"},
-    "adapt": {"model", "--text", "--minutes", "--set", "--out"},
+    "pretrain": {"recipe", "--text", "--set", "--out", "--steps", "--minutes", *SHORT},
+    "adapt": {"model", "--text", "--minutes", "--set", "--out", *SHORT},
     "resume": {"run", "--set"},
     "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
     "evaluate": {
@@ -74,6 +79,11 @@ FROZEN = {
         "--accumulate",
         "--dry-run",
         "--within-words",
+        "--set",
+        "--seed",
+        "--least-steps",
+        "--precision",
+        "--device",
     },
     "predict": {"model", "file", "--also", "--base", "--column", "--read", "--top", "--out"},
     "probe": {
@@ -110,12 +120,49 @@ def verbs() -> dict[str, Parser]:
 
 def test_verbs_and_options_are_those_of_the_list() -> None:
     found = {
-        name: {a.option_strings[-1] if a.option_strings else a.dest for a in verb._actions}
-        - {"--help", "--debug", "--threads"}
+        name: {own_name(a) for a in verb._actions} - {"--help", "--debug", "--threads"}
         for name, verb in verbs().items()
     }
     assert found == FROZEN
     assert all("--threads" in verb._option_string_actions for verb in verbs().values())
+
+
+def test_the_names_of_the_field_are_understood_and_told_once() -> None:
+    used = set()
+    for verb in verbs().values():
+        told = verb.format_help()
+        for action in verb._actions:
+            others = ALIASES.get(own_name(action), ())
+            used |= {own_name(action)} if others else set()
+            for other in others:
+                assert verb._option_string_actions[other] is action
+                shown = told.partition("options:")[2]
+                assert len(re.findall(rf"(?<![\w-]){other}(?![\w-])", shown)) == 1, (other, told)
+    # Beams are an option of `generate` as soon as it has them.
+    assert used | {"--beams"} == ALIASES.keys() | {"--beams"}
+
+
+@pytest.mark.parametrize("verb", FROZEN)
+def test_every_verb_knows_the_name_that_was_meant(verb: str) -> None:
+    for name in FROZEN[verb]:
+        if not name.startswith("--"):
+            continue
+        mistyped = f"--{name[3]}{name[2]}{name[4:]}x"
+        with pytest.raises(UsageError, match=rf"no such option(.|\n)*'{name}'"):
+            verbs()[verb].read([mistyped, "3"])
+    with pytest.raises(UsageError, match="choose one of"):  # the control
+        verbs()[verb].read(["--qqqqqqqq", "3"])
+
+
+def test_options_of_fine_tuning_are_the_fields_of_its_recipe() -> None:
+    said = lines_of(Recipe)
+    assert said.keys() == Recipe.__dataclass_fields__.keys()
+    told = re.sub(r"\s+", " ", verbs()["finetune"].format_help())
+    for name in set(said) - {*finetune.OTHERS, *finetune.ELSEWHERE}:
+        text = re.sub(r"-\s", "-", said[name].rstrip("."))
+        assert text.split(": ")[-1].replace("- ", "-") in told.replace("- ", "-"), name
+    assert "examples per step (default 32)" in told and "(default head)" in told
+    assert lines_of(Parser) == {}, "the control: no section Attributes"
 
 
 def test_help_names_every_verb_and_imports_nothing_heavy() -> None:
@@ -163,7 +210,7 @@ def test_the_package_itself_is_the_command() -> None:
         (["fill-mask", "nowhere", "a [MASK]"], 64, "no such model"),
         (["list", "familys"], 64, "'families'"),
         (["show", "quikstart"], 64, "'quickstart'"),
-        (["generate", "--temperature", "hot", "x"], 64, "invalid float"),
+        (["generate", "--temperature", "hot", "x"], 64, "a number"),
         (["predict", "m", "--tpo", "2", "f"], 64, "no such option\n.*\n.*'--top'"),
         (["predict", "m", "f", "--top"], 64, "lacks its value"),
         (["predict", "m", "f", "--top", "--out", "x"], 64, "lacks its value"),
@@ -240,6 +287,15 @@ ORDERS = [
     ("list --debug recipes", {"room": "recipes", "debug": True}),
     ("tokenizer --text a --lowercase --text b c", {"text": ["a", "b", "c"], "lowercase": True}),
     ("quickstart --minutes 2 --minutes 2", {"minutes": 2.0}),
+    ("finetune M --lr 1e-4 --batch-size 8", {"rate": 1e-4, "batch": 8}),
+    ("finetune M --learning_rate=1e-4 --max_length 9 --dry_run", {"rate": 1e-4, "length": 9}),
+    ("finetune M --metric macro_f1 --seed 7 -o D", {"measure": "macro_f1", "seed": 7, "out": "D"}),
+    ("finetune M --set lora.rank=2 --set a=b", {"settings": ["lora.rank=2", "a=b"]}),
+    ("generate M x --max-new-tokens 3 --top-k 5", {"tokens": 3, "top_k": 5}),
+    ("fill-mask M x --top-k 3", {"top": 3}),
+    ("pretrain R --lr 2 --set a=1", {"settings": ["training.optimizer.learning_rate=2", "a=1"]}),
+    ("pretrain R --max-steps 9", {"settings": ["training.budget.steps=9"]}),
+    ("adapt M --batch_size 4 -o D", {"settings": ["training.batch=4"], "out": "D"}),
 ]
 
 

@@ -244,8 +244,8 @@ def test_a_student_goes_on_from_itself(tmp_path: Path) -> None:
     further.adapt(
         tmp_path / "run", [str(text)], tmp_path / "out", settings=still, stream=io.StringIO()
     )
-    folders = [folders.newest(tmp_path / name) for name in ("run", "out", "teacher")]
-    own, after, teacher = (pretrained.load(folder).model.tokens.weight for folder in folders)
+    newest = [folders.newest(tmp_path / name) for name in ("run", "out", "teacher")]
+    own, after, teacher = (pretrained.load(folder).model.tokens.weight for folder in newest)
     assert torch.allclose(own, after, atol=1e-6) and not torch.allclose(teacher, after, atol=1e-6)
     evaluations = [r for r in journal.read(tmp_path / "run") if r["kind"] == "evaluation"]
     before, later, _ = lines(tmp_path / "out")["the text before"]

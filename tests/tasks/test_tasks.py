@@ -23,6 +23,7 @@ from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.finetune.command import finetune_file
 from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import Method
+from maskwright.finetune.trained_weights import learning_rate_factors
 from maskwright.inference.encoded import Collation, Examples, framed
 from maskwright.labelled.examples.examples import Answered, Match, Pair, Single, Tagged
 from maskwright.labelled.windows.answer_search import Candidate, Prediction
@@ -496,7 +497,7 @@ def test_a_head_learns_faster_than_what_was_pretrained(model: Path) -> None:
     made = initialise.build(learner.config, torch.Generator().manual_seed(0))
 
     def factors(method: Method) -> dict[bool, set[float]]:
-        pace = method.pace(made, 100)
+        pace = learning_rate_factors(method, made, 100)
         given = {n: 1.0 for n, _ in made.named_parameters()} if pace is None else pace(0)
         return {
             top: {f for n, f in given.items() if n.startswith("heads.") is top}
@@ -506,7 +507,7 @@ def test_a_head_learns_faster_than_what_was_pretrained(model: Path) -> None:
     assert factors(Method("full")) == {True: {10.0}, False: {1.0}}
     assert factors(Method("last-1", head_rate=3.0)) == {True: {3.0}, False: {1.0}}
     assert factors(Method("full", head_rate=1.0)) == {True: {1.0}, False: {1.0}}
-    assert Method("full", head_rate=1.0).pace(made, 100) is None
+    assert learning_rate_factors(Method("full", head_rate=1.0), made, 100) is None
     for few in ("probe", "lora"):  # a rate for few parameters is the head's already
         assert factors(Method(few)) == {True: {1.0}, False: {1.0}}
 

@@ -15,6 +15,20 @@ from typing import Any, NoReturn
 from maskwright.errors import UsageError, near, shorten
 from maskwright.terminal import harmless
 
+# Other names that the field has for an option, understood by every verb that has it.
+ALIASES = {
+    "--batch": ("--batch-size",),
+    "--epochs": ("--num-epochs",),
+    "--length": ("--max-length",),
+    "--measure": ("--metric",),
+    "--out": ("-o",),
+    "--rate": ("--lr", "--learning-rate"),
+    "--steps": ("--max-steps",),
+    "--tokens": ("--max-tokens", "--max-new-tokens"),
+    "--top": ("--top-k",),
+    "--beams": ("--num-beams",),
+}
+WANTED = {int: "a whole number", float: "a number"}
 NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
@@ -26,9 +40,46 @@ class Help(argparse.HelpFormatter):
         if isinstance(action, argparse._SubParsersAction):
             self._action_max_length += 2
 
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """All names of an option, and its value once."""
+        if len(action.option_strings) < 2 or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
+
+def own_name(action: argparse.Action) -> str:
+    """What the house calls an option: its first long name; of a positional argument its place."""
+    long = [name for name in action.option_strings if name.startswith("--")]
+    return (long or action.option_strings or [action.dest])[0]
+
 
 class Parser(argparse.ArgumentParser):
     """argparse that refuses in the house's form, with near names."""
+
+    def add_argument(self, *names: Any, **how: Any) -> argparse.Action:
+        """The same, with the option's other names."""
+        if more := ALIASES.get(names[-1] if names else "", ()):
+            names = (*names, *more)
+        return super().add_argument(*names, **how)
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        """The value that `text` says.
+
+        Raises:
+            UsageError: it says none.
+        """
+        try:
+            return super()._get_value(action, text)
+        except argparse.ArgumentError:
+            if action.type not in WANTED:
+                raise
+            raise UsageError(
+                "wrong type of value",
+                where=own_name(action),
+                found=repr(shorten(text)),
+                wanted=WANTED[action.type],
+            ) from None
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(harmless(message), do=f"{self.prog} --help")
@@ -57,7 +108,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             sign, value = word.partition("=")[1:]
             if action.nargs == 0:
-                options.append(word)
+                options.append(own_name(action))
                 continue
             values = [value] if sign else []
             while given and not sign and not self._begins_option(given[0]):
@@ -67,14 +118,14 @@ class Parser(argparse.ArgumentParser):
             if not values:
                 raise UsageError(
                     "the option lacks its value",
-                    where=action.option_strings[-1],
+                    where=own_name(action),
                     do=f"{self.prog} --help",
                 )
             found.append((action, values))
         self._give_back(found, places)
         self._refuse_repeated(found)
         for action, values in found:
-            options += [f"{action.option_strings[-1]}={value}" for value in values]
+            options += [f"{own_name(action)}={value}" for value in values]
         return options, places
 
     def _option(self, word: str) -> argparse.Action | None:
@@ -87,6 +138,8 @@ class Parser(argparse.ArgumentParser):
             return None
         known: dict[str, argparse.Action] = self._option_string_actions
         name = word.partition("=")[0]
+        if name[:2] == "--":
+            name = name.replace("_", "-")
         if name in known:
             return known[name]
         if " " in word or NUMBER.fullmatch(word):
@@ -142,7 +195,7 @@ class Parser(argparse.ArgumentParser):
         kept: dict[str, str] = {}
         for action, values in found:
             if isinstance(action, argparse._StoreAction) and action.nargs is None:
-                name = action.option_strings[-1]
+                name = own_name(action)
                 if kept.setdefault(name, values[0]) != values[0]:
                     raise UsageError(
                         "the option is given twice",

@@ -97,7 +97,9 @@ def parser() -> Parser:
 
     for name in VERBS:
         verb = _verb(name)
-        made = verbs.add_parser(name, help=verb.SUMMARY, description=verb.SUMMARY)
+        made = verbs.add_parser(
+            name, help=verb.SUMMARY, description=verb.SUMMARY, formatter_class=Help
+        )
         made.set_defaults(do=verb.do)
         made.add_argument("--debug", action="store_true", help="show the traceback of an error")
         made.add_argument(

@@ -31,7 +31,6 @@ from maskwright.report.say import Say, printer
 from maskwright.tasks import embeddings
 from maskwright.tasks.parts import sentence_folder
 from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.reading import POOLINGS as OF_HEADS
 from maskwright.tasks.parts.reading import room
 from maskwright.tasks.parts.task_type import TaskType
 from maskwright.train.machine import machine
@@ -71,10 +70,9 @@ def finetune_recipe(
         dry: only say what was understood and what it would cost; nothing is written.
     """
     machine.use_threads(recipe.threads)
+    computer = machine.choose(recipe.precision, recipe.device)
     say, model, data, out = printer(stream), Path(recipe.model), Path(recipe.data), Path(out)
-    # A rate that is asked for is that of all weights, as everywhere else.
-    head = 1.0 if recipe.head_rate is None and recipe.rate is not None else recipe.head_rate
-    ways = [Method(name.strip(), recipe.layer_decay, head) for name in recipe.method.split(",")]
+    ways = recipe.methods
     if not recipe.curve:
         require_unfinished(out)
     # What is wrong with the model is said before anything is read.
@@ -129,13 +127,14 @@ def finetune_recipe(
                 "been trained; --pooling mean often knows more"
             )
     settings = partial(_settings, recipe, config.width)
-    if note := machine.crowded(recipe.threads, machine.choose().device.type):
+    if note := machine.crowded(recipe.threads, computer.device.type):
         say(f"note: {note}")
     common: dict[str, Any] = {
-        "seeds": recipe.seeds,
+        "seeds": recipe.seed_numbers,
         "length": length,
         "long": recipe.long,
         "settled": settled,
+        "machine": computer,
         "stream": stream,
     }
     if dry:
@@ -308,18 +307,15 @@ def _settled(
             raise UsageError(
                 "only of whole texts one vector is made", where="--pooling", found=kind.task
             )
-        if pooling not in OF_HEADS:
-            raise UsageError(
-                "no such pooling", where="--pooling", found=pooling, wanted=near(pooling, OF_HEADS)
-            )
         settled["pooling"] = pooling
     if measure is not None:
         if measure not in (known := kind.choosable):
             raise UsageError(
-                "no such figure to choose by",
+                "no such metric to select by",
                 where="--measure",
                 found=measure,
-                wanted=f"{near(measure, known)} (of {', '.join(known)})",
+                wanted=near(measure, known),
+                do=f"choose one of: {', '.join(known)}",
             )
         settled["measure"] = measure
     return settled

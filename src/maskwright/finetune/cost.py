@@ -11,7 +11,7 @@ from pathlib import Path
 from maskwright.checkpoint import shapes
 from maskwright.counted import counted
 from maskwright.finetune.learner import Learner
-from maskwright.finetune.method import FULL, GRADUAL, REINIT, Method
+from maskwright.finetune.method import Method
 from maskwright.finetune.tune import Settings, passes_of, steps_of
 from maskwright.labelled.examples.examples import Examples
 from maskwright.labelled.formats.parts import TRAIN, VALIDATION
@@ -20,6 +20,7 @@ from maskwright.report.wording import duration, size
 from maskwright.storage.files import DISK, existing_parent
 from maskwright.tasks.parts.task_type import Encoded
 from maskwright.train.loop import Hook, Record
+from maskwright.train.machine.machine import Machine
 from maskwright.train.state import TrainState
 
 TRIAL_STEPS = 3
@@ -41,8 +42,8 @@ class _Clock:
 def disk_bytes(learner: Learner, method: Method, seeds: int) -> int:
     """Bytes that the output folder takes at the least: the model's float32 weights, and, until it
     is written, those that each of `seeds` trains."""
-    every = method.name in (FULL, GRADUAL) or REINIT.fullmatch(method.name) is not None
-    return 4 * shapes.num_parameters(learner.config) * (1 + (seeds if every else 0))
+    kept = seeds if method.trains_all else 0
+    return 4 * shapes.num_parameters(learner.config) * (1 + kept)
 
 
 def tell(
@@ -54,6 +55,7 @@ def tell(
     seeds: int,
     out: Path,
     say: Say,
+    machine: Machine | None = None,
 ) -> None:
     """Say what learning `parts` would cost; a few steps are tried, and nothing is written."""
     examples = parts[TRAIN].examples
@@ -64,7 +66,7 @@ def tell(
         f"{counted(passes, 'pass', 'passes')} over {count:,} examples, {settings.batch} a step, "
         f"{float(examples.lengths.mean()):.0f} tokens each"
     )
-    seconds = _seconds_per_step(learner, data, method, settings)
+    seconds = _seconds_per_step(learner, data, method, settings, machine)
     asked = len(parts[VALIDATION].rows) * settings.epochs / (3 * count * settings.epochs * passes)
     room = existing_parent(out)
     say(
@@ -75,7 +77,7 @@ def tell(
 
 
 def _seconds_per_step(
-    learner: Learner, data: Examples, method: Method, settings: Settings
+    learner: Learner, data: Examples, method: Method, settings: Settings, machine: Machine | None
 ) -> float:
     """Of a short trial that is thrown away."""
     clock = _Clock()
@@ -93,6 +95,7 @@ def _seconds_per_step(
         last=VALIDATION,
         say=quiet,
         watch=watch,
+        machine=machine,
     )
     gaps = [b - a for a, b in zip(clock.marks, clock.marks[1:], strict=False)]
     return sum(gaps) / len(gaps) if gaps else 0.0

@@ -48,6 +48,8 @@ OPTIONS = {
     "method.head_rate": "--head-rate",
     "length": "--length",
     "long": "--long",
+    "precision": "--precision",
+    "device": "--device",
     "model": "the model",
     "data": "the rows of --data, their columns or parts",
     "kind": "--task",
@@ -76,7 +78,7 @@ def _differences(name: str, there: Any, here: Any) -> list[Difference]:
     for path, old, new in apart:
         hashed = isinstance(old, str) and len(old) == HASH
         pairs = ("another", "its own") if hashed else (_shown(old), _shown(new))
-        said = OPTIONS.get(path, path)
+        said = OPTIONS.get(path) or path.replace("method.", "--set ", 1)
         found.append(Difference(*(f"{said} {value}" for value in pairs)))
     return found
 
@@ -173,6 +175,10 @@ class FinishedSeeds:
     def count(self) -> int:
         """How many seeds are kept."""
         return len(list(self.folder.glob("seed-*"))) if self.folder.is_dir() else 0
+
+    def has(self, seed: int) -> bool:
+        """Whether `seed` is kept."""
+        return self._of(seed).is_dir()
 
     def finish(self) -> None:
         """Remove them all: the whole is finished."""

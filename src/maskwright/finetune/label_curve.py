@@ -56,9 +56,10 @@ from maskwright.report.say import Say, printer, quiet
 from maskwright.report.wording import figure
 from maskwright.storage import commit
 from maskwright.storage.strict_json import parse_object
+from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.reading import Long
 from maskwright.tasks.parts.task_type import Encoded, TaskType
+from maskwright.train.machine.machine import Machine, unusual
 
 NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
 LARGEST = 1 << 20  # bytes of a line
@@ -73,10 +74,11 @@ def measure_curve(
     methods: Sequence[Method],
     counts: Sequence[int],
     settings: Callable[[Method], Settings],
-    seeds: int = 3,
+    seeds: Sequence[int] = range(3),
     length: int | None = None,
     long: Long = "head",
     settled: Mapping[str, Any] | None = None,
+    machine: Machine | None = None,
     stream: TextIO | None = None,
 ) -> Curve:
     """Train every method, and the same model from scratch, with each number of labels.
@@ -109,7 +111,7 @@ def measure_curve(
     with commit.Lock(out / LOCK):
         known = _known(out / LINES, about)
         curve = Curve(kind.measure, numbers)
-        for count, seed in itertools.product(numbers, range(seeds)):
+        for count, seed in itertools.product(numbers, seeds):
             drawn = _drawn(data, count, seed)
             _put_baselines(curve, kind, drawn, last, count, seed)
             # Of drawn weights none has been learned before: all of them learn alike fast.
@@ -118,7 +120,10 @@ def measure_curve(
                 way = SCRATCH if scratch else method.name
                 chosen = replace(settings(method), seed=seed)
                 asked_so = [method.layer_decay, method.head_factor, config.to_plain(chosen)]
-                how = config.fingerprint([*asked_so, length, long])
+                asked_so += [length, long]
+                if more := method.changed_settings | unusual(machine):
+                    asked_so.append(more)
+                how = config.fingerprint(asked_so)
                 row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
                 train = partial(
                     _trained,
@@ -131,6 +136,7 @@ def measure_curve(
                     long,
                     last,
                     watch,
+                    machine,
                     partial(_say_cut, said, say),
                     scratch=scratch,
                 )
@@ -268,6 +274,7 @@ def _trained(
     long: Long,
     last: str,
     watch: Watch,
+    machine: Machine | None,
     say_cut: Callable[[Mapping[str, Encoded]], None],
     *,
     scratch: bool,
@@ -277,7 +284,9 @@ def _trained(
     say_cut(parts)
     way = SCRATCH if scratch else method.name
     name = f"{way}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}"
-    found = learner.learn(parts, method, settings, last, quiet, watch, scratch=scratch, name=name)
+    found = learner.learn(
+        parts, method, settings, last, quiet, watch, scratch=scratch, name=name, machine=machine
+    )
     again = kind.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
     read = reader(found.tuned.network, found.kind, learner.frame, learner.collation)
     figures = {

@@ -12,8 +12,9 @@ import torch
 
 from maskwright.adapters.parts.adapter import Adapter
 from maskwright.checkpoint.transfer import carry
-from maskwright.errors import UsageError, near
+from maskwright.errors import UsageError
 from maskwright.families.parts.family import family as family_named
+from maskwright.finetune import trained_weights
 from maskwright.finetune.finished_seeds import FinishedSeeds
 from maskwright.finetune.method import Method
 from maskwright.finetune.progress import Watch, unseen
@@ -29,9 +30,11 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, torch_seed
 from maskwright.tasks.parts.add_head import add_head, reading_texts
-from maskwright.tasks.parts.reading import LONG, Frame, Long, collation_of, frame_of, room
+from maskwright.tasks.parts.choices import Long, require_long
+from maskwright.tasks.parts.reading import Frame, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import Answers, Encoded, Outputs, TaskType
 from maskwright.train.loop import Hook
+from maskwright.train.machine.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -95,14 +98,13 @@ class Learner:
             UsageError: no such folder, or a way with long texts that is none of this task.
             IncompatibleError: a model without a tokenizer.
         """
-        if long not in LONG or (long != "head" and kind.head != "sequence"):
+        require_long(long)
+        if long != "head" and kind.head != "sequence":
             raise UsageError(
-                "no such way with long texts",
+                "no such way with long texts for this task",
                 where="--long",
                 found=long,
-                wanted=near(long, LONG)
-                if kind.head == "sequence"
-                else "head: this task reads long texts in windows"
+                wanted="head: this task reads long texts in windows"
                 if kind.head in ("token", "span")
                 else "head: of longer texts the end is cut",
             )
@@ -116,7 +118,7 @@ class Learner:
         loaded = model if isinstance(model, Model) else open_weights(model)
         path = loaded.path
         config, family = add_head(loaded, kind)
-        config = method.headed(reading_texts(config, kind, long))
+        config = method.with_heads(reading_texts(config, kind, long))
         if family is not None and not family_named(family).belongs(config):
             family = None
         most = room(config, length or kind.longest, method.positions)
@@ -167,6 +169,8 @@ class Learner:
         scratch: bool = False,
         name: str = "",
         kept: FinishedSeeds | None = None,
+        machine: Machine | None = None,
+        first: bool = False,
     ) -> Seed:
         """Learn the training part by one seed, choose on the validation part, answer the `last`.
 
@@ -175,18 +179,25 @@ class Learner:
             scratch: begin with weights that are drawn, as if there had been no pretraining.
             name: what is shown of it; else its seed.
             kept: takes what the seed comes to; or has it, and nothing is trained.
+            machine: where and how precisely to train; None: the best this machine has.
+            first: whether it is told what trains.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
         if scratch:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
             model = initialise.build(self.config, generator)
-            made = carry(self.loaded.network, model, not self.head_is_new, method.anew(model))
+            made = carry(
+                self.loaded.network,
+                model,
+                not self.head_is_new,
+                trained_weights.reinitialised(method, model),
+            )
             loaded = made.render()
             method = replace(method, head_rate=self.head_factor(method))
-        adapter, share = method.attach(model, generator)
+        adapter, share = trained_weights.attach(method, model, generator)
         begun = _body(model)
-        if not settings.seed:
+        if first:
             say(f"model: {self.path}: {loaded}\nmethod: {method.name}; {share}")
         tuned = kept.restore(settings.seed, model) if kept else None
         if tuned is not None:
@@ -194,7 +205,7 @@ class Learner:
         else:
             steps = steps_of(settings, len(parts[TRAIN].examples.taught))
             with watch(name or f"seed {settings.seed}", steps) as hook:
-                tuned = self._tuned(model, method, parts, settings, say, hook)
+                tuned = self._tuned(model, method, parts, settings, say, hook, machine)
             self.kind.after_training(tuned.network, parts[TRAIN])
             if kept:
                 kept.keep(settings.seed, tuned)
@@ -223,6 +234,7 @@ class Learner:
         settings: Settings,
         say: Callable[[str], None],
         hook: Hook,
+        machine: Machine | None,
     ) -> Tuned:
         kind, collation = self.kind, self.collation
         vocabulary = special_tokens.vocabulary(self.frame.tokenizer)
@@ -249,7 +261,8 @@ class Learner:
             collation,
             settings,
             figure=figure,
-            pace=method.pace,
+            pace=functools.partial(trained_weights.learning_rate_factors, method),
+            machine=machine,
             hooks=[hook],
         )
 

@@ -10,40 +10,34 @@
     lora, …      what `adapters/` adds to a model that stands still; of them `probe` is a linear
                  head and nothing else, and `head` the head of the family with its pooler
 
-`layer_decay` below 1 lets lower layers learn more slowly (`adapters/parts/freeze.py`), with any
-method. Where the scores of a head begin at weights that were drawn, these learn `head_rate` times
-as fast as what was pretrained.
+`layer_decay` below 1 lets lower layers learn more slowly, with any method. Where the scores of a
+head begin at weights that were drawn, these learn `head_rate` times as fast as what was pretrained.
+
+No torch: a wrong name or setting is refused before it is loaded. `trained_weights.py` does to a
+model what is said here.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-
-import torch
+from typing import Any
 
 from maskwright import catalogue
-from maskwright.adapters.parts import freeze
-from maskwright.adapters.parts.adapter import Adapter
 from maskwright.adapters.parts.settings import Settings as AdapterSettings
-from maskwright.errors import UsageError, near
+from maskwright.config import from_plain, to_plain
+from maskwright.errors import ConfigError, UsageError, near
 from maskwright.nn.config import TransformerConfig
-from maskwright.nn.transformer import Transformer
-from maskwright.train.parameter_rates import Pace
 
 FULL, GRADUAL = "full", "gradual"
 LAST, REINIT = re.compile(r"last-(\d+)"), re.compile(r"reinit-([1-9]\d*)")
-# The share of the run from which on everything trains.
-UNFROZEN_AT = 0.5
 # The published learning rate is for a width of 768; narrower models want more, by the square, and
 # few parameters want most. How much faster a head learns than what was pretrained. Why:
 # docs/decisions/0019-the-usual-rate.md.
 RATE, WIDTH, RATE_OF_FEW = 5e-5, 768, 1e-3
 HEAD_RATE = 10.0
-# What of a head gives its scores.
-PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
 
 def names() -> list[str]:
@@ -59,6 +53,8 @@ class Method:
         layer_decay: what the learning rate is multiplied by from each layer to the one below it.
         head_rate: how many times as fast the scores of a head learn; None: HEAD_RATE where layers
             train, else 1.
+        adapter: the settings of the adapter of that name; None: its defaults, or the method is no
+            adapter.
 
     Raises:
         UsageError: no such method, or a number out of range.
@@ -67,6 +63,7 @@ class Method:
     name: str
     layer_decay: float = 1.0
     head_rate: float | None = None
+    adapter: AdapterSettings | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.layer_decay <= 1.0:
@@ -91,15 +88,18 @@ class Method:
                 found=repr(self.name),
                 wanted=near(self.name, names()),
             )
+        if self.adapter is None and _is_adapter(self.name):
+            object.__setattr__(self, "adapter", adapter_settings(self.name))
 
     @property
     def trains_layers(self) -> bool:
         """Whether layers of the model itself train, for which the published rates are."""
         last = LAST.fullmatch(self.name)
-        return self._trains_all or (last is not None and int(last[1]) > 0)
+        return self.trains_all or (last is not None and int(last[1]) > 0)
 
     @property
-    def _trains_all(self) -> bool:
+    def trains_all(self) -> bool:
+        """Whether every parameter of the model trains, at some time of the run."""
         return self.name in (FULL, GRADUAL) or REINIT.fullmatch(self.name) is not None
 
     def rate(self, width: int) -> float:
@@ -118,68 +118,78 @@ class Method:
     @property
     def positions(self) -> int:
         """How many positions of a text the method takes for itself."""
-        return 0 if self.settings is None else self.settings.positions
-
-    @property
-    def settings(self) -> AdapterSettings | None:
-        """Those of the adapter of that name; None: the method is none."""
-        if self.name not in catalogue.names("adapters"):
-            return None
-        made: AdapterSettings = catalogue.load("adapters", self.name).SETTINGS()
-        return made
+        return 0 if self.adapter is None else self.adapter.positions
 
     @property
     def head_alone(self) -> bool:
         """Whether nothing below the head trains."""
-        return self.settings is not None and self.settings.head_alone
+        return self.adapter is not None and self.adapter.head_alone
 
-    def headed(self, config: TransformerConfig) -> TransformerConfig:
+    def with_heads(self, config: TransformerConfig) -> TransformerConfig:
         """`config` with the heads that the method trains."""
-        if self.settings is None or not self.settings.linear:
+        if self.adapter is None or not self.adapter.linear:
             return config
         heads = tuple(replace(head, transform=None, norm=None, bias=True) for head in config.heads)
         return replace(config, pooler=False, heads=heads)
 
-    def anew(self, model: Transformer) -> list[str]:
-        """The parameters below the heads that do not begin as they were pretrained.
-
-        Raises:
-            ConfigError: the model has not so many layers of its own.
-        """
-        found = REINIT.fullmatch(self.name)
-        return freeze.top_blocks(model, int(found[1])) if found else []
-
-    def attach(self, model: Transformer, generator: torch.Generator) -> tuple[Adapter | None, str]:
-        """Add to `model` what the method adds, and hold what it holds; how much trains is told.
-
-        Raises:
-            ConfigError: the model has not so many layers.
-        """
-        tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
-        if self._trains_all:
-            return None, freeze.share(model)
-        if last := LAST.fullmatch(self.name):
-            return None, _only(model, freeze.last_layers(model, int(last[1])))
-        assert self.settings is not None
-        adapter = self.settings.attach(model, generator, heads=tops)
-        return adapter, adapter.share()
-
-    def pace(self, model: Transformer, steps: int) -> Pace | None:
-        """How fast the parameters of `model` learn in a run of so many steps; None: all alike."""
-        factors = freeze.learning_rate_factors(model, self.layer_decay)
-        for name in factors:
-            if PROJECTION.fullmatch(name):
-                factors[name] *= self.head_factor
-        if self.name != GRADUAL:
-            return None if set(factors.values()) == {1.0} else lambda step: factors
-
-        def gradually(step: int) -> dict[str, float]:
-            free = set(freeze.gradual(model, min(1.0, step / steps), until=UNFROZEN_AT))
-            return {name: factor if name in free else 0.0 for name, factor in factors.items()}
-
-        return gradually
+    @property
+    def changed_settings(self) -> dict[str, Any]:
+        """The settings of the adapter that are not its defaults, as plain values."""
+        if self.adapter is None:
+            return {}
+        usual = to_plain(adapter_settings(self.name))
+        return {k: v for k, v in to_plain(self.adapter).items() if v != usual[k]}
 
 
-def _only(model: Transformer, parameters: Iterable[str]) -> str:
-    freeze.train_only(model, parameters)
-    return freeze.share(model)
+def adapter_settings(name: str, values: Mapping[str, Any] | None = None) -> AdapterSettings:
+    """The settings of the adapter `name`, with these plain values by field.
+
+    Raises:
+        UsageError: no such adapter.
+        ConfigError: no such setting, or a value that is none of it; with the near names.
+    """
+    kind = catalogue.load("adapters", name).SETTINGS
+    made: AdapterSettings = from_plain(kind, dict(values or {}), name)
+    return made
+
+
+def methods_of(
+    names: str,
+    layer_decay: float = 1.0,
+    head_rate: float | None = None,
+    adapters: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Method]:
+    """The methods of one name, or of several with commas between.
+
+    Args:
+        adapters: name of an adapter -> the settings that are not its defaults.
+
+    Raises:
+        UsageError: no such method, or a number out of range.
+        ConfigError: a setting that an adapter does not have or take, or of one that is not used.
+    """
+    asked = [name.strip() for name in names.split(",")]
+    given = adapters or {}
+    for other in given:
+        adapter_settings(other, given[other])
+        if other not in asked:
+            raise ConfigError(
+                "settings of an adapter that is not trained",
+                where=f"adapters.{other}",
+                found=f"the method is {names}",
+                wanted=f"settings of {' or '.join(n for n in asked if _is_adapter(n)) or 'none'}",
+                do=f"--method {other}, or leave its settings out",
+            )
+    return [
+        Method(
+            name,
+            layer_decay,
+            head_rate,
+            adapter_settings(name, given.get(name)) if _is_adapter(name) else None,
+        )
+        for name in asked
+    ]
+
+
+def _is_adapter(name: str) -> bool:
+    return name in catalogue.names("adapters")

@@ -26,6 +26,7 @@ from maskwright.adapters.parts.adapter import Adapter
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
 from maskwright.checkpoint.layout import About
+from maskwright.config import to_plain
 from maskwright.counted import counted
 from maskwright.finetune import page, script
 from maskwright.finetune.card import card
@@ -225,6 +226,7 @@ class Result:
         return {
             "task": kind.task,
             "method": self.method.name,
+            **({"adapter": to_plain(self.method.adapter)} if self.method.adapter else {}),
             "layer_decay": self.method.layer_decay,
             "head_rate": self.learner.head_factor(self.method),
             "measure": kind.measure,

@@ -8,7 +8,7 @@ label. What a task asks of the model is a `TaskType` (kind.py, kinds/).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,9 +36,10 @@ from maskwright.report import document
 from maskwright.report.say import Say, printer
 from maskwright.storage import commit
 from maskwright.storage import files as storage
+from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.reading import Long
 from maskwright.terminal import shell_word
+from maskwright.train.machine.machine import Machine, unusual
 from maskwright.train.optimizers.settings import AdamW
 
 EVERYTHING = Method(FULL)
@@ -51,12 +52,13 @@ def finetune(
     *,
     method: Method = EVERYTHING,
     settings: Settings | None = None,
-    seeds: int = 3,
+    seeds: int | Sequence[int] = 3,
     length: int | None = None,
     long: Long = "head",
     settled: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
     beside: Mapping[str, str] | None = None,
+    machine: Machine | None = None,
     stream: TextIO | None = None,
     dry: bool = False,
 ) -> Path:
@@ -65,11 +67,13 @@ def finetune(
     Args:
         method: what of the model trains, and how fast beside the rate in `settings`.
         settings: None: the published ones, with a rate that fits method and width.
+        seeds: how many, from 0 on, or which ones.
         length: the most ids of an example; None: what the model has positions for, at most 512.
         long: what becomes of a whole text that is longer.
         settled: what of the kind is chosen beforehand, such as the "prompt" of written answers.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
         beside: further texts for the folder, by file name; without them it is not finished.
+        machine: where and how precisely to train; None: the best this machine has.
         dry: only say what it would cost.
 
     Returns:
@@ -86,6 +90,7 @@ def finetune(
     require_unfinished(out)
     if not dry:
         commit.probe_writable(out)
+    numbers = range(seeds) if isinstance(seeds, int) else seeds
     learner = Learner.of(model, kind, method, length, long)
     settings = settings or Settings(
         optimizer=AdamW(learning_rate=method.rate(learner.config.width))
@@ -101,7 +106,7 @@ def finetune(
             f"at least {settings.least_steps} steps in all; --epochs N is N passes"
         )
     if dry:
-        cost.tell(learner, data, parts, method, settings, seeds, out, say)
+        cost.tell(learner, data, parts, method, settings, len(numbers), out, say, machine)
         return out / MODEL
     last = TEST if TEST in parts else VALIDATION
     plain_method = replace(method, head_rate=method.head_factor)  # however it was said
@@ -114,14 +119,17 @@ def finetune(
             "head": fingerprint([to_plain(head) for head in learner.config.heads]),
             "settings": {
                 "training": {**to_plain(settings), "seed": 0},
-                "method": to_plain(plain_method),
+                "method": _told(plain_method),
                 "length": learner.frame.length,
                 "long": long,
+                **unusual(machine),
             },
         },
     )
-    storage.require_space(out, cost.disk_bytes(learner, method, seeds - kept.count()))
-    facts = _facts(learner, method, settings, passes) | {"seeds tried": seeds}
+    left = sum(not kept.has(seed) for seed in numbers)
+    storage.require_space(out, cost.disk_bytes(learner, method, left))
+    facts = _facts(learner, method, settings, passes) | unusual(machine)
+    facts |= {"seeds tried": len(numbers)}
     if learner.family is None:
         say(
             "note: no class of the reference library has such a model, so what is saved is read by "
@@ -132,9 +140,16 @@ def finetune(
         commit.sweep(out)
         kept.require_same()
         learn = partial(
-            learner.learn, parts, method, last=last, say=say, watch=watching(stream), kept=kept
+            learner.learn,
+            parts,
+            method,
+            last=last,
+            say=say,
+            watch=watching(stream),
+            kept=kept,
+            machine=machine,
         )
-        found = _seeds(learn, settings, seeds, out, say)
+        found = _seeds(learn, settings, numbers, out, say)
         for half in (out / MODEL, out / ADAPTER):  # of a try that was stopped while it wrote
             if half.exists():
                 commit.remove_folder(half)
@@ -149,18 +164,18 @@ def finetune(
 
 
 def _seeds(
-    learn: Callable[[Settings], Seed], settings: Settings, seeds: int, out: Path, say: Say
+    learn: Callable[..., Seed], settings: Settings, seeds: Sequence[int], out: Path, say: Say
 ) -> list[Seed]:
     """What each seed came to; only the best still has its model."""
     found: list[Seed] = []
     try:
-        for seed in range(seeds):
-            found.append(learn(replace(settings, seed=seed)))
+        for seed in seeds:
+            found.append(learn(replace(settings, seed=seed), first=not found))
             best = best_of(found)
             found = [one if one is best else one.without_model() for one in found]
     except KeyboardInterrupt:
         say(
-            f"stopped; {len(found)} of {seeds} seeds had finished and are kept: the same "
+            f"stopped; {len(found)} of {len(seeds)} seeds had finished and are kept: the same "
             f"command with --out {shell_word(out)} goes on"
         )
         raise
@@ -189,6 +204,7 @@ def _facts(learner: Learner, method: Method, settings: Settings, passes: int) ->
     longer = "longer ones in windows" if windows else learner.frame.long
     return {
         "method": method.name,
+        **_adapter_facts(method),
         "layer decay": method.layer_decay,
         **({} if factor == 1.0 else {"new head's learning rate": f"{factor:g} ×"}),
         "optimizer": settings.optimizer.kind,
@@ -203,3 +219,23 @@ def _facts(learner: Learner, method: Method, settings: Settings, passes: int) ->
         **({"prompt": kind.settled["prompt"]} if "prompt" in kind.settled else {}),
         "longest text": f"{learner.frame.length} tokens, {longer}",
     }
+
+
+def _told(method: Method) -> dict[str, Any]:
+    """The method as plain values; of an adapter what is not its default."""
+    plain = {name: value for name, value in to_plain(method).items() if name != "adapter"}
+    return plain | ({method.name: method.changed_settings} if method.changed_settings else {})
+
+
+def _adapter_facts(method: Method) -> dict[str, str]:
+    """The settings of the adapter in a line, if it has any."""
+    told = (
+        [
+            f"{name} {', '.join(value) if isinstance(value, list) else value}"
+            for name, value in to_plain(method.adapter).items()
+            if name != "kind" and value is not None
+        ]
+        if method.adapter is not None
+        else []
+    )
+    return {"adapter": ", ".join(told)} if told else {}

@@ -3,7 +3,7 @@ carried along. In plain transformers where that gives the same answers, else wit
 
 from __future__ import annotations
 
-from maskwright.tasks.parts.reading import Long
+from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.task_type import TaskType
 
 NAME = "predict.py"

@@ -21,6 +21,7 @@ from maskwright.errors import UsageError
 from maskwright.labelled.examples.examples import Example, Examples, Pair, Single
 from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
 from maskwright.metrics import metrics
+from maskwright.metrics.names import METRICS_OF
 
 STRENGTHS = (1.0, 10.0, 100.0)
 KINDS = ("classification", "pair-classification", "multi-label", "regression", "similarity")
@@ -112,7 +113,7 @@ def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseli
     classes = _classes(examples)
     bag = _Bag(train, WEIGHTS // max(1, classes))
     learned, truth = bag.features(train), targets(train, classes)
-    metric = metrics.METRICS[metrics.USUAL[examples.task.kind][0]]
+    metric = metrics.METRICS[METRICS_OF[examples.task.kind][0]]
     chosen, best = STRENGTHS[1], -np.inf
     models = {}
     for strength in STRENGTHS if choosing else (chosen,):

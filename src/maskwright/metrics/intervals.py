@@ -19,13 +19,13 @@ from maskwright.errors import DataError, UsageError, near
 from maskwright.metrics.bootstrap import by_resample, resampled
 from maskwright.metrics.metrics import (
     METRICS,
-    USUAL,
     Metric,
     Values,
     accuracy,
     checked,
     is_constant,
 )
+from maskwright.metrics.names import METRICS_OF
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -60,16 +60,17 @@ def estimates(
     Raises:
         UsageError: a kind without figures here.  DataError: no rows, or not the same number.
     """
-    if kind not in USUAL:
+    known = [task for task, names in METRICS_OF.items() if set(names) <= METRICS.keys()]
+    if kind not in known:
         raise UsageError(
-            "no figures for this task here", found=repr(kind), wanted=near(kind, USUAL)
+            "no figures for this task here", found=repr(kind), wanted=near(kind, known)
         )
     truth, predicted = checked(truth, predicted)
-    chosen = [METRICS[name] for name in USUAL[kind]]
+    chosen = [METRICS[name] for name in METRICS_OF[kind]]
     drawn = by_resample(chosen, truth, predicted, resamples)
     return {
         name: _estimate(metric, truth, predicted, drawn[metric], LEVEL)
-        for name, metric in zip(USUAL[kind], chosen, strict=True)
+        for name, metric in zip(METRICS_OF[kind], chosen, strict=True)
     }
 
 

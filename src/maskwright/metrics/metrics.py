@@ -98,15 +98,6 @@ METRICS: Mapping[str, Metric] = {
     "spearman": spearman,
     "squared_error": squared_error,
 }
-# The first of a kind is the one to choose by.
-USUAL: Mapping[str, tuple[str, ...]] = {
-    "classification": ("accuracy", "macro_f1", "matthews"),
-    "pair-classification": ("accuracy", "macro_f1", "matthews"),
-    "multiple-choice": ("accuracy",),
-    "multi-label": ("micro_f1", "macro_f1", "accuracy"),
-    "regression": ("spearman", "pearson", "squared_error"),
-    "similarity": ("spearman", "pearson", "squared_error"),
-}
 
 
 def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[ClassFigures]:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from maskwright.errors import ConfigError, DataError, IncompatibleError, near
 from maskwright.metrics import squad_score
 from maskwright.metrics.intervals import Estimate, estimate_of_sums, estimates_of_means
+from maskwright.metrics.names import METRICS_OF
 
 BLEU_ORDER = 4
 CHRF_ORDER = 6
@@ -270,11 +271,11 @@ def _chrf(counts: NDArray[np.float64]) -> float:
 
 # ------------------------------------------------------------------------------ all of them
 # The first is the one to choose by: it needs no words, and is defined for any two texts.
-USUAL = ("chrf", "bleu", "rouge_1", "rouge_2", "rouge_l", "exact_match")
+NAMES = METRICS_OF["sequence-to-sequence"]
 
 
 def figures(texts: Sequence[str], references: References) -> dict[str, float]:
-    """The figures of `USUAL`.
+    """The figures of `NAMES`.
 
     Raises:
         IncompatibleError, DataError: as `exact_match`.
@@ -282,7 +283,7 @@ def figures(texts: Sequence[str], references: References) -> dict[str, float]:
     words = rouge(texts, references)
     each = (words.one, words.two, words.longest, exact_match(texts, references))
     scores = (chrf(texts, references), bleu(texts, references).score, *each)
-    return dict(zip(USUAL, scores, strict=True))
+    return dict(zip(NAMES, scores, strict=True))
 
 
 def estimates(texts: Sequence[str], references: References) -> dict[str, Estimate]:
@@ -312,4 +313,4 @@ def estimates(texts: Sequence[str], references: References) -> dict[str, Estimat
             for text, some in zip(texts, references, strict=True)
         ]
     )
-    return {USUAL[0]: one, USUAL[1]: two, **estimates_of_means(USUAL[2:], each)}
+    return {NAMES[0]: one, NAMES[1]: two, **estimates_of_means(NAMES[2:], each)}

@@ -12,7 +12,7 @@ from typing import Any
 
 from maskwright.checkpoint.fine_tuned import COPY, TaskRecord
 from maskwright.errors import CheckpointError, near
-from maskwright.tasks.parts.reading import POOLINGS
+from maskwright.tasks.parts.choices import POOLINGS
 
 
 def _a_number(value: Any) -> bool:

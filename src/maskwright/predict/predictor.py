@@ -45,8 +45,9 @@ from maskwright.predict.calibrated import require_settled
 from maskwright.predict.given import examples
 from maskwright.report.say import Say, quiet
 from maskwright.tasks.parts import sentence_folder
+from maskwright.tasks.parts.choices import HIERARCHICAL, LONG
 from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vectors
-from maskwright.tasks.parts.reading import HIERARCHICAL, LONG, Frame, collation_of, frame_of, room
+from maskwright.tasks.parts.reading import Frame, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import LOGIT, PAIR, UNTOLD, Encoded, Outputs, TaskType
 from maskwright.tokenizer.training.sample import not_unicode
 

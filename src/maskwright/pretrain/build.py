@@ -7,7 +7,7 @@ refused where it is not there, before any work is done (`resolved`).
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import torch
 from maskwright import catalogue, config
 from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.families.parts.family import family
 from maskwright.models import folders, special_tokens
 from maskwright.models.open import open_weights
 from maskwright.nn.config import TransformerConfig
@@ -29,6 +28,7 @@ from maskwright.pretrain.lengths import check_length
 from maskwright.pretrain.objective_of import options_of
 from maskwright.pretrain.rows import require_rows
 from maskwright.randomness import key, torch_seed
+from maskwright.recipes.parts.check import config_of, require_names
 from maskwright.recipes.parts.recipe import FamilyModel, Folder, Point, Recipe
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.toml import to_toml
@@ -45,7 +45,7 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
     model = recipe.model
     if isinstance(model, FamilyModel):
         size = {"vocab_size": tokenizer.vocabulary_size}
-        point = _point(model, {**size, **_special_ids(tokenizer)})
+        point = config_of(model, {**size, **_special_ids(tokenizer)})
     else:
         point = model.config if isinstance(model, Point) else start.layout(model).config
     if point.tokens.vocabulary < tokenizer.vocabulary_size:
@@ -56,24 +56,6 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
             wanted=f"at most {point.tokens.vocabulary}",
             do="train a smaller tokenizer (tokenizer.vocabulary)",
         )
-    return point
-
-
-def _point(model: FamilyModel, of_tokenizer: Mapping[str, Any]) -> TransformerConfig:
-    """The point of a family's model.
-
-    Raises:
-        ConfigError: no such family or size, or a setting that the family does not know or take.
-    """
-    member = family(model.family)
-    keys = {**of_tokenizer, **model.settings}
-    architectures = {"architectures": [model.architecture]}
-    if model.size is None:
-        point = member.point({**keys, **architectures})
-    else:
-        point = member.size(model.size, model.architecture, **keys)
-        keys = {**member.sizes[model.size], **keys}
-    member.require_known(model.settings, {**keys, **architectures}, "model.settings")
     return point
 
 
@@ -91,9 +73,7 @@ def require_settings(recipe: Recipe) -> None:
     )
     # Networks may be named later.
     options_of(replace(recipe, objective=replace(chosen, options={**networks, **chosen.options})))
-    if isinstance(recipe.model, FamilyModel):
-        # Whatever the tokenizer will be; its own numbers are looked at when it is there.
-        _point(recipe.model, {"vocab_size": 1 << 16})
+    require_names(recipe)
 
 
 def family_name(recipe: Recipe) -> str | None:

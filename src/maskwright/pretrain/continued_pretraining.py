@@ -39,39 +39,27 @@ from maskwright.objectives.parts.objective import encode, facts
 from maskwright.objectives.supervised import pool_texts
 from maskwright.pretrain import build, checkpoints, head_first, run
 from maskwright.pretrain.rows import held_out_rows
-from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.continued import LENGTH, RATE, WIDTH, of_model, of_run
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.override import override, with_text
 from maskwright.recipes.parts.recipe import (
     Folder,
-    ObjectiveChoice,
     Recipe,
-    RowChoice,
-    TokenizerFolder,
-    Training,
 )
 from maskwright.report import page, tables
 from maskwright.report.say import printer
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train import distribute
 from maskwright.train.machine import machine
-from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.phases import Ramp
-from maskwright.train.schedule import Budget, Schedule
 
 MINUTES, HELD_OUT = 10.0, "data/held-out"
 WORTH = "What training further was worth"
 SENTENCE_MODEL = "modules.json"  # of sentence-transformers
 GENERAL = 60_000  # bytes of text that has nothing to do with the run
 SEEN_ROWS, SEEN_TEXTS = 64, 200
-# What is known is easily overwritten: of a run's own rate a part; of others a rate for a width of
-# 768, and in proportion more for narrower models.
-SHARE, RATE, WIDTH = 0.3, 1e-4, 768
 # A head that is drawn learns alone for a share of the run, and faster than the body under it, which
 # was never trained for it and has most to lose: that learns at a rate for a width of 768, too.
 HEAD_FIRST, HEAD_RATE, BODY_RATE = 0.3, 1e-3, 1e-5
-LENGTH, BATCH = 128, 64
-SCHEDULE = Schedule(kind="linear", warmup=0.1)
 
 
 def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
@@ -82,28 +70,8 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
         UsageError: no such folder.
         IncompatibleError: it has no tokenizer, or is of two stacks and has no mask to write for.
     """
-    budget = Budget(minutes=minutes)
     if is_run(folder):
-        own = read(folder / run.RECIPE)
-        optimizer = replace(
-            own.training.optimizer, learning_rate=SHARE * own.training.optimizer.learning_rate
-        )
-        training = replace(
-            own.training,
-            budget=budget,
-            phases=(),
-            ramp=Ramp(),
-            optimizer=optimizer,
-            schedule=SCHEDULE,
-        )
-        begun = replace(
-            own,
-            corpus=Corpus(),
-            model=Folder(path=str(folder)),
-            training=training,
-            tokenizer=TokenizerFolder(path=str(folder)),
-        )
-        return replace(begun, name=f"{own.name}-further", note=f"{own.note}, further")
+        return of_run(folder, minutes)
     path = folders.model_folder(folder)
     form = pretrained.described(path)
     config = form.config
@@ -118,16 +86,14 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
         model = replace(
             model, head_first=HEAD_FIRST, body_rate=min(1.0, BODY_RATE * narrower / rate)
         )
-    return Recipe(
+    return of_model(
+        model,
+        minutes,
         name=f"{folders.called(path)}-further",
         note=f"a {form.model_type}, further",
-        tokenizer=TokenizerFolder(path=str(path)),
-        model=model,
-        objective=ObjectiveChoice(name=_objective(path, form), options={}),
-        rows=RowChoice(length=min(LENGTH, longest)),
-        training=Training(
-            budget=budget, batch=BATCH, optimizer=AdamW(learning_rate=rate), schedule=SCHEDULE
-        ),
+        objective=_objective(path, form),
+        rate=rate,
+        length=min(LENGTH, longest),
     )
 
 

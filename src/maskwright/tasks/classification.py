@@ -26,15 +26,17 @@ from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.windows.windows import KEEPS, Keep, pool
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimates
+from maskwright.metrics.names import METRICS_OF
 from maskwright.nn.heads import Head
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary
 from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
+from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.classes_table import classes_table
 from maskwright.tasks.parts.encode import divide, encode, examples_of
-from maskwright.tasks.parts.reading import Frame, Long
+from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import (
     LOGIT,
     PAIR,
@@ -109,7 +111,7 @@ class Classification(TaskType):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return metrics.USUAL[self.task]
+        return METRICS_OF[self.task]
 
     def continues(self, labels: Sequence[str]) -> bool:
         # A unit is folded into the head of a regression, and other numbers have another.

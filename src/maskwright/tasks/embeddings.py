@@ -31,11 +31,13 @@ from maskwright.labelled.formats.parts import TRAIN
 from maskwright.labelled.formats.rows import Row
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimate, estimates_of_means
+from maskwright.metrics.names import METRICS_OF
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.contrastive import POOLINGS, Aim, Contrast
 from maskwright.objectives.parts.objective import Vocabulary
+from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.encode import encode
-from maskwright.tasks.parts.reading import Frame, Long
+from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Answers, Encoded, Scores, TaskType, text
 
 TASKS = ("embedding", "matching")
@@ -68,7 +70,7 @@ class Embeddings(TaskType):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return ("spearman", "pearson") if self.task == "embedding" else ("first_is_right", "mrr")
+        return METRICS_OF[self.task]
 
     @property
     def rivals(self) -> bool:

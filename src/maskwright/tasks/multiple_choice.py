@@ -20,6 +20,7 @@ from maskwright.labelled.formats.parts import TRAIN
 from maskwright.labelled.formats.rows import Row
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimates
+from maskwright.metrics.names import METRICS_OF
 from maskwright.tasks.parts.encode import encode
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import (
@@ -58,7 +59,7 @@ class MultipleChoice(TaskType):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return metrics.USUAL[self.task]
+        return METRICS_OF[self.task]
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:

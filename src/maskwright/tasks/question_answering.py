@@ -36,6 +36,7 @@ from maskwright.labelled.windows.answer_search import Prediction
 from maskwright.labelled.windows.answers import NULL, AnswerRows, AnswerWindows
 from maskwright.metrics import squad_score
 from maskwright.metrics.intervals import Estimate, OfSums, estimate_of_sums
+from maskwright.metrics.names import BALANCED_F1, METRICS_OF
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Answers, Encoded, Mistake, Scores, TaskType, text
@@ -45,7 +46,7 @@ STRIDE, LONGEST_QUESTION = 128, 64
 LONGEST_ANSWER = 30
 PORTION = 512  # windows that are framed together
 NONE = "(no answer)"
-BALANCED, HAS, NO = "balanced_f1", "has_answer_", "no_answer_"
+HAS, NO = "has_answer_", "no_answer_"
 WITHIN = "within_words"
 OFTEN = 0.1  # of the answers to learn from
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
@@ -75,11 +76,11 @@ class QuestionAnswering(TaskType):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return ("f1", "exact")
+        return METRICS_OF[self.task]
 
     @property
     def choosable(self) -> tuple[str, ...]:
-        return (*self.measures, BALANCED)
+        return (*self.measures, BALANCED_F1)
 
     @property
     def threshold(self) -> float:
@@ -107,7 +108,7 @@ class QuestionAnswering(TaskType):
         told = {bool(row.answers) for row in data.parts[VALIDATION]}
         if "measure" in self.settled or len(told) < 2:
             return self
-        return self.with_settled({"measure": BALANCED})
+        return self.with_settled({"measure": BALANCED_F1})
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -200,9 +201,9 @@ class QuestionAnswering(TaskType):
                     for place, name in enumerate(self.measures)
                 }
         if both:
-            found[BALANCED] = (_balanced, parted[:, [0, 2, 3, 5]])
-        elif self.measure == BALANCED:  # of one sort alone it is that sort's
-            found[BALANCED] = found["f1"]
+            found[BALANCED_F1] = (_balanced, parted[:, [0, 2, 3, 5]])
+        elif self.measure == BALANCED_F1:  # of one sort alone it is that sort's
+            found[BALANCED_F1] = found["f1"]
         return found
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
@@ -216,7 +217,7 @@ class QuestionAnswering(TaskType):
         said = _each(encoded.rows, [prediction.answer() for prediction in found])[:, column]
         none = _each(encoded.rows, [""] * len(found))[:, column]
         differences = np.array([prediction.difference for prediction in found])
-        has = _has_answer(encoded.rows) if self.measure == BALANCED else None
+        has = _has_answer(encoded.rows) if self.measure == BALANCED_F1 else None
         threshold, _ = squad_score.best_threshold(differences, said, none, has)
         return made.with_settled({"threshold": _finite(threshold, differences)})
 

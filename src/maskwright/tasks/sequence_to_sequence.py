@@ -18,6 +18,7 @@ from maskwright.labelled.formats.parts import TRAIN
 from maskwright.labelled.windows.text_to_text import Template
 from maskwright.metrics import baseline, text_score
 from maskwright.metrics.intervals import Estimate
+from maskwright.metrics.names import METRICS_OF
 from maskwright.tasks.parts.task_type import Answers, Encoded, Mistake, Outputs, text
 from maskwright.tasks.parts.text_to_text import Writing
 
@@ -46,7 +47,7 @@ class SequenceToSequence(Writing):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return text_score.USUAL
+        return METRICS_OF[self.task]
 
     def of_data(self, data: labelled.Examples) -> Self:
         source, target = (data.task.columns.roles[role][0] for role in ("source", "target"))

@@ -32,6 +32,7 @@ from maskwright.labelled.formats.words import words_in
 from maskwright.labelled.windows.tag_windows import TagWindows
 from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, OfSums, estimate_of_sums
+from maskwright.metrics.names import METRICS_OF
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.report.tables import Table
 from maskwright.tasks.parts.classes_table import classes_table
@@ -75,7 +76,7 @@ class Tagging(TaskType):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return ("entity_f1", "accuracy") if self.marks_entities else ("accuracy",)
+        return METRICS_OF[self.task][0 if self.marks_entities else 1 :]
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:

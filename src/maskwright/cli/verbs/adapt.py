@@ -8,6 +8,7 @@ from pathlib import Path
 from maskwright.cli.verbs.arguments import (
     add_out,
     add_settings,
+    add_short_settings,
     add_text,
     existing,
     existing_texts,
@@ -23,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="the folder of a model or a run")
     add_text(parser)
     parser.add_argument("--minutes", type=float, default=10.0, help="time in minutes (default 10)")
+    add_short_settings(parser, without=("--minutes", "--steps"))
     add_settings(parser)
     add_out(parser)
 
@@ -34,6 +36,9 @@ def do(a: argparse.Namespace) -> None:
             "no text to train on", where="--text", do=f"maskwright adapt {a.model} --text FILE"
         )
     existing_texts(a.text)
+    from maskwright.recipes.parts.continued import require_settings
+
+    require_settings(a.model, a.minutes, a.settings)
     from maskwright.pretrain.continued_pretraining import adapt
 
     out = a.out or next_run("adapted")

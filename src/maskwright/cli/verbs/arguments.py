@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from maskwright.errors import UsageError, near
 
@@ -81,6 +82,43 @@ def add_settings(
         metavar="PATH=VALUE",
         help=what,
     )
+
+
+class AsSetting(argparse.Action):
+    """An option that is short for `--set PATH=VALUE`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
+    ) -> None:
+        namespace.settings = [*namespace.settings, f"{self.const}={values}"]
+
+
+def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str] = ()) -> None:
+    """Options for the settings of a recipe that the field has names for, in place of `--set`."""
+    for option, path, what in (
+        ("--rate", "training.optimizer.learning_rate", "learning rate at its peak"),
+        ("--batch", "training.batch", "rows per step"),
+        ("--length", "rows.length", "tokens per row"),
+        ("--steps", "training.budget.steps", "number of steps"),
+        ("--minutes", "training.budget.minutes", "time in minutes"),
+        ("--seed", "training.seed", "random seed"),
+        ("--precision", "training.precision", "float32, bfloat16 or auto"),
+        ("--device", "training.device", "cpu, cuda, one of several as cuda:1, or auto"),
+    ):
+        if option not in without:
+            parser.add_argument(
+                option,
+                action=AsSetting,
+                const=path,
+                dest=f"short {path}",
+                default=argparse.SUPPRESS,
+                metavar="VALUE",
+                help=f"{what}: --set {path}=VALUE",
+            )
 
 
 def add_out(

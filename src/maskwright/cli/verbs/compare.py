@@ -32,11 +32,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
+    from maskwright.recipes.parts.check import require_names
     from maskwright.recipes.parts.find import find
     from maskwright.recipes.parts.override import override, with_text
 
     begun = [find(name) for name in a.recipes]
     recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in begun]
+    for recipe in recipes:
+        require_names(recipe)
     existing_texts(a.text)
     if a.data is not None:
         existing(a.data, "data")

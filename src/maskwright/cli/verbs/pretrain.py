@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.cli.verbs.arguments import add_out, add_settings, add_text, existing_texts, next_run
+from maskwright.cli.verbs.arguments import (
+    add_out,
+    add_settings,
+    add_short_settings,
+    add_text,
+    existing_texts,
+    next_run,
+)
 from maskwright.terminal import harmless_lines
 
 SUMMARY = "pretrain a model from a recipe"
@@ -13,16 +20,19 @@ SUMMARY = "pretrain a model from a recipe"
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", help="a built-in recipe, a .toml file, or the folder of a run")
     add_text(parser)
+    add_short_settings(parser)
     add_settings(parser)
     add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
+    from maskwright.recipes.parts.check import require_names
     from maskwright.recipes.parts.find import find, run_of
     from maskwright.recipes.parts.override import override, with_text
 
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
+    require_names(recipe)
     existing_texts(a.text)
     from maskwright import closing
 

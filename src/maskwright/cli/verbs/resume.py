@@ -22,12 +22,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.run, "run")
-    from maskwright import closing
-    from maskwright.pretrain import run
+    from maskwright.models.run_folder import RECIPE, is_run
     from maskwright.recipes.parts.find import read
     from maskwright.recipes.parts.override import override
 
     settings = None
-    if a.settings and (a.run / run.RECIPE).is_file():
-        settings = override(read(a.run / run.RECIPE), a.settings)
+    if a.settings and is_run(a.run):
+        settings = override(read(a.run / RECIPE), a.settings)
+    from maskwright import closing
+
     print(harmless_lines(f"model: {closing.resume(a.run, settings=settings)}"))

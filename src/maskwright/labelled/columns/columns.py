@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from maskwright.labelled.columns.contents import Column
 from maskwright.terminal import shell_word
+
+if TYPE_CHECKING:
+    from maskwright.labelled.columns.contents import Column
 
 SHAPES: dict[str, tuple[str, ...]] = {
     "tagging": ("tokens", "tags"),

@@ -102,13 +102,8 @@ def infer(
         UsageError: an unknown kind, role or column.
         DataError: no task fits, or not the kind given.
     """
-    if kind is not None and kind not in KINDS:
-        raise UsageError(
-            "no such task",
-            found=repr(kind),
-            wanted=near(kind, KINDS),
-            do=f"choose one of: {', '.join(KINDS)}",
-        )
+    if kind is not None:
+        require_task(kind)
     shapes = SHAPES if kind is None else (KINDS[kind][0],)
     found = find(table, columns, shapes)
     if no_label is not None and len(names := found.roles.get("label", ())) == 1:
@@ -151,6 +146,21 @@ def infer(
         )
     task = Task(next(k for k, v in KINDS.items() if v == shaped), why, found, separator)
     return _with_flags(task, table.first) if form == "several" else task
+
+
+def require_task(name: str) -> None:
+    """Refuse a task type that there is not.
+
+    Raises:
+        UsageError: with the near names.
+    """
+    if name not in KINDS:
+        raise UsageError(
+            "no such task",
+            found=repr(name),
+            wanted=near(name, KINDS),
+            do=f"choose one of: {', '.join(KINDS)}",
+        )
 
 
 def _are_named(table: Table, found: Columns) -> bool:

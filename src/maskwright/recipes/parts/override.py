@@ -8,7 +8,6 @@ from typing import Any
 
 from maskwright import config, dotted
 from maskwright.corpus.files import Paths, listed
-from maskwright.errors import UsageError
 from maskwright.recipes.parts.recipe import FamilyModel, Folder, Recipe, TokenizerFolder
 
 BUDGET = "training.budget."
@@ -40,41 +39,20 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     stays.
     """
     values: dict[str, Any] = {}
-    given = [settings] if isinstance(settings, str) else settings
-    _refuse_repeated(given)
-    for setting in sorted(given, key=lambda setting: not setting.startswith(FOLDERS)):
-        path, sign, text = setting.partition("=")
-        if not sign:
-            raise UsageError(
-                "--set wants path=value",
-                found=repr(setting),
-                wanted="for example --set training.batch=32",
-            )
+    given = dotted.assignments(settings, "for example --set training.batch=32")
+    for path, text in sorted(given.items(), key=lambda setting: setting[0] not in FOLDERS):
         if path == f"{OPTIMIZER}.kind" and text != recipe.training.optimizer.kind:
             rate = recipe.training.optimizer.learning_rate
             fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
             recipe = dotted.replace_at(recipe, fresh)
         elif path.startswith(BUDGET):
-            given = values.setdefault(BUDGET[:-1], {})  # of two, the budget itself refuses one
-            given[path.removeprefix(BUDGET)] = dotted.parse_value(text)
+            budget = values.setdefault(BUDGET[:-1], {})  # of two, the budget itself refuses one
+            budget[path.removeprefix(BUDGET)] = dotted.parse_value(text)
         elif path in FOLDERS:
             values |= _from_folder(recipe, path.split(".")[0], text)
         else:
             values[path] = dotted.parse_value(text)
     return dotted.replace_at(recipe, values)
-
-
-def _refuse_repeated(settings: Sequence[str]) -> None:
-    """Refuse two values for one setting."""
-    kept: dict[str, str] = {}
-    for path, _, text in (setting.partition("=") for setting in settings):
-        if kept.setdefault(path, text) != text:
-            raise UsageError(
-                "the setting is given twice",
-                where=f"--set {path}",
-                found=f"{kept[path]} and {text}",
-                wanted="one of them",
-            )
 
 
 def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from maskwright.errors import IncompatibleError
 from maskwright.models.model import Model
 from maskwright.nn.chunk_pooling import layers_over
 from maskwright.nn.config import Head, TransformerConfig
-from maskwright.tasks.parts.reading import HIERARCHICAL, POOLINGS, Long
+from maskwright.tasks.parts.choices import HIERARCHICAL, POOLINGS, Long
 from maskwright.tasks.parts.task_type import TaskType
 
 

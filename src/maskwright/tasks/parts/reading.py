@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 from maskwright.inference.encoded import Collation
-from maskwright.nn.config import TextPooling, TransformerConfig
+from maskwright.nn.config import TransformerConfig
+from maskwright.tasks.parts.choices import Long
 from maskwright.tokenizer.tokenizer import Tokenizer
-
-# What stays of a text, or: all of it in pieces. Each piece is scored, and the scores are averaged
-# or the largest taken; or that is done with the vectors of the pieces, and what comes of them is
-# scored; or layers over these vectors read them first.
-Long = Literal[
-    "head",
-    "tail",
-    "head-and-tail",
-    "pieces-mean",
-    "pieces-max",
-    "vectors-mean",
-    "vectors-max",
-    "hierarchical",
-]
-LONG: tuple[Long, ...] = get_args(Long)
-HIERARCHICAL = "hierarchical"
-# What is read of a text, as users call it: the state of [CLS] (of the last token, of a decoder), or
-# something of all states.
-POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective, Vocabulary
 from maskwright.objectives.supervised import Options, Problem, Supervised
 from maskwright.report.tables import Table
-from maskwright.tasks.parts.reading import Frame, Long
+from maskwright.tasks.parts.choices import Long
+from maskwright.tasks.parts.reading import Frame
 from maskwright.tokenizer.unknown import OTHER_MODEL
 
 # Of `settled`, where a folder has a head and says no task: there may be one text or two; and its

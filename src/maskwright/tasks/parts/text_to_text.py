@@ -30,7 +30,8 @@ from maskwright.models import special_tokens
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives import causal, sequence_to_sequence
 from maskwright.objectives.parts.objective import Objective, Vocabulary
-from maskwright.tasks.parts.reading import Frame, Long
+from maskwright.tasks.parts.choices import Long
+from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Encoded, Outputs, TaskType
 from maskwright.tokenizer.lost import lost_note
 

@@ -77,6 +77,18 @@ def matrix_units(device: str) -> str:
     return "AVX512-BF16" if torch.cpu._is_avx512_bf16_supported() else ""
 
 
+def unusual(machine: Machine | None) -> dict[str, str]:
+    """The precision and the device of `machine` where they are not what `choose` would choose."""
+    if machine is None:
+        return {}
+    usual, told = choose(), {}
+    if machine.compute != usual.compute:
+        told["precision"] = machine.name
+    if machine.device.type != usual.device.type:
+        told["device"] = machine.device.type
+    return told
+
+
 def best_device() -> torch.device:
     """Where a finished model is asked, in float32: a GPU if there is one."""
     return choose("float32").device

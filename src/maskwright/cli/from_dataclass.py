@@ -1,0 +1,66 @@
+"""Options of a verb from the fields of a dataclass: one for each, with the line of its docstring as
+its help."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import re
+import types
+import typing
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from maskwright.config import NONE, hints_of
+
+
+def add_fields(
+    parser: argparse.ArgumentParser, kind: type, *, without: Collection[str] = ()
+) -> None:
+    """An option for each field of `kind` that is a number, a text or a flag. Its default is None,
+    so that what is given can be told from what is not."""
+    told = lines_of(kind)
+    for field in dataclasses.fields(kind):
+        if field.name in without:
+            continue
+        option, hint = f"--{field.name.replace('_', '-')}", _lone(hints_of(kind)[field.name])
+        text = told.get(field.name, "").rstrip(".")
+        if field.default is not None and field.default is not dataclasses.MISSING:
+            usual = field.default
+            text += f" (default {usual:g})" if isinstance(usual, float) else f" (default {usual})"
+        if hint is bool:
+            parser.add_argument(option, action="store_true", default=None, help=text)
+            continue
+        number = {int: "N", float: "X"}.get(hint)
+        parser.add_argument(
+            option,
+            type=hint if number else str,
+            default=None,
+            metavar=number or field.name.upper(),
+            help=text.replace("%", "%%"),
+        )
+
+
+def given(
+    arguments: argparse.Namespace, kind: type, *, without: Collection[str] = ()
+) -> dict[str, Any]:
+    """The fields of `kind` that an option was given for, by name."""
+    names = (field.name for field in dataclasses.fields(kind) if field.name not in without)
+    values = {name: getattr(arguments, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def lines_of(kind: type) -> Mapping[str, str]:
+    """Field -> what the section "Attributes" of the docstring says of it, on one line; empty where
+    docstrings are stripped (python -OO)."""
+    section = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[2]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
+    return {name: re.sub(r"\s*\n\s*", " ", text) for name, text in entries}
+
+
+def _lone(hint: Any) -> Any:
+    """`T` of `T | None`."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        (hint,) = (arm for arm in typing.get_args(hint) if arm is not NONE)
+    return hint

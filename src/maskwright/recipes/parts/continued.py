@@ -1,0 +1,95 @@
+"""The recipe that trains a finished model further. No torch: what a model needs of it that only its
+weights' folder tells (its head, its objective) is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from maskwright.models.run_folder import RECIPE, is_run
+from maskwright.recipes.parts.check import require_names
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.recipe import (
+    Folder,
+    ObjectiveChoice,
+    Recipe,
+    RowChoice,
+    TokenizerFolder,
+    Training,
+)
+from maskwright.train.optimizers.settings import AdamW
+from maskwright.train.phases import Ramp
+from maskwright.train.schedule import Budget, Schedule
+
+# What is known is easily overwritten: of a run's own rate a part; of others a rate for a width of
+# 768, and in proportion more for narrower models.
+SHARE, RATE, WIDTH = 0.3, 1e-4, 768
+LENGTH, BATCH = 128, 64
+SCHEDULE = Schedule(kind="linear", warmup=0.1)
+
+
+def of_run(folder: Path, minutes: float) -> Recipe:
+    """The recipe that trains the model of a run further, on the embedded text until another is
+    named."""
+    own = read(folder / RECIPE)
+    rate = SHARE * own.training.optimizer.learning_rate
+    training = replace(
+        own.training,
+        budget=Budget(minutes=minutes),
+        phases=(),
+        ramp=Ramp(),
+        optimizer=replace(own.training.optimizer, learning_rate=rate),
+        schedule=SCHEDULE,
+    )
+    begun = replace(
+        own,
+        corpus=Corpus(),
+        model=Folder(path=str(folder)),
+        training=training,
+        tokenizer=TokenizerFolder(path=str(folder)),
+    )
+    return replace(begun, name=f"{own.name}-further", note=f"{own.note}, further")
+
+
+def of_model(
+    model: Folder,
+    minutes: float,
+    *,
+    name: str,
+    note: str,
+    objective: str,
+    rate: float = RATE,
+    length: int = LENGTH,
+) -> Recipe:
+    """The same of a model that no run here has made."""
+    return Recipe(
+        name=name,
+        note=note,
+        tokenizer=TokenizerFolder(path=model.path),
+        model=model,
+        objective=ObjectiveChoice(name=objective, options={}),
+        rows=RowChoice(length=length),
+        training=Training(
+            budget=Budget(minutes=minutes),
+            batch=BATCH,
+            optimizer=AdamW(learning_rate=rate),
+            schedule=SCHEDULE,
+        ),
+    )
+
+
+def require_settings(folder: Path, minutes: float, settings: Sequence[str]) -> None:
+    """Refuse settings that no recipe for the model in `folder` could have, before it is opened.
+
+    Raises:
+        UsageError, ConfigError: as `override` and `require_names`.
+    """
+    if is_run(folder):
+        recipe = of_run(folder, minutes)
+    else:
+        place = Folder(path=str(folder))
+        recipe = of_model(place, minutes, name="", note="", objective="masked")
+    require_names(override(recipe, settings))

@@ -1,0 +1,52 @@
+"""What can be chosen of how texts are read: what becomes of long ones, and how a text becomes one
+vector. No torch: a wrong choice is refused before it is loaded."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from maskwright.errors import UsageError, near
+from maskwright.nn.config import TextPooling
+
+# What stays of a text, or: all of it in pieces. Each piece is scored, and the scores are averaged
+# or the largest taken; or that is done with the vectors of the pieces, and what comes of them is
+# scored; or layers over these vectors read them first.
+Long = Literal[
+    "head",
+    "tail",
+    "head-and-tail",
+    "pieces-mean",
+    "pieces-max",
+    "vectors-mean",
+    "vectors-max",
+    "hierarchical",
+]
+LONG: tuple[Long, ...] = get_args(Long)
+HIERARCHICAL = "hierarchical"
+# What is read of a text, as users call it: the state of [CLS] (of the last token, of a decoder), or
+# something of all states.
+POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}
+
+
+def require_long(long: str) -> None:
+    """Refuse a way with long texts that there is not.
+
+    Raises:
+        UsageError: with the near names.
+    """
+    if long not in LONG:
+        raise UsageError(
+            "no such way with long texts", where="--long", found=long, wanted=near(long, LONG)
+        )
+
+
+def require_pooling(pooling: str) -> None:
+    """Refuse a pooling that there is not.
+
+    Raises:
+        UsageError: with the near names.
+    """
+    if pooling not in POOLINGS:
+        raise UsageError(
+            "no such pooling", where="--pooling", found=pooling, wanted=near(pooling, POOLINGS)
+        )
