@@ -20,8 +20,9 @@ import pytest
 from maskwright.cli import main as cli
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.evaluate.compare import compare as module
-from maskwright.evaluate.compare.candidate import Equal, Pace, finished, run_folder
+from maskwright.evaluate.compare.candidate import Pace, finished, run_folder
 from maskwright.evaluate.compare.compare import compare
+from maskwright.evaluate.compare.equal_budget import EqualBudget
 from maskwright.evaluate.compare.report import Comparison
 from maskwright.evaluate.text import evaluate_text
 from maskwright.pretrain import run
@@ -320,7 +321,7 @@ def test_names_budgets_and_seeds_are_checked(
         compare([one], tmp_path / "out", budget=BUDGET, seeds=0)
     for wrong in ("steps=5", "tokens", "tokens=-1", "tokens=many", "flops=inf", "minutes=nan"):
         with pytest.raises(ConfigError, match="not a budget"):
-            Equal.parse(wrong)
+            EqualBudget.parse(wrong)
     assert cli.main(["compare", "tiny"]) == 64
     assert "--budget" in capsys.readouterr().err
     assert cli.main(["compare", "tiny", "tny", "--budget", BUDGET]) == 64
@@ -328,9 +329,9 @@ def test_names_budgets_and_seeds_are_checked(
 
 
 def test_operations_become_tokens() -> None:
-    assert Equal.parse("flops=1e9").budget(1e4).tokens == 100_000
-    assert Equal.parse("tokens=5e6").budget(1e4).tokens == 5_000_000
-    assert Equal.parse("minutes=0.5").budget(1e4).minutes == 0.5
+    assert EqualBudget.parse("flops=1e9").budget(1e4).tokens == 100_000
+    assert EqualBudget.parse("tokens=5e6").budget(1e4).tokens == 5_000_000
+    assert EqualBudget.parse("minutes=0.5").budget(1e4).minutes == 0.5
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import functools
+import json
 import os
 import re
 import signal
@@ -163,6 +164,62 @@ def test_options_of_fine_tuning_are_the_fields_of_its_recipe() -> None:
         assert text.split(": ")[-1].replace("- ", "-") in told.replace("- ", "-"), name
     assert "examples per step (default 32)" in told and "(default head)" in told
     assert lines_of(Parser) == {}, "the control: no section Attributes"
+
+
+# What is refused -> what the refusal says; M is a folder, D a file of it.
+EARLY = {
+    "finetune M --data D --method lorra": "'lora'",
+    "finetune M --data D --task clasification": "'classification'",
+    "finetune M --data D --measure acuracy": "'accuracy'",
+    "finetune M --data D --task tagging --metric bleu": "entity_f1",
+    "finetune M --data D --pooling men": "'mean'",
+    "finetune M --data D --long heads": "'head'",
+    "finetune M --data D --method lora --set lora.rnak=3": "'rank'",
+    "finetune M --data D --method lora --set lora.rank=0": "lora.rank",
+    "finetune M --data D --set bacth=3": "'batch'",
+    "finetune M --data D --precision fp16": "'bfloat16'",
+    "finetune M --data D --device gpu": "cuda",
+    "finetune M --data D --read on_bda=skip": "'on_bad'",
+    "pretrain tniy": "'tiny'",
+    "pretrain tiny --set training.bach=3": "'batch'",
+    "pretrain tiny --set training.optimizer.kind=adamx": "'adamw'",
+    "pretrain tiny --set objective.name=maskd": "'masked'",
+    "pretrain tiny --set model.family=brt": "'bert'",
+    "pretrain tiny --set model.settings.hiden_size=3": "'hidden_size'",
+    "pretrain tiny --device gpu": "cuda",
+    "adapt M --text D --set training.bach=3": "'batch'",
+    "adapt M --text D --set objective.name=maskd": "'masked'",
+    "compare tiny --budget tokns=1": "tokens=5e6",
+    "compare tiny --budget tokens=1 --set training.bach=3": "'batch'",
+    "show tniy": "'tiny'",
+    "show tiny --set training.bach=3": "'batch'",
+    "probe M --data D --task clasification": "'classification'",
+    "predict M D --read on_bda=skip": "'on_bad'",
+    "evaluate M --data D --read on_bda=skip": "'on_bad'",
+    "tokenizer --text D --kind wordpeice": "'wordpiece'",
+}
+
+
+def test_settings_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
+    """All of them in one process, as none may load it."""
+    (tmp_path / "M").mkdir()
+    (tmp_path / "D").write_text("text,label\na,b\n")
+    code = (
+        "import json, sys\n"
+        "from maskwright.cli import main as cli\n"
+        "for line in json.loads(sys.argv[1]):\n"
+        "    print(line, file=sys.stderr)\n"
+        "    code = cli.main(line.split())\n"
+        "    print(code, 'torch' in sys.modules, file=sys.stderr)\n"
+    )
+    # The control: settings are right, so the model is opened.
+    right = "finetune M --data D --method lora --set lora.rank=3 --out O"
+    command = [sys.executable, "-c", code, json.dumps([*EARLY, right])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    for line, says in EARLY.items():
+        answer, code, loaded = done.stderr.partition(f"{line}\n")[2].partition("\n64 ")
+        assert says in answer and code and loaded.startswith("False"), (line, answer)
+    assert done.stderr.partition(right)[2].rstrip().endswith("True")
 
 
 def test_help_names_every_verb_and_imports_nothing_heavy() -> None:

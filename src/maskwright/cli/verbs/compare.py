@@ -32,10 +32,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
+    from maskwright.evaluate.compare.equal_budget import EqualBudget
     from maskwright.recipes.parts.check import require_names
     from maskwright.recipes.parts.find import find
     from maskwright.recipes.parts.override import override, with_text
 
+    EqualBudget.parse(a.budget)
     begun = [find(name) for name in a.recipes]
     recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in begun]
     for recipe in recipes:

@@ -20,6 +20,7 @@ from maskwright.cli.verbs.arguments import (
     note_crowded,
 )
 from maskwright.errors import UsageError
+from maskwright.labelled.formats.options import how_read
 from maskwright.terminal import harmless_lines
 
 if TYPE_CHECKING:
@@ -66,16 +67,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     existing_texts(a.text)
+    if a.data is not None:
+        existing(a.data, "data")
+    columns, read = named_columns(a), how_read(a.read)
     rows = a.data is not None and not a.text and _has_task(a.model)
     pairs = a.data is not None and not rows
     _refuse_idle(a, rows=rows, pairs=pairs)
     note_crowded(a.threads)
-    from maskwright.labelled.formats.options import how_read
-
     if a.data is None or a.text:
         from maskwright.evaluate.text import evaluate_text
 
-        read = how_read(a.read)
         if not rows:
             read.require_only("reading")
         reading = read.reading if a.read else None
@@ -83,17 +84,15 @@ def do(a: argparse.Namespace) -> None:
     if rows:
         from maskwright.evaluate.labelled_rows import evaluate_file
 
-        columns, read = named_columns(a), how_read(a.read)
-        data = existing(a.data, "data")
         evaluate_file(
-            a.model, data, part=a.part, columns=columns, read=read, out=a.out, base=a.base
+            a.model, a.data, part=a.part, columns=columns, read=read, out=a.out, base=a.base
         )
     elif pairs:
         from maskwright.evaluate.minimal_pairs import evaluate_pairs
         from maskwright.models.run_folder import is_run
 
         out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
-        evaluate_pairs(a.model, existing(a.data, "data"), out, how=a.how, part=a.part or "all")
+        evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
 
 
 def _has_task(model: Path) -> bool:

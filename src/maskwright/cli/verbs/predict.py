@@ -17,6 +17,7 @@ from maskwright.cli.verbs.arguments import (
     note_crowded,
 )
 from maskwright.errors import UsageError
+from maskwright.labelled.formats.options import how_read
 
 STDIN = Path("-")
 SUMMARY = "apply a fine-tuned model to the rows of a file"
@@ -70,16 +71,14 @@ def do(a: argparse.Namespace) -> None:
             wanted="a file, or lines from a pipe",
             do=f"maskwright predict {a.model} FILE",
         )
-    columns = named_columns(a)
+    columns, read = named_columns(a), how_read(a.read)
+    read.require_only("reading", "header")
     note_crowded(a.threads)
-    from maskwright.labelled.formats.options import how_read
     from maskwright.predict.file import predict_file
     from maskwright.predict.stdin import piped
     from maskwright.predict.write import write_predictions
     from maskwright.report.say import printer
 
-    read = how_read(a.read)
-    read.require_only("reading", "header")
     told: dict[str, Any] = {
         "also": a.also,
         "columns": columns,

@@ -15,6 +15,7 @@ from maskwright.cli.verbs.arguments import (
     next_run,
     note_crowded,
 )
+from maskwright.labelled.formats.options import how_read
 
 SUMMARY = "probe what each layer of a frozen model encodes"
 
@@ -48,10 +49,13 @@ def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
     if a.data is not None:
         existing(a.data, "data")
-    columns = named_columns(a)
+    columns, read = named_columns(a), how_read(a.read)
+    if a.task is not None:
+        from maskwright.labelled.columns.infer import require_task
+
+        require_task(a.task)
     note_crowded(a.threads)
     from maskwright.analysis.probe import probe
-    from maskwright.labelled.formats.options import how_read
 
     probe(
         a.model,
@@ -61,5 +65,5 @@ def do(a: argparse.Namespace) -> None:
         task=a.task,
         columns=columns,
         items=a.items,
-        read=how_read(a.read),
+        read=read,
     )

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from maskwright import catalogue
 from maskwright.cli.verbs.arguments import add_settings
+from maskwright.errors import UsageError, near
+from maskwright.models.run_folder import is_run
 from maskwright.terminal import harmless_lines
 
 SUMMARY = "print a recipe as TOML, or describe a run or a model folder"
@@ -18,6 +22,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
+    _require(a.thing, a.settings)
     from maskwright.cli.show import show
 
     print(harmless_lines(show(a.thing, a.settings)))
+
+
+def _require(thing: str, settings: list[str]) -> None:
+    """Refuse what is nothing to show, and settings that the recipe does not have.
+
+    Raises:
+        UsageError, ConfigError: naming what is near.
+    """
+    path = Path(thing)
+    if thing not in catalogue.names("recipes") and path.suffix != ".toml":
+        if not path.exists():
+            beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise UsageError(
+                "no such recipe, run or model",
+                found=repr(thing),
+                wanted=near(thing, [*catalogue.names("recipes"), *beside]),
+            )
+        if not is_run(path):
+            return
+    if settings:
+        from maskwright.recipes.parts.check import require_names
+        from maskwright.recipes.parts.find import find
+        from maskwright.recipes.parts.override import override
+
+        require_names(override(find(thing), settings))

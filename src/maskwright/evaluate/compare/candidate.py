@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TextIO
 
 from maskwright import config, dotted
-from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.errors import IncompatibleError
+from maskwright.evaluate.compare.equal_budget import EqualBudget
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference.hidden_token import Reads
 from maskwright.inference.texts import scoring_method
@@ -36,49 +37,9 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.toml import to_toml
 from maskwright.train import loop
 from maskwright.train.machine.flops import training_operations
-from maskwright.train.schedule import Budget
 
 EVALUATIONS = 10
 TRIAL_ROWS = 64
-
-
-@dataclass(frozen=True)
-class Equal:
-    """What every run may use: so many tokens, minutes or floating-point operations."""
-
-    unit: str
-    amount: float
-
-    @classmethod
-    def parse(cls, text: str) -> Equal:
-        """From `tokens=5e6`, `minutes=10` or `flops=1e15`.
-
-        Raises:
-            ConfigError: none of these, or not a positive number.
-        """
-        unit, _, amount = text.partition("=")
-        try:
-            made = cls(unit, float(amount))
-        except ValueError:
-            made = cls("", 0.0)
-        if made.unit not in ("tokens", "minutes", "flops") or not 0.0 < made.amount < float("inf"):
-            raise ConfigError(
-                "not a budget",
-                where="--budget",
-                found=repr(text),
-                wanted="tokens=5e6, minutes=10 or flops=1e15",
-            )
-        return made
-
-    def budget(self, operations_per_token: float) -> Budget:
-        """The same in the loop's terms, for a model that costs so much a token."""
-        if self.unit == "minutes":
-            return Budget(minutes=self.amount)
-        share = operations_per_token if self.unit == "flops" else 1.0
-        return Budget(tokens=max(1, int(self.amount / share)))
-
-    def __str__(self) -> str:
-        return f"{self.amount:g} {self.unit}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +67,7 @@ class Candidate:
         return config.fingerprint([config.to_plain(each) for each in about] + stores)
 
 
-def enter(recipe: Recipe, out: Path, equal: Equal, say: Say) -> Candidate:
+def enter(recipe: Recipe, out: Path, equal: EqualBudget, say: Say) -> Candidate:
     """Prepare the text of `recipe` and count what its training costs."""
     choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
     about = [*choices, taught.needs_sentences(recipe)]

@@ -29,13 +29,13 @@ from maskwright.evaluate.compare import checks as comparable
 from maskwright.evaluate.compare import report as comparison
 from maskwright.evaluate.compare.candidate import (
     Candidate,
-    Equal,
     Pace,
     enter,
     finished,
     run_folder,
     train,
 )
+from maskwright.evaluate.compare.equal_budget import EqualBudget
 from maskwright.evaluate.compare.report import CandidateReport, Comparison, Measure
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference import hidden_token as hidden
@@ -85,7 +85,7 @@ def compare(
         StoppedError: another process writes it.
         SystemExit: a signal stopped the run that was going on; the same call continues.
     """
-    equal, say, out = Equal.parse(budget), printer(stream), Path(out)
+    equal, say, out = EqualBudget.parse(budget), printer(stream), Path(out)
     data = None if data is None else Path(data)
     comparable.refuse_names(recipes, seeds)
     recipes, asked = comparable.same_characters(recipes)
@@ -102,7 +102,7 @@ def compare(
 def _compared(
     recipes: Sequence[Recipe],
     out: Path,
-    equal: Equal,
+    equal: EqualBudget,
     seeds: int,
     data: Path | None,
     stream: TextIO | None,
@@ -148,7 +148,7 @@ def _collect(
     entrants: Sequence[Candidate],
     seeds: int,
     out: Path,
-    equal: Equal,
+    equal: EqualBudget,
     measures: Sequence[Measure],
     data: Path | None,
     paradigms: Sequence[Paradigm] | None,
@@ -180,7 +180,7 @@ def _collect(
     return Comparison(str(equal), contenders, measures, _differences(entrants), notes)
 
 
-def _unequal(contenders: Sequence[CandidateReport], equal: Equal) -> list[str]:
+def _unequal(contenders: Sequence[CandidateReport], equal: EqualBudget) -> list[str]:
     """How far apart budgets came out, where that is more than a little: the last step passes
     them."""
     name = {"flops": "operations", "minutes": "seconds"}.get(equal.unit, equal.unit)
