@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import typing
 from pathlib import Path
 from typing import Any
 
 from maskwright import catalogue
+from maskwright.cli.command_line import ALIASES
 from maskwright.config import alternatives, hints_of
+from maskwright.finetune import recipe as finetuning
 from maskwright.recipes.parts.recipe import FREE, INEXACT, Recipe
 from maskwright.train.optimizers.settings import AdamW
 
@@ -38,6 +41,38 @@ def test_every_setting_of_a_recipe_is_named() -> None:
     tables = {path.rsplit(".", 1)[0] for path in known if "." in path}
     missing = {path for path in known.keys() - tables if path.rsplit(".", 1)[-1] not in NAMES}
     assert missing == set()
+
+
+def _rows_of(name: str) -> str:
+    """The rows of a table about `name`: its own, and those below that name none."""
+    first, *below = PAGE[PAGE.rindex(f"| `{name}` |") :].splitlines()
+    return "\n".join([first, *itertools.takewhile(lambda line: line.startswith("| |"), below)])
+
+
+def test_every_setting_of_a_fine_tuning_is_named_with_its_default() -> None:
+    page = PAGE[PAGE.index("# A recipe of fine-tuning") :]
+    named = set(re.findall(r"`([a-z_]+)`", page))
+    assert finetuning.Recipe.__dataclass_fields__.keys() - named == set()
+    for name, others in ALIASES.items():
+        field = name.lstrip("-").replace("-", "_")
+        if field in finetuning.Recipe.__dataclass_fields__:
+            row = next(line for line in page.splitlines() if f"`{field}`" in line)
+            assert all(f"`{other}`" in row for other in others), name
+
+
+def test_every_setting_of_an_adapter_is_named_with_its_default() -> None:
+    for name in catalogue.names("adapters"):
+        rows = _rows_of(name) if name not in ("head", "probe") else ""
+        for field in dataclasses.fields(catalogue.load("adapters", name).SETTINGS):
+            if field.name == "kind":
+                continue
+            (row,) = (line for line in rows.splitlines() if f"`{field.name}`" in line)
+            usual = field.default
+            told = usual if isinstance(usual, tuple) else ("none" if usual is None else usual,)
+            for each in told:
+                shown = f"{each:g}" if isinstance(each, float) else f"{each}"
+                assert shown in row.split("|")[3], (name, field.name, row)
+    assert "`rank`" not in _rows_of("ia3"), "the control"
 
 
 def test_every_option_of_an_objective_is_named() -> None:
