@@ -5,38 +5,48 @@
     recipe = api.with_text(api.find("bert-mini"), ["my-documents/"])
     api.pretrain(recipe, Path("runs/mine"))
 
-This brings torch with it; `maskwright.load` waits until it is asked for.
+This brings torch with it. The verbs are attributes of `maskwright`, too, which waits until one is
+called.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TextIO
 
+from maskwright import closing
 from maskwright.analysis.attention import attention
 from maskwright.analysis.probe import probe
 from maskwright.analysis.tokens import see, show_tokens, tokenizer_of
 from maskwright.checkpoint.pretrained import load as load_pretrained
 from maskwright.checkpoint.pretrained import save as save_pretrained
-from maskwright.closing import pretrain, resume
+from maskwright.corpus.files import Paths
+from maskwright.errors import UsageError
 from maskwright.evaluate.compare.compare import compare
+from maskwright.evaluate.kind import answers_tasks
 from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.evaluate.minimal_pairs import evaluate_pairs
-from maskwright.evaluate.text import evaluate_text
+from maskwright.evaluate.text import TextEvaluation, evaluate_text
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.recipe import read as read_finetuning
 from maskwright.inference.fill_mask import Hole
+from maskwright.inference.minimal_pairs import Result as PairEvaluation
 from maskwright.inference.texts import fill_masks, write
-from maskwright.labelled.formats.options import how_read
+from maskwright.labelled.formats.options import AS_IT_COMES, HowRead, how_read
+from maskwright.metrics.intervals import Estimate
 from maskwright.models.adapter_folder import merge_adapter
 from maskwright.predict.file import predict_file
 from maskwright.predict.language_model import LanguageModel, load
+from maskwright.predict.predictor import Answer, OnBad
 from maskwright.predict.write import write_predictions
 from maskwright.predict.write_whole import write_whole
 from maskwright.pretrain.continued_pretraining import adapt
 from maskwright.pretrain.tokenizer_run import train_and_report
-from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.find import find, run_of
 from maskwright.recipes.parts.override import override, with_text
-from maskwright.report.say import Say, quiet
+from maskwright.recipes.parts.recipe import Recipe
+from maskwright.report.say import Say, printer, quiet
 from maskwright.tokenizer.splits import encode_sampled
 
 __all__ = [
@@ -45,6 +55,7 @@ __all__ = [
     "attention",
     "compare",
     "encode_sampled",
+    "evaluate",
     "evaluate_file",
     "evaluate_pairs",
     "evaluate_text",
@@ -58,9 +69,11 @@ __all__ = [
     "load_pretrained",
     "merge_adapter",
     "override",
+    "predict",
     "predict_file",
     "pretrain",
     "probe",
+    "quickstart",
     "read_finetuning",
     "resume",
     "save_pretrained",
@@ -72,6 +85,116 @@ __all__ = [
     "write_predictions",
     "write_whole",
 ]
+
+
+def pretrain(
+    recipe: Recipe | Path | str,
+    out: Path | str,
+    *,
+    text: Paths = (),
+    settings: Sequence[str] = (),
+    origin: Path | None = None,
+    stream: TextIO | None = None,
+) -> Path:
+    """Pretrain a model in the new folder `out`; its newest checkpoint is returned.
+
+    Args:
+        recipe: one that `find` gives, or its name: a built-in recipe, a .toml file, a run's folder.
+        text: files or folders in place of the recipe's.
+        settings: changes such as "training.batch=32" (docs/settings.md), as `--set`.
+        origin: the folder of the run whose recipe it is, if it is one's.
+        stream: takes what is said; None: standard output.
+
+    Raises:
+        UsageError: no such recipe.
+        ConfigError: a setting that there is not, or a value that it does not take.
+        DataError: text that cannot be read, or too little of it.
+        OutputError: `out` holds something else.
+    """
+    if not isinstance(recipe, Recipe):
+        recipe, origin = find(str(recipe)), origin or run_of(str(recipe))
+    recipe = override(with_text(recipe, text) if text else recipe, settings)
+    return closing.pretrain(recipe, out, origin=origin, stream=stream)
+
+
+def quickstart(out: Path | str, *, minutes: float = 4.0) -> dict[str, Any]:
+    """As `quickstart.first_run.quickstart`, which brings scikit-learn."""
+    from maskwright.quickstart import first_run
+
+    return first_run.quickstart(Path(out), minutes=minutes)
+
+
+def resume(
+    out: Path | str, *, settings: Recipe | Sequence[str] = (), stream: TextIO | None = None
+) -> Path:
+    """Continue the run in the folder `out` from its last checkpoint; the newest is returned.
+
+    Args:
+        settings: changes of what does not change what is computed, as "evaluation.every=100"; or a
+            whole recipe that differs in nothing else.
+
+    Raises:
+        UsageError: no such run, or one that is complete.
+        ConfigError: a setting that cannot change any more.
+    """
+    if not isinstance(settings, Recipe):
+        changed = override(find(str(out)), settings) if settings else None
+        return closing.resume(out, stream=stream, settings=changed)
+    return closing.resume(out, stream=stream, settings=settings)
+
+
+def evaluate(
+    model: Path | str,
+    data: Path | str | None = None,
+    *,
+    text: Paths = (),
+    out: Path | str | None = None,
+    how: str | None = None,
+    part: str | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    read: HowRead = AS_IT_COMES,
+    base: Path | str | None = None,
+    stream: TextIO | None = None,
+) -> TextEvaluation | PairEvaluation | dict[str, Estimate]:
+    """How good the model in a folder is: without `data` on text, with it on labelled rows where the
+    model answers a task, else on minimal pairs. `evaluate_text`, `evaluate_file` and
+    `evaluate_pairs` are these three by name.
+
+    Args:
+        data: labelled rows, or a folder of minimal pairs.
+        text: files or folders; none: what the model's run held out.
+        out: where the figures of rows or pairs are written; pairs need it.
+        how, part: of pairs, how they are scored and which; of rows, which part of a folder.
+        columns, read, base: of rows, as for `evaluate_file`.
+        stream: takes what is said of rows and pairs; None: standard output.
+
+    Raises:
+        UsageError: both `data` and `text`, or pairs without `out`.
+        IncompatibleError: the model cannot be asked so.
+    """
+    if data is None:
+        return evaluate_text(model, text, reading=None if read == AS_IT_COMES else read.reading)
+    if text:
+        raise UsageError("two things to evaluate on", found="data and text", wanted="one of them")
+    if answers_tasks(Path(model)):
+        return evaluate_file(
+            model, data, part=part, columns=columns, read=read, out=out, base=base, stream=stream
+        )
+    if out is None:
+        raise UsageError("where the outcomes of pairs are written is missing", where="out")
+    return evaluate_pairs(model, data, out, how=how, part=part or "all", say=printer(stream))
+
+
+def predict(
+    model: LanguageModel | Path | str,
+    examples: Iterable[Any],
+    *,
+    top: int | None = None,
+    on_bad: OnBad = "strict",
+) -> list[Answer]:
+    """As `LanguageModel.predict`; a folder is opened for it. Of the rows of a file: `predict_file`
+    and `write_predictions`."""
+    return _opened(model).predict(examples, top=top, on_bad=on_bad)
 
 
 def fill_mask(

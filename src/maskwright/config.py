@@ -15,11 +15,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
 import json
 import math
 import re
 import types
 import typing
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from maskwright.errors import ConfigError, MaskwrightError, near
@@ -218,6 +220,14 @@ def fingerprint(value: Any) -> str:
 def hints_of(kind: type) -> dict[str, Any]:
     """The type of each field of a config, by its name."""
     return typing.get_type_hints(kind)
+
+
+def lines_of(kind: type) -> Mapping[str, str]:
+    """Field -> what the section "Attributes" of the docstring says of it, on one line; empty where
+    docstrings are stripped (python -OO)."""
+    section = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[2]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
+    return {name: re.sub(r"\s*\n\s*", " ", text) for name, text in entries}
 
 
 def alternatives(hint: Any) -> list[Any]:

@@ -19,8 +19,8 @@ import pytest
 
 from maskwright.cli import main as cli
 from maskwright.cli.command_line import ALIASES, Parser, own_name
-from maskwright.cli.from_dataclass import lines_of
 from maskwright.cli.verbs import finetune
+from maskwright.config import lines_of
 from maskwright.errors import DataError, UsageError
 from maskwright.finetune.recipe import Recipe
 

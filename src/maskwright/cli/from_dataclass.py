@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import inspect
-import re
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
-from maskwright.config import NONE, hints_of
+from maskwright.config import NONE, hints_of, lines_of
 
 
 def add_fields(
@@ -49,14 +47,6 @@ def given(
     names = (field.name for field in dataclasses.fields(kind) if field.name not in without)
     values = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def lines_of(kind: type) -> Mapping[str, str]:
-    """Field -> what the section "Attributes" of the docstring says of it, on one line; empty where
-    docstrings are stripped (python -OO)."""
-    section = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[2]
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
-    return {name: re.sub(r"\s*\n\s*", " ", text) for name, text in entries}
 
 
 def _lone(hint: Any) -> Any:

@@ -3,13 +3,16 @@ trained."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright.config import fingerprint
+from maskwright.config import fingerprint, lines_of
 from maskwright.counted import counted
 from maskwright.errors import MaskwrightError, UsageError, near
 from maskwright.finetune.finished_seeds import REJECTS
@@ -49,16 +52,43 @@ def finetune_file(
     stream: TextIO | None = None,
     **settings: Any,
 ) -> Path:
-    """Read `data`, say what it is, and fine-tune `model`; the model folder is returned.
+    """Fine-tune `model` on the labelled rows of `data`, and write what comes of it to the new
+    folder `out`; the model folder is returned. How the data is understood is said before anything
+    is trained.
 
     Args:
+        stream: takes what is said; None: standard output.
         settings: the fields of a `Recipe`, such as `seeds=1, method="lora"`.
 
     Raises:
-        UsageError, DataError and others: as `tasks` and `finetune.run` say.
+        UsageError: a setting that is none of its choices, or no such folder or file.
+        ConfigError: a setting of an adapter that it does not have or take.
+        DataError: rows that no task can be learned from.
+        OutputError: `out` holds something else.
     """
     recipe = Recipe(model=os.fspath(model), data=os.fspath(data), **settings)
     return finetune_recipe(recipe, out, stream=stream)
+
+
+def _with_keywords(function: Callable[..., Path]) -> None:
+    """Give `function` the signature and the documentation of all that a recipe can say."""
+    own = inspect.signature(function)
+    fields = [f for f in dataclasses.fields(Recipe) if f.name not in (*own.parameters, "made_from")]
+    given = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    for field in fields:
+        usual = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            usual = field.default_factory()
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        given.append(inspect.Parameter(field.name, keyword, default=usual, annotation=field.type))
+    function.__signature__ = own.replace(parameters=given)  # type: ignore[attr-defined]
+    told = lines_of(Recipe)
+    lines = "".join(f"        {f.name}: {told.get(f.name, '')}\n" for f in fields)
+    whole = '        settings: the fields of a `Recipe`, such as `seeds=1, method="lora"`.\n'
+    function.__doc__ = (function.__doc__ or "").replace(whole, lines)
+
+
+_with_keywords(finetune_file)
 
 
 def finetune_recipe(

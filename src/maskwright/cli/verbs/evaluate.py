@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from maskwright.cli.verbs.arguments import (
     add_base,
@@ -20,11 +18,9 @@ from maskwright.cli.verbs.arguments import (
     note_crowded,
 )
 from maskwright.errors import UsageError
+from maskwright.evaluate.kind import answers_tasks
 from maskwright.labelled.formats.options import how_read
 from maskwright.terminal import harmless_lines
-
-if TYPE_CHECKING:
-    from maskwright.nn.config import Head
 
 SUMMARY = "evaluate a model on text, minimal pairs or labelled rows"
 
@@ -70,7 +66,7 @@ def do(a: argparse.Namespace) -> None:
     if a.data is not None:
         existing(a.data, "data")
     columns, read = named_columns(a), how_read(a.read)
-    rows = a.data is not None and not a.text and _has_task(a.model)
+    rows = a.data is not None and not a.text and answers_tasks(a.model)
     pairs = a.data is not None and not rows
     _refuse_idle(a, rows=rows, pairs=pairs)
     note_crowded(a.threads)
@@ -93,25 +89,6 @@ def do(a: argparse.Namespace) -> None:
 
         out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
         evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
-
-
-def _has_task(model: Path) -> bool:
-    """Whether the model answers tasks: `finetune` wrote the folder, or it has heads and predicts no
-    tokens."""
-    if any((folder / "task.json").is_file() for folder in (model, model.parent)):
-        return True
-    if (model / "adapter_config.json").is_file():
-        return True
-    from maskwright.checkpoint import pretrained
-    from maskwright.models import folders
-
-    config = pretrained.described(folders.model_folder(model)).config
-    return bool(config.heads) and config.vocabulary_head is None and not _detects(config.heads)
-
-
-def _detects(heads: Sequence[Head]) -> bool:
-    """Whether the only head says which tokens were replaced: pairs are scored with it."""
-    return all(head.kind == "token" and head.labels == 1 for head in heads)
 
 
 def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:

@@ -1,0 +1,72 @@
+"""The verbs are attributes of the package: shown, explicit, without torch until one is called."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import maskwright
+from maskwright import api
+from maskwright.cli import main as cli
+from maskwright.errors import MaskwrightError
+from maskwright.finetune.recipe import Recipe
+
+# What the command line alone has: a page of text about a folder or a list.
+PRINTED = {"list", "show", "tokens"}
+
+
+def test_the_package_shows_the_verbs_of_the_command_line() -> None:
+    verbs = {name.replace("-", "_") for name in cli.VERBS} - PRINTED
+    assert verbs | {"load"} == maskwright.VERBS.keys()
+    assert set(dir(maskwright)) == {*maskwright.VERBS, "__version__", "api", "errors"}
+    with pytest.raises(AttributeError, match="pretrian"):
+        _ = maskwright.pretrian  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("verb", maskwright.VERBS)
+def test_a_verb_has_explicit_keywords_and_says_what_it_does(verb: str) -> None:
+    function = getattr(api, maskwright.VERBS[verb])
+    found = inspect.signature(getattr(maskwright, verb))
+    assert found == inspect.signature(function) and callable(getattr(maskwright, verb))
+    kinds = {each.kind for each in found.parameters.values()}
+    assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    assert len(function.__doc__) > 20 and found.return_annotation is not inspect.Signature.empty
+
+
+def test_fine_tuning_takes_all_that_a_recipe_says(tmp_path: Path) -> None:
+    taken = inspect.signature(maskwright.finetune).parameters
+    assert Recipe.__dataclass_fields__.keys() - taken.keys() == {"made_from"}
+    assert taken["batch"].default == 32 and taken["adapters"].default == {}
+    assert "examples per step" in (api.finetune_file.__doc__ or "")
+    with pytest.raises(MaskwrightError, match="did you mean 'lora'"):
+        maskwright.finetune(tmp_path, tmp_path, tmp_path / "out", method="lorra")
+    with pytest.raises(TypeError, match="bacth"):
+        maskwright.finetune(tmp_path, tmp_path, tmp_path / "out", bacth=3)
+
+
+def test_no_verb_brings_torch_until_it_is_called() -> None:
+    """Also in any order of imports: a room that has the name of a verb stays a room."""
+    code = (
+        "import json, sys, maskwright\n"
+        "from maskwright.finetune import recipe\n"
+        "rooms = [maskwright.pretrain, maskwright.finetune, maskwright.tokenizer]\n"
+        "told = [all(map(callable, rooms)), maskwright.finetune.recipe is recipe]\n"
+        "told += [len(dir(maskwright)), 'torch' in sys.modules]\n"
+        "try: maskwright.pretrain('tniy', 'out')\n"
+        "except maskwright.errors.UsageError as error: told += [error.wanted]\n"
+        "print(json.dumps([*told, 'torch' in sys.modules]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    callables, same, names, early, wanted, late = json.loads(done.stdout)
+    assert callables and same and names == len(dir(maskwright)) and not early
+    assert "'tiny'" in wanted and late, "the control: the call itself brings it"
+
+
+def test_what_a_model_is_evaluated_on_is_one_thing(tmp_path: Path) -> None:
+    with pytest.raises(MaskwrightError, match="two things"):
+        maskwright.evaluate(tmp_path, tmp_path, text=["a"])
