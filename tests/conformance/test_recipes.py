@@ -120,7 +120,7 @@ def test_a_recipe_builds(name: str) -> None:
     point = build.transformer_config(recipe, learned(recipe.tokenizer))
     check_length(recipe, point)
     member = catalogue.load("objectives", recipe.objective.name)
-    missing = {other: "somewhere" for other in getattr(member, "NETWORKS", ())}
+    missing = {other: "somewhere" for other in member.SPEC.networks}
     options = {**missing, **recipe.objective.options}
     config.from_plain(member.Options, options, "objective.options")
     if isinstance(recipe.model, FamilyModel):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from maskwright import config
 from maskwright.checkpoint.conventions import KEY
@@ -29,11 +30,10 @@ from maskwright.models import special_tokens
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.models.run_folder import RECIPE
-from maskwright.objectives import causal, masked
 from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain import build, checkpoints
 from maskwright.pretrain.checkpoints import OWN
-from maskwright.pretrain.objective_of import needs_sentences, options_of
+from maskwright.pretrain.objective_of import needs_sentences, options_of, spec_of, usual_for
 from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.corpus import Corpus
@@ -210,7 +210,7 @@ def _measure(
     simple = model.num_stacks == 1 and head is not None
     if simple and not (conventions.prediction_offset or conventions.bidirectional_prefix):
         objective = _objective(model, recipe)
-        if recipe is not None and recipe.objective.name in ("causal", "masked"):
+        if recipe is not None and spec_of(recipe).usual_for is not None:
             return objective, partial(held_out_rows, recipe)
         length = _length(model) if recipe is None else recipe.rows.length
         if objective.is_language_model:
@@ -249,11 +249,13 @@ def _measure(
 
 def _other_question(recipe: Recipe, asked: Objective) -> str:
     """That a run was trained, and its own held-out loss measured, by other questions than these."""
-    if not isinstance(asked, masked.Masked):
+    usual: Any = getattr(asked, "options", None)
+    name = recipe.objective.name
+    encoders: Any = usual_for("encoder").options
+    if not isinstance(usual, encoders):
         return ""
-    usual, name = asked.options, recipe.objective.name
-    if name == "masked":
-        own = config.from_plain(masked.Options, recipe.objective.options, "objective.options")
+    own = options_of(recipe)
+    if isinstance(own, encoders):
         ended = own.rate if own.final_rate is None else own.final_rate
         if replace(own, rate=ended, final_rate=None, static=False) == usual:
             return ""
@@ -266,11 +268,12 @@ def _other_question(recipe: Recipe, asked: Objective) -> str:
 def _objective(model: Model, recipe: Recipe | None) -> Objective:
     """The usual one; how many tokens of a row are hidden is decided as in the pretraining."""
     known = special_tokens.vocabulary(model.tokenizer)
-    if model.config.encoder is not None:
-        own = None if recipe is None else options_of(recipe)
-        by_chance = isinstance(own, masked.Options) and own.independent
-        return masked.build(model.network, masked.Options(independent=by_chance), known)
-    return causal.build(model.network, causal.Options(), known)
+    usual = usual_for("decoder" if model.config.encoder is None else "encoder")
+    options = usual.options()
+    own = None if recipe is None else options_of(recipe)
+    if isinstance(own, usual.options) and getattr(own, "independent", False):
+        options = usual.options(independent=True)
+    return usual.build(model.network, options, known)
 
 
 def _length(model: Model) -> int:

@@ -16,6 +16,7 @@ from maskwright.checkpoint.conventions import Conventions, Measure
 from maskwright.corpus.reading import Reading
 from maskwright.errors import ConfigError
 from maskwright.models.run_folder import RECIPE, is_run
+from maskwright.objectives.parts.spec import Spec
 
 FRAMED_ROWS = ("documents", "sentences")
 """Rows in which every text stands in its frame."""
@@ -41,18 +42,17 @@ def conventions_of(
     member = catalogue.load("objectives", name)
     chosen = config.from_plain(member.Options, options, "objective.options")
     kind = rows.get("kind", "auto")
-    kind = member.ROWS if kind == "auto" else kind
-    prefix = bool(getattr(member, "WHOLE", False))
-    writes = bool(getattr(member, "WRITES", False))
-    continues = writes or prefix or member.ROWS == "stream"
+    spec: Spec = member.SPEC
+    kind = spec.rows if kind == "auto" else kind
+    continues = spec.writes or spec.bidirectional_prefix or spec.rows == "stream"
     known = {each.name for each in fields(Reading)}
     return Conventions(
-        prediction_offset=int(getattr(member, "SHIFT", 0)),
-        bidirectional_prefix=prefix,
+        prediction_offset=spec.prediction_offset,
+        bidirectional_prefix=spec.bidirectional_prefix,
         decoder_trained=stacks == 1 or hasattr(chosen, "start"),
-        writes=writes,
+        writes=spec.writes,
         framed_prompt=stacks == 1 and continues and kind in FRAMED_ROWS,
-        framed_target=bool(getattr(member, "FRAMED_TARGET", False)) and kind in FRAMED_ROWS,
+        framed_target=spec.framed_target and kind in FRAMED_ROWS,
         measure=Measure(
             objective=name,
             options=options,

@@ -27,8 +27,9 @@ from maskwright.objectives.parts.objective import (
     refuse_leak,
     token_loss,
 )
+from maskwright.objectives.parts.spec import Spec
 
-ROWS = "stream"
+SPEC = Spec(rows="stream", usual_for="decoder")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,10 +36,9 @@ from maskwright.objectives.parts.sequences import (
     ranks,
     texts_of,
 )
+from maskwright.objectives.parts.spec import Spec
 
-ROWS = "documents"
-SENTENCES = True  # what the store has to record
-FRAMED_TARGET = True  # the decoder writes a text within its special tokens
+SPEC = Spec(rows="documents", sentences=True, framed_target=True, usual_for="masks")
 # Each draw has a counter of its own, so that one kind of damage does not depend on the others.
 SENTENCE_CHOICE, SENTENCE_ORDER, SPAN_LENGTH, SPAN_ORDER, SPAN_PLACE = range(5)
 LOSS, OTHER, WHICH, TURN, OFFSET = range(5, 10)

@@ -40,9 +40,9 @@ from maskwright.objectives.parts.objective import (
     encode,
     encode_targets,
 )
+from maskwright.objectives.parts.spec import Spec
 
-ROWS = "documents"
-NETWORKS = ("teacher",)
+SPEC = Spec(rows="documents", networks=("teacher",))
 
 
 @dataclass(frozen=True, kw_only=True)

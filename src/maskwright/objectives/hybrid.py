@@ -26,11 +26,10 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
 from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary, encode_targets
+from maskwright.objectives.parts.spec import Spec
 from maskwright.randomness import key, uniforms
 
-ROWS = "documents"
-SHIFT = 1
-WRITES = True
+SPEC = Spec(rows="documents", prediction_offset=1, writes=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ class Options:
 class Hybrid(Objective):
     """Two ways to read, one stack: a batch's `prefix` is 0 in causal rows and T in masked ones."""
 
-    shift = SHIFT
+    shift = SPEC.prediction_offset
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -28,9 +28,10 @@ from maskwright.objectives.parts.objective import (
     facts,
     token_loss,
 )
+from maskwright.objectives.parts.spec import Spec
 from maskwright.randomness import key
 
-ROWS = "documents"
+SPEC = Spec(rows="documents", usual_for="encoder")
 
 
 @dataclass(frozen=True, kw_only=True)

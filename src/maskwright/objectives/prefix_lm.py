@@ -33,11 +33,10 @@ from maskwright.objectives.parts.objective import (
     encode_targets,
     token_loss,
 )
+from maskwright.objectives.parts.spec import Spec
 from maskwright.randomness import key, uniforms
 
-ROWS = "stream"
-WHOLE = True
-WRITES = True
+SPEC = Spec(rows="stream", bidirectional_prefix=True, writes=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +60,7 @@ class Options:
 class PrefixLM(Objective):
     """Next-token prediction behind a prefix that is seen whole."""
 
-    whole = WHOLE
+    whole = SPEC.bidirectional_prefix
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()

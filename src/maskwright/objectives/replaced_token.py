@@ -42,9 +42,10 @@ from maskwright.objectives.parts.objective import (
     encode,
     encode_targets,
 )
+from maskwright.objectives.parts.spec import Spec
 from maskwright.randomness import key, uniforms
 
-ROWS = "documents"
+SPEC = Spec(rows="documents")
 
 
 @dataclass(frozen=True, kw_only=True)

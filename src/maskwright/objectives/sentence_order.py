@@ -13,9 +13,10 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives import sentence_pair
 from maskwright.objectives.masked import Options as Masking
 from maskwright.objectives.parts.objective import Vocabulary
+from maskwright.objectives.parts.spec import Spec
 from maskwright.objectives.sentence_pair import SentencePair
 
-ROWS = "swapped-pairs"
+SPEC = Spec(rows="swapped-pairs")
 
 
 @dataclass(frozen=True, kw_only=True)

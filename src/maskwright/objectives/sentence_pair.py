@@ -29,8 +29,9 @@ from maskwright.objectives.parts.objective import (
     encode,
     facts,
 )
+from maskwright.objectives.parts.spec import Spec
 
-ROWS = "pairs"
+SPEC = Spec(rows="pairs")
 
 
 @dataclass(frozen=True, kw_only=True)

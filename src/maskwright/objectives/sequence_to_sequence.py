@@ -18,8 +18,9 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.encoder_decoder import EncoderDecoder, Start
 from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.parts.sequences import documents_of
+from maskwright.objectives.parts.spec import Spec
 
-ROWS = "parallel"
+SPEC = Spec(rows="parallel")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,8 +30,9 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
 from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary, Work, encode
+from maskwright.objectives.parts.spec import Spec
 
-ROWS = "documents"
+SPEC = Spec(rows="documents")
 
 
 @dataclass(frozen=True, kw_only=True)

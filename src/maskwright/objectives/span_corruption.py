@@ -27,8 +27,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.encoder_decoder import EncoderDecoder, Start
 from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.parts.sequences import Sequences, compositions, owners, texts_of
-
-ROWS = "blocks"
+from maskwright.objectives.parts.spec import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +76,9 @@ def text_length(options: Options, length: int) -> int:
         low, high = high, 2 * high
     between = range(low + 1, high)
     return low + bisect.bisect_right(between, length, key=lambda t: lengths_of(options, t)[0])
+
+
+SPEC = Spec(rows="blocks", text_length=text_length, lengths=lengths_of, usual_for="sentinels")
 
 
 class SpanCorruption(EncoderDecoder):

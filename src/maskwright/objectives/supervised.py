@@ -52,8 +52,9 @@ from maskwright.objectives.parts.objective import (
     encode,
     facts,
 )
+from maskwright.objectives.parts.spec import Spec
 
-ROWS = "labelled"
+SPEC = Spec(rows="labelled")
 Problem = Literal["single", "multi", "regression"]
 # As a config.json says them.
 PROBLEM_TYPES: dict[Problem, str] = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from maskwright import catalogue, config
+from maskwright import config
 from maskwright.checkpoint import pretrained
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.models import folders, special_tokens
@@ -25,7 +25,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain import start
 from maskwright.pretrain.lengths import check_length
-from maskwright.pretrain.objective_of import options_of
+from maskwright.pretrain.objective_of import member_of, options_of, spec_of
 from maskwright.pretrain.rows import require_rows
 from maskwright.randomness import key, torch_seed
 from maskwright.recipes.parts.check import config_of, require_names
@@ -68,9 +68,7 @@ def require_settings(recipe: Recipe) -> None:
     """
     require_rows(recipe)
     chosen = recipe.objective
-    networks = dict.fromkeys(
-        getattr(catalogue.load("objectives", chosen.name), "NETWORKS", ()), "."
-    )
+    networks = dict.fromkeys(spec_of(recipe).networks, ".")
     # Networks may be named later.
     options_of(replace(recipe, objective=replace(chosen, options={**networks, **chosen.options})))
     require_names(recipe)
@@ -107,9 +105,9 @@ def model(
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
     """The recipe's objective around `network`; weights of its own are a function of the recipe's
     seed, too."""
-    member = catalogue.load("objectives", recipe.objective.name)
+    member = member_of(recipe.objective.name)
     options, others = options_of(recipe), {}
-    for name in getattr(member, "NETWORKS", ()):
+    for name in member.spec.networks:
         folder = Path(getattr(options, name))
         start.require_same(folder, getattr(options, f"{name}_sha256"))
         others[name] = _finished(folder, tokenizer).to(network.device)
@@ -164,17 +162,16 @@ def resolved(recipe: Recipe) -> Recipe:
     require_settings(recipe)
     _require_networks(recipe)
     recipe = start.pinned(recipe)
-    member = catalogue.load("objectives", recipe.objective.name)
     options = dict(recipe.objective.options)
-    for name in getattr(member, "NETWORKS", ()):
+    for name in spec_of(recipe).networks:
         path, found = start.pinned_folder(options[name], options.get(f"{name}_sha256"))
         options |= {name: path, f"{name}_sha256": found}
     return replace(recipe, objective=replace(recipe.objective, options=options))
 
 
 def _require_networks(recipe: Recipe) -> None:
-    member = catalogue.load("objectives", recipe.objective.name)
-    for name in getattr(member, "NETWORKS", ()):
+    networks = spec_of(recipe).networks
+    for name in networks:
         if not recipe.objective.options.get(name):
             raise ConfigError(
                 f"`{recipe.objective.name}` needs a {name}",
@@ -184,7 +181,7 @@ def _require_networks(recipe: Recipe) -> None:
                 do=f"train one, and name it: --set objective.options.{name}=FOLDER",
             )
     options = options_of(recipe)
-    for name in getattr(member, "NETWORKS", ()):
+    for name in networks:
         pretrained.described(folders.model_folder(Path(getattr(options, name))))
 
 

@@ -38,6 +38,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import encode, facts
 from maskwright.objectives.supervised import pool_texts
 from maskwright.pretrain import build, checkpoints, head_first, run
+from maskwright.pretrain.objective_of import usual_for
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.continued import LENGTH, RATE, WIDTH, of_model, of_run
 from maskwright.recipes.parts.find import read
@@ -281,7 +282,7 @@ def _losses(
 
 def _objective(path: Path, form: Layout) -> str:
     if form.config.encoder is None:
-        return "causal"
+        return usual_for("decoder").name
     vocabulary = special_tokens.vocabulary(Tokenizer.load(path))
     if form.config.decoder is None:
         if vocabulary.mask is None:
@@ -291,9 +292,9 @@ def _objective(path: Path, form: Layout) -> str:
                 found="a tokenizer without a mask token",
                 do="name a folder with the decoder, too",
             )
-        return "masked"
+        return usual_for("encoder").name
     if vocabulary.sentinels:
-        return "span-corruption"
+        return usual_for("sentinels").name
     if vocabulary.mask is None:
         raise IncompatibleError(
             "no mark for what is cut out of a text",
@@ -301,7 +302,7 @@ def _objective(path: Path, form: Layout) -> str:
             found="a tokenizer with neither sentinels nor a mask",
             do="write a recipe with an objective of your own",
         )
-    return "denoising"
+    return usual_for("masks").name
 
 
 def _architecture(form: Layout) -> str | None:

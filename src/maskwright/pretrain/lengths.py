@@ -5,10 +5,9 @@ from __future__ import annotations
 import bisect
 from functools import partial
 
-from maskwright import catalogue
 from maskwright.errors import IncompatibleError
 from maskwright.nn.config import Learned, TransformerConfig
-from maskwright.pretrain.objective_of import options_of, row_kind, streams
+from maskwright.pretrain.objective_of import options_of, row_kind, spec_of, streams
 from maskwright.recipes.parts.recipe import Folder, Recipe
 
 # Of a table of positions: so much of it may be said to be trained.
@@ -68,14 +67,14 @@ def untrained_positions(recipe: Recipe, point: TransformerConfig) -> str:
 
 def _length_read(recipe: Recipe, point: TransformerConfig, stack: str, length: int) -> int:
     """How many tokens a stack reads at most where rows have `length`."""
-    member, kind = catalogue.load("objectives", recipe.objective.name), row_kind(recipe)
-    if len(point.stacks) == 2 and hasattr(member, "lengths_of"):
+    spec, kind = spec_of(recipe), row_kind(recipe)
+    if len(point.stacks) == 2 and spec.lengths is not None:
         options = options_of(recipe)
         # Packed texts stand beside one special token at least, others may fill their row.
         text = length if kind in ("stream", "windows") else length - 1
-        if kind == "blocks":
-            text = member.text_length(options, length)
-        inputs, targets = member.lengths_of(options, max(2, text))
+        if kind == "blocks" and spec.text_length is not None:
+            text = spec.text_length(options, length)
+        inputs, targets = spec.lengths(options, max(2, text))
         return int(max(length, inputs) if stack == "encoder" else targets)
-    whole = kind == "stream" and member.ROWS != "stream" and streams(recipe)
+    whole = kind == "stream" and spec.rows != "stream" and streams(recipe)
     return length + (whole and stack == "encoder")

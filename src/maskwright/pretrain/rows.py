@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args, get_type_hints
 
-from maskwright import catalogue
 from maskwright.data.mixture import mixed
 from maskwright.data.pack import PackedDocuments, PackedSentences
 from maskwright.data.pairs import SentencePairs
@@ -14,7 +13,7 @@ from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream, Windows
 from maskwright.errors import IncompatibleError
 from maskwright.inference import held_out_loss as likelihood
-from maskwright.pretrain.objective_of import PAIRS, options_of, row_kind, streams
+from maskwright.pretrain.objective_of import PAIRS, options_of, row_kind, spec_of, streams
 from maskwright.recipes.parts.recipe import Recipe, RowChoice
 
 
@@ -44,8 +43,8 @@ def rows(
     """
     require_rows(recipe)
     kind, length = row_kind(recipe), length or recipe.rows.length
-    member = catalogue.load("objectives", recipe.objective.name)
-    shifted = member.ROWS == "stream"
+    spec = spec_of(recipe)
+    shifted = spec.rows == "stream"
     seed = recipe.training.seed if seed is None else seed
     if kind == "documents":
         return PackedDocuments(store, length, seed=seed)
@@ -56,8 +55,8 @@ def rows(
     if kind == "windows":
         return Windows(store, length + 1 if shifted else length)
     if kind == "blocks":
-        if hasattr(member, "text_length"):
-            length = member.text_length(options_of(recipe), length)
+        if spec.text_length is not None:
+            length = spec.text_length(options_of(recipe), length)
         return Windows(store, length, step=length)
     if kind == "pairs":
         return SentencePairs(store, length, seed=seed)
@@ -73,7 +72,7 @@ def require_rows(recipe: Recipe) -> None:
         IncompatibleError: the rows are of another kind, or no text is what the objective wants.
     """
     name, kind = recipe.objective.name, row_kind(recipe)
-    own = str(catalogue.load("objectives", name).ROWS)
+    own = spec_of(recipe).rows
     if own not in get_args(get_type_hints(RowChoice)["kind"]):
         raise IncompatibleError(
             f"`{name}` learns from labelled data, and a text has no labels",
@@ -85,7 +84,7 @@ def require_rows(recipe: Recipe) -> None:
     drawn = "corpus.weights" if recipe.corpus.weights else "rows.kind" if kind in PAIRS else ""
     if drawn and (static := _static(recipe)):
         raise IncompatibleError(
-            "masks that never change need rows that never change",
+            "static masking needs rows that are the same in every epoch",
             where=drawn,
             found=f"{'pairs drawn' if kind in PAIRS else 'rows mixed'} anew in every epoch, and "
             f"{static}",

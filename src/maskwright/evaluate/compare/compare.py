@@ -44,8 +44,8 @@ from maskwright.inference.minimal_pairs import Paradigm, Result
 from maskwright.models import folders, special_tokens
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
-from maskwright.objectives import masked
 from maskwright.pretrain import build, checkpoints, journal, run
+from maskwright.pretrain.objective_of import usual_for
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.pretrain.session import checkpoint_bytes
 from maskwright.recipes.parts.recipe import Recipe, frozen_part
@@ -246,9 +246,10 @@ def _bits(entrant: Candidate, model: Model) -> float:
 def _masked_loss(entrant: Candidate, model: Model, length: int) -> float:
     """Loss at the usual 15 %, in rows that all entrants have room for."""
     known = special_tokens.vocabulary(model.tokenizer)
-    usual = masked.build(model.network, masked.Options(), known)
+    usual = usual_for("encoder")
+    objective = usual.build(model.network, usual.options(), known)
     rows = PackedDocuments(entrant.prepared.held_out, length)
-    return likelihood.evaluate(usual, rows).loss
+    return likelihood.evaluate(objective, rows).loss
 
 
 def _hidden(entrant: Candidate, model: Model, length: int) -> float:
