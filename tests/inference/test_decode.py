@@ -138,20 +138,21 @@ def test_with_and_without_cache_the_same_tokens(positions: str, sampling: Sampli
 
 
 def test_the_cache_saves_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts are read once, all of them where there is no cache; of padding nothing is."""
     model = model_of(variant("learned"))
     read: list[int] = []
-    decode = Transformer.decode
+    embed = Transformer.token_vectors
 
-    def counted(self: Transformer, tokens: torch.Tensor, **rest: object) -> torch.Tensor:
-        read.append(tokens.shape[1])
-        return decode(self, tokens, **rest)  # type: ignore[arg-type]
+    def counted(self: Transformer, tokens: torch.Tensor) -> torch.Tensor:
+        read.append(tokens.numel())
+        return embed(self, tokens)
 
-    monkeypatch.setattr(Transformer, "decode", counted)
+    monkeypatch.setattr(Transformer, "token_vectors", counted)
     generate(model, PROMPTS, 12)
-    assert read == [7] + [1] * 11
+    assert read == [sum(map(len, PROMPTS))] + [4] * 11
     read.clear()
     generate(model, PROMPTS, 12, cached=False)
-    assert read == list(range(7, 19))
+    assert read == [4 * length for length in range(7, 19)]
 
 
 def test_a_batch_is_as_each_row_alone() -> None:

@@ -22,7 +22,8 @@ from torch import Tensor
 from maskwright.config import require
 from maskwright.errors import ConfigError
 from maskwright.inference.decode import check
-from maskwright.inference.incremental import Reader, trained_length
+from maskwright.inference.incremental import Reader, network_of, trained_length
+from maskwright.inference.prepared_writer import PreparedWriter
 from maskwright.nn.transformer import Transformer
 
 # Beyond this only the length decides, and its power may leave the range of numbers.
@@ -50,7 +51,7 @@ class _Search:
 
 
 def beam_search(
-    model: Transformer,
+    model: Transformer | PreparedWriter,
     prompts: Sequence[Sequence[int]],
     count: int,
     beams: int,
@@ -64,6 +65,7 @@ def beam_search(
     """At most `count` new ids for each prompt, the end token left out.
 
     Args:
+        model: a network, or one that was prepared before.
         sources: what the encoder of a model of two stacks reads, one for each prompt.
         end: the id that ends a text.
         penalty: the exponent of the length; above 0 it favours longer texts, since log p < 0.
@@ -77,7 +79,8 @@ def beam_search(
     if beams < 1:
         raise ConfigError("no beam to search with", where="beams", found=beams, wanted="1 or more")
     require("penalty", penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
-    rows = model.config.tokens.vocabulary
+    network = network_of(model)
+    rows = network.config.tokens.vocabulary
     if (choices := rows if known is None else min(known, rows)) < 2:
         raise ConfigError(
             "too few ids to choose from",
@@ -85,13 +88,14 @@ def beam_search(
             found=choices,
             wanted="2 or more: one that ends a text, one to go on with",
         )
-    check(model, prompts, count, sources, None)
-    was_training = model.training
-    reader = Reader(model.eval(), trained_length(model.config), cached)
+    check(network, prompts, [count] * len(prompts), sources, None)
+    was_training = network.training
+    network.eval()
     try:
+        reader = Reader(model, trained_length(network.config), cached and bool(prompts))
         return _search(reader, prompts, count, beams, sources, end, penalty, known)
     finally:
-        model.train(was_training)
+        network.train(was_training)
 
 
 def _search(

@@ -3,6 +3,7 @@
     generate(model, prompts, 20)                                  lists of new ids
     generate(model, [[start]], 20, sources=[ids])                 of a model of two stacks
     for step in steps(model, prompts, 20, Sampling(top_p=0.9)):   one token per row, and its chances
+    generate(PreparedWriter(model), prompts, 20)                  prepared once for several calls
 
 Randomness is a function: the number that decides a token hangs on the seed, the prompt (and its
 source) and the step, so a prompt gets the same continuation wherever it stands in a batch (equal
@@ -20,14 +21,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from maskwright import randomness
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.inference.incremental import Reader, trained_length
+from maskwright.inference.incremental import Reader, network_of, trained_length
+from maskwright.inference.prepared_writer import PreparedWriter
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
+
+# Of so many of the likeliest ids a nucleus is looked for first; sorting all takes longer.
+NUCLEUS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,20 +67,27 @@ class Step:
     """One step of all rows that go on.
 
     Attributes:
-        rows: which prompts they belong to.
+        rows: which prompts they belong to, in any order.
         tokens: the id chosen in each.
-        probabilities: what it was chosen from, after temperature and filters.
+        scores: what the model gave.
+        sampling: how it was chosen.
     """
 
     rows: list[int]
     tokens: list[int]
-    probabilities: Float[Tensor, "B V"]
+    scores: Float[Tensor, "B V"]
+    sampling: Sampling
+
+    @property
+    def probabilities(self) -> Float[Tensor, "B V"]:
+        """What the ids were chosen from, after temperature and filters."""
+        return distribution(self.scores, self.sampling)
 
 
 def generate(
-    model: Transformer,
+    model: Transformer | PreparedWriter,
     prompts: Sequence[Sequence[int]],
-    count: int,
+    count: int | Sequence[int],
     sampling: Sampling = GREEDY,
     *,
     sources: Sequence[Sequence[int]] | None = None,
@@ -105,9 +118,9 @@ def generate(
 
 
 def steps(
-    model: Transformer,
+    model: Transformer | PreparedWriter,
     prompts: Sequence[Sequence[int]],
-    count: int,
+    count: int | Sequence[int],
     sampling: Sampling = GREEDY,
     *,
     sources: Sequence[Sequence[int]] | None = None,
@@ -120,8 +133,9 @@ def steps(
     """Generate step by step.
 
     Args:
+        model: a network, or one that was prepared before.
         prompts: at least one id each; they may differ in length.
-        count: how many tokens each row gets at most.
+        count: how many tokens each row gets at most, or how many each of them.
         sources: what the encoder of a model of two stacks reads, one for each prompt; the prompt is
             then what the decoder starts with.
         end: a row that chose this id goes no further.
@@ -138,57 +152,110 @@ def steps(
         ConfigError: a forbidden id that the model does not have, or all of them forbidden.
         DataError: a source that is longer than the encoder's positions.
     """
-    check(model, prompts, count, sources, context, one_way=one_way)
-    _check_forbidden(sampling.forbidden, model.config.tokens.vocabulary)
+    network = network_of(model)
+    counts = [count] * len(prompts) if isinstance(count, int) else list(count)
+    check(network, prompts, counts, sources, context, one_way=one_way)
+    _check_forbidden(sampling.forbidden, network.config.tokens.vocabulary)
     texts = [list(prompt) for prompt in prompts]
     pairs = zip(sources or [()] * len(texts), prompts, strict=True)
     names = _names([(*source, -1, *prompt) if source else prompt for source, prompt in pairs])
-    rows = list(range(len(texts)))
-    was_training = model.training
+    rows = [row for row, most in enumerate(counts) if most]
+    was_training = network.training
+    network.eval()
     try:
-        reader = Reader(model.eval(), context or trained_length(model.config), cached)
+        reader = Reader(model, context or trained_length(network.config), cached and bool(rows))
         if whole:
-            reader.seen = torch.tensor([len(prompt) for prompt in prompts])
-        reader.encode(sources if texts else None)
-        for number in range(count):
+            reader.seen = [len(prompts[row]) for row in rows]
+        reader.encode([sources[row] for row in rows] if sources and rows else None)
+        for number in range(max(counts, default=0)):
             if not rows:
                 return
-            scores = reader.next_scores([texts[row] for row in rows], count - number)
-            probabilities = distribution(scores, sampling)
+            left = max(counts[row] for row in rows) - number
+            scores = reader.next_scores([texts[row] for row in rows], left)
             keys = randomness.key("sample", sampling.seed, names[0][rows], names[1][rows], number)
-            tokens = choose(probabilities, randomness.uniforms(keys, 1)[:, 0])
-            yield Step(rows, tokens, probabilities)
+            tokens = _chosen(scores, sampling, keys)
+            yield Step(rows, tokens, scores, sampling)
             for row, token in zip(rows, tokens, strict=True):
                 texts[row].append(token)
-            going = [i for i, token in enumerate(tokens) if token != end]
+            going = [
+                place
+                for place, (row, token) in enumerate(zip(rows, tokens, strict=True))
+                if token != end and number + 1 < counts[row]
+            ]
             if len(going) < len(rows):
-                rows = [rows[i] for i in going]
-                reader.keep(going)
+                going = _closed_up(going)
+                rows = [rows[place] for place in going]
+                if rows:
+                    reader.keep(going)
     finally:
-        model.train(was_training)
+        network.train(was_training)
+
+
+def _closed_up(going: list[int]) -> list[int]:
+    """The same places, the last ones in those of rows that left, so that the others need not
+    move."""
+    staying = {place for place in going if place < len(going)}
+    last = iter(place for place in going if place >= len(going))
+    return [place if place in staying else next(last) for place in range(len(going))]
+
+
+def _chosen(scores: Float[Tensor, "B V"], sampling: Sampling, keys: randomness.Keys) -> list[int]:
+    if sampling.temperature == 0:
+        return _allowed(scores, sampling).argmax(-1).tolist()
+    numbers = randomness.uniforms(keys, 1)[:, 0]
+    return choose(distribution(scores, sampling), numbers)
+
+
+def _allowed(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
+    if not sampling.forbidden:
+        return scores
+    return scores.index_fill(-1, torch.tensor(sampling.forbidden), float("-inf"))
 
 
 def distribution(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
     """The probabilities, in float64, from which the next token is chosen."""
-    scores = scores.double()
-    if sampling.forbidden:
-        scores = scores.index_fill(-1, torch.tensor(sampling.forbidden), float("-inf"))
+    scores = _allowed(scores.double(), sampling)
+    best = scores.argmax(-1, keepdim=True)
     if sampling.temperature == 0:
-        best = scores.argmax(-1, keepdim=True)
         return torch.zeros_like(scores).scatter_(-1, best, 1.0)
-    best = scores.max(-1, keepdim=True).values
-    probabilities = ((scores - best) / sampling.temperature).softmax(-1)
-    if sampling.top_k is None and sampling.top_p is None:
+    probabilities = ((scores - scores.gather(-1, best)) / sampling.temperature).softmax(-1)
+    top_p = sampling.top_p or 1.0
+    if sampling.top_k is None and top_p == 1:
         return probabilities
-    ordered, places = probabilities.sort(dim=-1, descending=True, stable=True)
+    size = probabilities.shape[1]
     if sampling.top_k is not None:
-        ordered[:, sampling.top_k :] = 0.0
-        ordered = ordered / ordered.sum(-1, keepdim=True)
-    if sampling.top_p is not None:
+        ordered, places = _largest(probabilities, min(sampling.top_k, size))
+        ordered = _normalised(ordered, size)
+    else:
+        ordered, places = _largest(probabilities, min(NUCLEUS, size))
+        if bool((ordered[:, :-1].sum(-1) < top_p + 1e-9).any()):
+            ordered, places = _largest(probabilities, size)
+    if top_p < 1:
         before = ordered.cumsum(-1) - ordered
-        ordered = ordered.masked_fill(before >= sampling.top_p, 0.0)
-        ordered = ordered / ordered.sum(-1, keepdim=True)
-    return torch.zeros_like(ordered).scatter_(-1, places, ordered)
+        ordered = _normalised(ordered.masked_fill(before >= top_p, 0.0), size)
+    return torch.zeros_like(probabilities).scatter_(-1, places, ordered)
+
+
+def _largest(
+    probabilities: Float[Tensor, "B V"], count: int
+) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
+    """The largest, in order, and their ids; of equal ones the smaller id comes first."""
+    if count == probabilities.shape[1]:
+        return probabilities.sort(dim=-1, descending=True, stable=True)
+    least = probabilities.topk(count).values[:, -1:]
+    above = probabilities > least
+    level = probabilities == least
+    needed = count - above.sum(-1, keepdim=True)
+    chosen = above | (level & (level.cumsum(-1) <= needed))
+    places = chosen.nonzero()[:, 1].view(-1, count)  # by id
+    ordered, order = probabilities.gather(-1, places).sort(dim=-1, descending=True, stable=True)
+    return ordered, places.gather(-1, order)
+
+
+def _normalised(ordered: Float[Tensor, "B K"], size: int) -> Float[Tensor, "B K"]:
+    """Divided by their sum, which is taken among as many zeros as there are other ids: the order of
+    a sum decides its last bit, and the number of candidates must not."""
+    return ordered / F.pad(ordered, (0, size - ordered.shape[1])).sum(-1, keepdim=True)
 
 
 def choose(probabilities: Float[Tensor, "B V"], numbers: np.ndarray) -> list[int]:
@@ -196,10 +263,12 @@ def choose(probabilities: Float[Tensor, "B V"], numbers: np.ndarray) -> list[int
     ends = probabilities.cumsum(-1)
     marks = torch.from_numpy(numbers)[:, None] * ends[:, -1:]
     places = torch.searchsorted(ends, marks, right=True)[:, 0]
-    # Rounding may put a mark on the very end: then the last id that is possible is meant.
-    ids = torch.arange(probabilities.shape[1])
-    last = torch.where(probabilities > 0, ids, 0).amax(-1)
-    return torch.minimum(places, last).tolist()
+    if int(places.max()) == probabilities.shape[1]:
+        # Rounding may put a mark on the very end: then the last id that is possible is meant.
+        ids = torch.arange(probabilities.shape[1])
+        last = torch.where(probabilities > 0, ids, 0).amax(-1)
+        places = torch.minimum(places, last)
+    return places.tolist()
 
 
 def _names(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -233,7 +302,7 @@ def require_writer(config: TransformerConfig, *, one_way: bool = False) -> None:
 def check(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
-    count: int,
+    counts: Sequence[int],
     sources: Sequence[Sequence[int]] | None,
     context: int | None,
     *,
@@ -249,8 +318,15 @@ def check(
             where=f"prompt {empty}",
             do="begin with a word, or with the tokenizer's begin token",
         )
-    if count < 0:
-        raise UsageError("no number of tokens", where="count", found=count, wanted="0 or more")
+    if (low := min(counts, default=0)) < 0:
+        raise UsageError("no number of tokens", where="count", found=low, wanted="0 or more")
+    if len(counts) != len(prompts):
+        raise UsageError(
+            "as many numbers of tokens as prompts are wanted",
+            where="count",
+            found=len(counts),
+            wanted=f"{len(prompts)}, or one for all",
+        )
     wanted = len(prompts) if len(config.stacks) == 2 else 0
     if len(sources or ()) != wanted or (sources is not None and not all(map(len, sources))):
         raise UsageError(

@@ -1,10 +1,13 @@
-"""Growing texts read by a decoder, token after token: what comes next in each.
+"""Growing texts read by a network that writes, token after token: what comes next in each.
 
 A model is never asked about positions it has no vector for: when a text has outgrown them, reading
 starts anew from its last half. Where it starts is a function of the text's length alone, so with or
 without a cache the same contexts are read.
 
-Letters: B rows, S positions of the source, D width, V vocabulary.
+With a cache a `PreparedWriter` reads. Without one, and where something acts on the network that it
+would not see, the network itself does: the plain path, against which the other is tested.
+
+Letters: B rows, T positions, P sources, S positions of a source, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -12,122 +15,139 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from maskwright.inference.prepared_writer import Memory, PreparedWriter, Rows, fits
 from maskwright.nn import mask
-from maskwright.nn.cache import KVCache
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 
 
 class Reader:
-    """Scores of the next token for growing texts, with what was computed before."""
+    """Scores of the next token for growing texts, with what was computed before.
 
-    def __init__(self, model: Transformer, limit: int | None, cached: bool) -> None:
-        self.model, self.limit = model, limit
-        # An encoder reads all of the text anew for every token.
-        self.cached = cached and model.config.decoder is not None
-        self.cache: KVCache | None = None
+    Args:
+        model: a network, or one that was prepared before.
+        limit: how many tokens are read at most; None: all.
+        cached: keep keys and values between steps.
+    """
+
+    def __init__(
+        self, model: Transformer | PreparedWriter, limit: int | None, cached: bool
+    ) -> None:
+        self.network = network_of(model)
+        self.limit = limit
+        self.writer: PreparedWriter | None = None
+        if cached and fits(self.network):
+            self.writer = PreparedWriter(model) if isinstance(model, Transformer) else model
         self.starts: list[int] = []
-        self.pads: Int[Tensor, " B"] | None = None
-        self.seen: Int[Tensor, " B"] | None = None
+        self.seen: list[int] | None = None
         """How many of each text's first tokens see each other; None: none do."""
-        self.memory: Float[Tensor, "B S D"] | None = None
-        self.memory_keep: Bool[Tensor, "B S"] | None = None
+        self.rows: Rows | None = None
+        self.memory: Memory | None = None
+        self.states: Float[Tensor, "B S D"] | None = None
+        self.keep_states: Bool[Tensor, "B S"] | None = None
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Sequence[int]] | None, copies: int = 1) -> None:
         """Read the sources, once; padded at their ends. Each is for so many rows in a run."""
         if sources is None:
             return
-        device, lengths = self.model.device, [len(source) for source in sources]
+        device, lengths = self.network.device, [len(source) for source in sources]
         tokens = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
         for row, source in enumerate(sources):
             tokens[row, : len(source)] = torch.tensor(source)
         keep = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
         keep = keep.to(device)
-        memory = self.model.encode(tokens.to(device), visible=mask.real(keep))
-        self.memory_keep = keep.repeat_interleave(copies, 0)
-        self.memory = memory.repeat_interleave(copies, 0)
+        states = self.network.encode(tokens.to(device), visible=mask.real(keep))
+        if self.writer is not None:
+            self.memory = self.writer.memory(states, keep, copies)
+            return
+        self.keep_states = keep.repeat_interleave(copies, 0)
+        self.states = states.repeat_interleave(copies, 0)
 
     @torch.inference_mode()
     def next_scores(self, texts: Sequence[Sequence[int]], left: int) -> Float[Tensor, "B V"]:
         """(B, V) for the token that follows each text; `left` is how many will still follow."""
         starts = [context_start(len(text), self.limit) for text in texts]
-        cache = self.cache
-        if cache is None or starts != self.starts or cache.length == cache.capacity:
-            hidden = self._read(texts, starts, left)
+        if self.writer is None:
+            self.starts = starts
+            return self.network.logits(self._read_plainly(texts)).cpu()
+        rows = self.rows
+        if rows is None or starts != self.starts or rows.length == rows.capacity:
+            self.starts = starts
+            hidden = self._read(self.writer, texts, left)
         else:
-            tokens = torch.tensor([[text[-1]] for text in texts])
-            places = torch.tensor([[len(t) - s - 1] for t, s in zip(texts, starts, strict=True)])
-            hidden = self._decode(tokens, places, cache)
-        return self.model.logits(hidden[:, -1]).cpu()
+            hidden = rows.step([text[-1] for text in texts])
+        return self.writer.scores(hidden).cpu()
 
+    @torch.inference_mode()
     def keep(self, rows: list[int]) -> None:
-        """Go on with these rows only."""
+        """Row i goes on as row `rows[i]`; where several share a source, they do so afterwards."""
         self.starts = [self.starts[row] for row in rows]
-        index = torch.tensor(rows, dtype=torch.int64)
-        if self.pads is not None:
-            self.pads = self.pads[index]
         if self.seen is not None:
-            self.seen = self.seen[index]
-        if self.memory is not None and self.memory_keep is not None:
-            here = index.to(self.memory.device)
-            self.memory, self.memory_keep = self.memory[here], self.memory_keep[here]
-        if self.cache is not None:
-            self.cache.reorder(index)
+            self.seen = [self.seen[row] for row in rows]
+        if self.states is not None and self.keep_states is not None:
+            index = torch.tensor(rows, device=self.states.device)
+            self.states, self.keep_states = self.states[index], self.keep_states[index]
+        if self.memory is not None:
+            self.memory.keep(rows)
+        if self.rows is not None:
+            self.rows.keep(rows)
 
-    def _read(self, texts: Sequence[Sequence[int]], starts: list[int], left: int) -> Tensor:
-        """Read the contexts from their beginning, aligned at their ends."""
-        contexts = [list(text[start:]) for text, start in zip(texts, starts, strict=True)]
+    def _read(self, writer: PreparedWriter, texts: Sequence[Sequence[int]], left: int) -> Tensor:
+        """Read the contexts from their beginning."""
+        contexts, seen = self._contexts(texts)
         length = max(map(len, contexts))
-        pads = torch.tensor([length - len(context) for context in contexts])
-        tokens = torch.tensor([[0] * (length - len(c)) + c for c in contexts])  # B, T
-        places = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
-        self.starts, self.pads = starts, pads if bool(pads.any()) else None
-        self.cache = None
-        if self.cached:
-            # Room until the first row starts anew: no row reads more than the limit.
-            room = length + left - 1
-            capacity = room if self.limit is None else min(room, length + self.limit)
-            weight = self.model.tokens.weight
-            self.cache = KVCache.of(
-                self.model.config, len(texts), capacity, dtype=weight.dtype, device=weight.device
-            )
-        prefix = None
-        if self.seen is not None:
-            left_of_start = torch.tensor(starts)
-            prefix = pads + (self.seen - left_of_start).clamp(min=0)
-        return self._decode(tokens, places, self.cache, prefix)
+        # Room until the first row starts anew: no row reads more than the limit.
+        room = length + left - 1
+        capacity = room if self.limit is None else min(room, length + self.limit)
+        self.rows = None  # the buffers of before are not needed beside the new ones
+        self.rows, hidden = writer.read(contexts, capacity, seen=seen, memory=self.memory)
+        return hidden
 
-    def _decode(
-        self, tokens: Tensor, places: Tensor, cache: KVCache | None, prefix: Tensor | None = None
-    ) -> Tensor:
-        device = self.model.device
+    def _contexts(
+        self, texts: Sequence[Sequence[int]]
+    ) -> tuple[list[Sequence[int]], list[int] | None]:
+        contexts = [text[start:] for text, start in zip(texts, self.starts, strict=True)]
+        if self.seen is None:
+            return contexts, None
+        pairs = zip(self.seen, self.starts, strict=True)
+        return contexts, [max(0, seen - start) for seen, start in pairs]
+
+    def _read_plainly(self, texts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:
+        """All of the contexts by the network itself, aligned at their ends."""
+        contexts, seen = self._contexts(texts)
+        device, length = self.network.device, max(map(len, contexts))
+        pads = torch.tensor([length - len(context) for context in contexts])
+        tokens = torch.tensor([[0] * (length - len(c)) + list(c) for c in contexts])  # B, T
+        places = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
+        prefix = None if seen is None else (pads + torch.tensor(seen)).to(device)
         visible = None
-        if self.pads is not None:
-            total = tokens.shape[1] + (0 if cache is None else cache.length)
-            keep = torch.arange(total)[None] >= self.pads[:, None]
-            visible = mask.real(keep.to(device))
-        if self.model.config.decoder is None:
-            order = mask.causal
-            if prefix is not None:
-                order = order | mask.prefix(prefix.to(device))
-            return self.model.encode(
+        if bool(pads.any()):
+            visible = mask.real((torch.arange(length)[None] >= pads[:, None]).to(device))
+        if self.network.decoder is None:
+            order = mask.causal if prefix is None else mask.causal | mask.prefix(prefix)
+            return self.network.encode(
                 tokens.to(device),
                 positions=places.to(device),
                 visible=order if visible is None else order & visible,
-            )
-        return self.model.decode(
+            )[:, -1]
+        keep = self.keep_states
+        return self.network.decode(
             tokens.to(device),
             positions=places.to(device),
             visible=visible,
-            prefix=None if prefix is None else prefix.to(device),
-            memory=self.memory,
-            memory_visible=None if self.memory_keep is None else mask.real(self.memory_keep),
-            cache=cache,
-        )
+            prefix=prefix,
+            memory=self.states,
+            memory_visible=None if keep is None else mask.real(keep),
+        )[:, -1]
+
+
+def network_of(model: Transformer | PreparedWriter) -> Transformer:
+    """The network itself."""
+    return model if isinstance(model, Transformer) else model.network
 
 
 def trained_length(config: TransformerConfig) -> int | None:

@@ -1,8 +1,9 @@
-"""Keys and values that a decoder has already computed, in buffers of a fixed capacity.
+"""Keys and values that were computed before, in buffers of a fixed capacity.
 
 `KVCache.of(config, rows, capacity)` allocates once; each `decode(..., cache=cache)` writes the new
 positions behind the old ones and reads all of them as a view, without copying. What the encoder's
-memory gives to cross-attention is computed on the first step and kept.
+memory gives to cross-attention is computed on the first step and kept. Rows leave, or take each
+other's places, within the same buffers.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from maskwright.errors import ConfigError, DataError
-from maskwright.nn.config import TransformerConfig
+from maskwright.nn.config import Stack, TransformerConfig
 
 Pair = tuple[Float[Tensor, "B H K W"], Float[Tensor, "B H K W"]]
 
 
 class KVCache:
-    """One pair of buffers (B, H, capacity, W) per layer of a decoder.
+    """One buffer (2, B, H, capacity, W) of keys and values per layer.
 
     Attributes:
         length: how many positions are filled.
         capacity: how many there is room for.
     """
 
-    def __init__(self, keys: list[Tensor], values: list[Tensor]) -> None:
-        self.keys, self.values = keys, values
-        self.capacity = keys[0].shape[2]
+    def __init__(self, layers: list[Float[Tensor, "2 B H C W"]]) -> None:
+        self.layers = layers
+        self.capacity = layers[0].shape[3]
         self.length = 0
         self._memory: dict[int, Pair] = {}
 
@@ -46,14 +47,42 @@ class KVCache:
         """Empty buffers for `config.decoder`."""
         if config.decoder is None:
             raise ConfigError("only a decoder has a cache", where="decoder", found=None)
-        shapes = [
-            (rows, block.attention.heads, capacity, block.attention.head_width)
-            for block in config.decoder.blocks
-        ]
+        return cls.of_stack(config.decoder, rows, capacity, dtype=dtype, device=device)
+
+    @classmethod
+    def of_stack(
+        cls,
+        stack: Stack,
+        rows: int,
+        capacity: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> KVCache:
+        """Empty buffers for a stack that is read from left to right, be it an encoder."""
         # Zeros, not empty memory: a masked position is multiplied by weight 0, and 0 * NaN is NaN.
-        keys = [torch.zeros(shape, dtype=dtype, device=device) for shape in shapes]
-        values = [torch.zeros(shape, dtype=dtype, device=device) for shape in shapes]
-        return cls(keys, values)
+        return cls(
+            [
+                torch.zeros(
+                    (2, rows, block.attention.heads, capacity, block.attention.head_width),
+                    dtype=dtype,
+                    device=device,
+                )
+                for block in stack.blocks
+            ]
+        )
+
+    @property
+    def rows(self) -> int:
+        return self.layers[0].shape[1]
+
+    @property
+    def keys(self) -> list[Float[Tensor, "B H C W"]]:
+        return [layer[0] for layer in self.layers]
+
+    @property
+    def values(self) -> list[Float[Tensor, "B H C W"]]:
+        return [layer[1] for layer in self.layers]
 
     def extend(
         self, layer: int, keys: Float[Tensor, "B H T W"], values: Float[Tensor, "B H T W"]
@@ -64,16 +93,17 @@ class KVCache:
             DataError: there is no room left, or another number of rows.
         """
         end = self.length + keys.shape[2]
-        if end > self.capacity or keys.shape[0] != self.keys[layer].shape[0]:
+        if end > self.capacity or keys.shape[0] != self.rows:
             raise DataError(
                 "the cache has no room for these positions",
                 where="KVCache",
                 found=f"{keys.shape[0]} rows, {end} positions",
-                wanted=f"{self.keys[layer].shape[0]} rows, at most {self.capacity} positions",
+                wanted=f"{self.rows} rows, at most {self.capacity} positions",
             )
-        self.keys[layer][:, :, self.length : end] = keys
-        self.values[layer][:, :, self.length : end] = values
-        return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
+        buffer = self.layers[layer]
+        buffer[0, :, :, self.length : end] = keys
+        buffer[1, :, :, self.length : end] = values
+        return buffer[0, :, :, :end], buffer[1, :, :, :end]
 
     def memory(self, layer: int, make: Callable[[], Pair]) -> Pair:
         """The layer's keys and values of the encoder's memory, made once."""
@@ -86,17 +116,30 @@ class KVCache:
         self.length += count
 
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
-        """Row i continues row `rows[i]` (beam search); the number of rows may change."""
-        rows = rows.to(self.keys[0].device)
-        self.keys = [self._taken(keys, rows) for keys in self.keys]
-        self.values = [self._taken(values, rows) for values in self.values]
+        """Row i continues row `rows[i]` (beam search); the number of rows may change. Only rows
+        that change are copied, and of them what is written."""
+        wanted = rows.tolist()
         self._memory = {
-            layer: (keys.index_select(0, rows), values.index_select(0, rows))
+            layer: (
+                keys.index_select(0, rows.to(keys.device)),
+                values.index_select(0, rows.to(values.device)),
+            )
             for layer, (keys, values) in self._memory.items()
         }
+        if len(wanted) > self.rows:
+            self.layers = [self._grown(buffer, rows.to(buffer.device)) for buffer in self.layers]
+            return
+        moved = [(to, source) for to, source in enumerate(wanted) if to != source]
+        if moved:
+            device = self.layers[0].device
+            to, source = torch.tensor(moved, device=device).T
+            for buffer in self.layers:
+                filled = buffer[:, :, :, : self.length]
+                filled[:, to] = filled[:, source]
+        self.layers = [buffer[:, : len(wanted)] for buffer in self.layers]
 
-    def _taken(self, part: Tensor, rows: Tensor) -> Tensor:
-        """These rows of a buffer; what is not written yet is not copied."""
-        fresh = part.new_zeros((len(rows), *part.shape[1:]))
-        fresh[:, :, : self.length] = part[:, :, : self.length].index_select(0, rows)
+    def _grown(self, buffer: Tensor, rows: Tensor) -> Tensor:
+        shape = (2, len(rows), *buffer.shape[2:])
+        fresh = buffer.new_zeros(shape)
+        fresh[:, :, :, : self.length] = buffer[:, :, :, : self.length].index_select(1, rows)
         return fresh

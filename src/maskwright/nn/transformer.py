@@ -84,7 +84,7 @@ class Transformer(nn.Module):
         if self.encoder is None:
             raise ConfigError("this model has no encoder", where="encoder", do="use decode")
         return self.encoder(
-            self._vectors(tokens),
+            self.token_vectors(tokens),
             positions=positions,
             segments=segments,
             visible=visible,
@@ -125,7 +125,7 @@ class Transformer(nn.Module):
                 found="no memory" if memory is None else "a memory",
             )
         return self.decoder(
-            self._vectors(tokens),
+            self.token_vectors(tokens),
             positions=positions,
             segments=segments,
             visible=visible,
@@ -137,7 +137,12 @@ class Transformer(nn.Module):
             at=at,
         )
 
-    def _vectors(self, tokens: Tensor) -> Tensor:
+    def token_vectors(self, tokens: TokensOrVectors) -> Float[Tensor, "B T E"]:
+        """The rows of the token table; vectors stay as they are.
+
+        Raises:
+            DataError: an id outside the table.
+        """
         if tokens.is_floating_point():
             return tokens
         if tokens.device.type == "cpu" and tokens.numel():

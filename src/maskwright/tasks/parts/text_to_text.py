@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.inference.beam import beam_search
 from maskwright.inference.encoded import Collation, Examples, framed
+from maskwright.inference.prepared_writer import PreparedWriter
 from maskwright.inference.scores import by_length
 from maskwright.labelled.windows.text_to_text import Template
 from maskwright.labelled.windows.windows import Cuts, fit, room_of
@@ -126,16 +127,16 @@ class Writing(TaskType):
         longest = min(way.room, int(self.settled.get("longest", way.longest)))
         lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + longest
         found = np.full(len(encoded.rows), "", object)
+        writer = PreparedWriter(objective.product)
         for numbers in by_length(lengths * beams):
             made = beam_search(
-                objective.product,
+                writer,
                 [prompts[n] for n in numbers],
                 longest,
                 beams,
                 sources=None if way.sources is None else [way.sources[n] for n in numbers],
                 end=way.end,
                 known=tokenizer.vocabulary_size,
-                cached=not (collation.alone and way.frame.continues),  # a prompt may be in front
             )
             found[numbers] = [tokenizer.decode(ids).strip() for ids in made]
         return found

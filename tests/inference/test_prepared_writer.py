@@ -1,0 +1,153 @@
+"""The prepared network gives what the network itself gives, at every point that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from checkpoint.small import model_of, small
+from maskwright.adapters.bottleneck import Bottleneck
+from maskwright.adapters.ia3 import IA3
+from maskwright.adapters.lora import LoRA
+from maskwright.adapters.parts.adapter import Settings
+from maskwright.adapters.prefix import Prefix
+from maskwright.adapters.prompt import Prompt
+from maskwright.errors import DataError
+from maskwright.families.parts.family import family
+from maskwright.inference.beam import beam_search
+from maskwright.inference.decode import Sampling, generate, steps
+from maskwright.inference.incremental import Reader
+from maskwright.inference.prepared_writer import PreparedWriter, fits
+from maskwright.nn.cache import KVCache
+from maskwright.nn.transformer import Transformer
+from nn.points import POINTS
+from nn.points import model_of as point
+
+TEXTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15, 16, 17], [5, 6, 8]]
+SOURCES = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14], [3]]
+
+
+def scores_of(
+    network: Transformer, cached: bool, *, whole: bool = False, count: int = 9
+) -> list[torch.Tensor]:
+    """Of nine steps in which texts grow by what was decided beforehand; one row leaves, and two
+    change places."""
+    pair = len(network.config.stacks) == 2
+    texts = [list(text) for text in TEXTS]
+    reader = Reader(network, 24, cached)
+    if whole:
+        reader.seen = [*map(len, texts)]
+    reader.encode(SOURCES if pair else None)
+    found = []
+    for number in range(count):
+        found.append(reader.next_scores(texts, count - number))
+        texts = [[*text, (3 * number + 7 * row) % 29] for row, text in enumerate(texts)]
+        if number == 3:
+            reader.keep([0, 3, 2])
+            texts = [texts[0], texts[3], texts[2]]
+    return found
+
+
+def agree(network: Transformer, **options: Any) -> bool:
+    pairs = zip(
+        scores_of(network, True, **options), scores_of(network, False, **options), strict=True
+    )
+    return all(torch.allclose(one, other, rtol=1e-5, atol=2e-5) for one, other in pairs)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("name", POINTS)
+def test_every_point_that_writes(name: str, whole: bool) -> None:
+    """Encoders too, read from left to right; windows, and prompts seen whole."""
+    network = point(name, deviation=0.4)
+    assert agree(network, whole=whole)
+    assert Reader(network, None, True).writer is not None
+
+
+@pytest.mark.parametrize("name", ["pre-norm decoder", "rotary decoder", "relative encoder-decoder"])
+def test_controls_a_cache_out_of_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys one place further on, or rows that are not reordered, are noticed."""
+    network = point(name, deviation=0.4)
+    advance, reorder = KVCache.advance, KVCache.reorder
+    with monkeypatch.context() as broken:
+        broken.setattr(KVCache, "advance", lambda self, n: advance(self, n + (self.length > 0)))
+        with pytest.raises((AssertionError, RuntimeError, DataError)):
+            assert agree(network)
+    with monkeypatch.context() as broken:
+        broken.setattr(KVCache, "reorder", lambda self, rows: reorder(self, rows.clone().fill_(0)))
+        assert not agree(network)
+    assert agree(network)
+
+
+ADAPTERS: dict[str, Callable[[], Settings]] = {
+    "lora": lambda: LoRA(rank=2, targets=("query", "value", "up")),
+    "ia3": IA3,
+    "bottleneck": lambda: Bottleneck(width=4),
+    "prefix": lambda: Prefix(length=3),
+    "prompt": lambda: Prompt(length=3),
+}
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("family_name", ["gpt2", "t5", "bart"])
+def test_adapters_act_as_on_the_network(family_name: str, kind: str) -> None:
+    architecture = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
+    network = model_of(small(family(family_name), architecture.get(family_name, "GPT2LMHeadModel")))
+    before = scores_of(network, True)[-1]
+    adapter = ADAPTERS[kind]().attach(network, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for parameter in adapter.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    assert agree(network)
+    acted = scores_of(network, True)[-1]
+    assert not torch.allclose(before, acted, atol=1e-2), "the control: the adapter does something"
+    # Vectors in front of what a stack reads have no place in a cache; an encoder's do no harm.
+    assert fits(network) == (kind != "prompt" or family_name != "gpt2")
+
+
+def test_weights_are_those_of_the_preparation() -> None:
+    network = point("pre-norm decoder")
+    writer = PreparedWriter(network)
+    wanted = generate(writer, TEXTS, 6)
+    assert wanted == generate(network, TEXTS, 6)
+    with torch.no_grad():
+        for parameter in network.decoder.parameters():  # type: ignore[union-attr]
+            parameter.mul_(-3)
+    assert generate(network, TEXTS, 6) != wanted
+    assert beam_search(PreparedWriter(network), TEXTS, 6, 2) == beam_search(network, TEXTS, 6, 2)
+
+
+def test_scores_of_a_batch_are_those_of_each_alone() -> None:
+    """Sampled tokens are equal, and the scores to a millionth."""
+    network, sampling = point("pre-norm decoder", deviation=0.3), Sampling(seed=5, top_p=0.9)
+    alone = [list(steps(network, [text], 12, sampling)) for text in TEXTS]
+    for number, step in enumerate(steps(network, TEXTS, 12, sampling)):
+        for row, token, scores in zip(step.rows, step.tokens, step.scores, strict=True):
+            other = alone[row][number]
+            assert other.tokens == [token]
+            torch.testing.assert_close(scores, other.scores[0], rtol=1e-6, atol=1e-6 * 30)
+    # The control: a seed that hangs on the batch would give others.
+    assert generate(network, TEXTS, 12, Sampling(seed=6, top_p=0.9)) != [
+        [step.tokens[0] for step in row] for row in alone
+    ]
+
+
+def test_each_row_its_own_number_of_tokens() -> None:
+    network, sampling = point("rotary decoder", deviation=0.4), Sampling(seed=2)
+    whole = generate(network, TEXTS, 12, sampling)
+    counts = [3, 12, 0, 7]
+    cut = generate(network, TEXTS, counts, sampling)
+    assert cut == [row[:count] for row, count in zip(whole, counts, strict=True)]
+
+
+def test_narrow_products_stay_near() -> None:
+    """In bfloat16 the scores are near those of float32; they come as float32."""
+    network = point("pre-norm decoder", deviation=0.2)
+    narrow, wide = (PreparedWriter(network, t) for t in (torch.bfloat16, torch.float32))
+    found = [writer.scores(writer.read(TEXTS, 9)[1]) for writer in (narrow, wide)]
+    assert found[0].dtype == torch.float32
+    error = (found[0] - found[1]).abs().max() / found[1].abs().max()
+    assert 0 < error < 0.05

@@ -1,0 +1,35 @@
+"""A packed projection gives what `F.linear` gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from maskwright.nn.feed_forward import ACTIVATIONS
+from maskwright.nn.kernels import packed
+from maskwright.nn.kernels.packed import FUSED, Packed
+
+DRAW = torch.Generator().manual_seed(0)
+WEIGHT, BIAS = torch.randn(33, 20, generator=DRAW), torch.randn(33, generator=DRAW)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("rows", [0, 1, 3, 70])
+def test_as_linear(rows: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if plain:
+        monkeypatch.setattr(packed, "_packs", lambda dtype: False)
+    x, residual = torch.randn(rows, 20), torch.randn(rows, 33)
+    wanted = F.linear(x, WEIGHT, BIAS)
+    torch.testing.assert_close(Packed(WEIGHT, BIAS)(x), wanted)
+    torch.testing.assert_close(Packed(WEIGHT, BIAS)(x, residual), wanted + residual)
+    torch.testing.assert_close(Packed(WEIGHT)(x), F.linear(x, WEIGHT))
+    for activation in ACTIVATIONS:
+        found = Packed(WEIGHT, BIAS, activation)(x)
+        torch.testing.assert_close(found, ACTIVATIONS[activation](wanted), rtol=1e-5, atol=1e-5)
+        # The control: activations are told apart.
+        assert not rows or not torch.allclose(found, wanted)
+
+
+def test_every_activation_has_a_fused_form() -> None:
+    assert set(FUSED) == set(ACTIVATIONS)
