@@ -501,7 +501,7 @@ def _product(
     if any(_hooked(module) for module in modules):
         return _Called(modules, activation)
     weights: list[Tensor] = [module.weight for module in modules]
-    biases = [module.bias for module in modules if module.bias is not None]
+    biases: list[Tensor] = [module.bias for module in modules if module.bias is not None]
     assert len(biases) in (0, len(modules))
     return Packed(torch.cat(weights), torch.cat(biases) if biases else None, activation, dtype)
 
