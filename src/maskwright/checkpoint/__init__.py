@@ -1,3 +1,5 @@
-"""The files of a model folder: config, tensors, names of other libraries. `pretrained` is the
-way in.
+"""The files of a model folder: config, tensors, conventions, names of other libraries.
+
+Read `pretrained` (load and save), `layout` (config.json), `conventions` (how a model is asked),
+`files` (tensors), `matching` and `transfer`. `models/` is the room above, through which all open.
 """

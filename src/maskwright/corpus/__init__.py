@@ -1,5 +1,6 @@
 """Text in: the user's files, or the documentation that lies on every machine. No torch.
 
-`read` turns files into `Document`s and refuses what is no text, with file, line and remedy;
-`embedded` and `labelled` need no files at all.
+Read `read` (files to documents), `files` and `lines` (the doors), `ledger` (what came in and what
+was left out), then a file per form: `text`, `jsonl`, `table`, `parquet`. `embedded` is the built-in
+corpus.
 """

@@ -1,1 +1,1 @@
-"""How good a model is: on text, on minimal pairs, on labelled rows, and beside others."""
+"""How good a model is: `text`, `minimal_pairs`, `labelled_rows`, and `compare/` beside others."""

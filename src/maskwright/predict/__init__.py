@@ -1,1 +1,5 @@
-"""Answers of a fine-tuned model, for values and for files. `predictor` is the way in."""
+"""Answers to a user: the public object, and the rows of files.
+
+Read `language_model` (what `maskwright.load` gives), `predictor` (a task that is answered), `given`
+(what a program may pass), `file` and `write` (files), `shared_encoder` (several tasks, one body).
+"""

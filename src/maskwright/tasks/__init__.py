@@ -1,1 +1,4 @@
-"""Kinds of tasks: what is asked of a model for each, a file each."""
+"""Task types: a file each with encoding, head, answers, figures and baselines.
+
+Read `classification`, then `parts/task_type` (the contract), `parts/find` and `parts/reading`.
+"""
