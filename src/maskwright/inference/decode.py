@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,6 +129,7 @@ def steps(
     whole: bool = False,
     one_way: bool = False,
     cached: bool = True,
+    stopped: Collection[int] = (),
 ) -> Iterator[Step]:
     """Generate step by step.
 
@@ -144,6 +145,7 @@ def steps(
         one_way: an encoder was also taught to read to the left only and to predict the next token,
             as by `hybrid`; it then writes, too.
         cached: keep keys and values between steps; the same tokens either way.
+        stopped: rows that go no further; whoever takes the steps may add some between two.
 
     Raises:
         IncompatibleError: the model is no decoder with a vocabulary head.
@@ -180,7 +182,7 @@ def steps(
             going = [
                 place
                 for place, (row, token) in enumerate(zip(rows, tokens, strict=True))
-                if token != end and number + 1 < counts[row]
+                if token != end and number + 1 < counts[row] and row not in stopped
             ]
             if len(going) < len(rows):
                 going = _closed_up(going)

@@ -35,7 +35,17 @@ class Norm(nn.Module):
             return F.layer_norm(x, (x.shape[-1],), self.weight, self.bias, self.config.eps)
         if x.device.type != "cpu":
             return F.rms_norm(x, (x.shape[-1],), self.weight, self.config.eps)
+        if not torch.is_grad_enabled():
+            return _root_mean_square(x, self.weight, self.config.eps)[0]
         return _RootMeanSquare.apply(x, self.weight, self.config.eps)
+
+
+def _root_mean_square(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    wide = torch.promote_types(x.dtype, torch.float32)
+    size = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)
+    scale = torch.rsqrt(size.square_().div_(x.shape[-1]).add_(eps)).to(x.dtype)
+    normalised = x * scale
+    return normalised * weight, normalised, scale
 
 
 class _RootMeanSquare(torch.autograd.Function):
@@ -43,12 +53,9 @@ class _RootMeanSquare(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        wide = torch.promote_types(x.dtype, torch.float32)
-        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)
-        scale = torch.rsqrt(size.square().div_(x.shape[-1]).add_(eps)).to(x.dtype)
-        normalised = x * scale
+        out, normalised, scale = _root_mean_square(x, weight, eps)
         ctx.save_for_backward(normalised, scale, weight)
-        return normalised * weight
+        return out
 
     @staticmethod
     @once_differentiable

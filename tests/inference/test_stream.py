@@ -1,0 +1,181 @@
+"""Streaming: pieces are never taken back, and together are the text; strings that end it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint.small import model_of, small
+from maskwright.errors import UsageError
+from maskwright.families.parts.family import family
+from maskwright.inference.decode import Sampling, generate
+from maskwright.inference.stream import BYTE, GrowingText, stream, written
+from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.training.train import TokenizerChoice, train
+
+TEXT = ["naïve", "café", "😀😃", "日本語", "words,", "and", "wörds;", "a\n\nb", "👩\u200d👩\u200d👧", "don't", "stop", "."]
+KINDS = ["byte-bpe", "unigram", "wordpiece", "bpe", "character"]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[str, Tokenizer]:
+    texts = [" ".join(TEXT[n:] + TEXT[:n]) for n in range(len(TEXT))] * 3
+    return {
+        kind: train(texts, TokenizerChoice(kind=kind, vocabulary=300))  # type: ignore[arg-type]
+        for kind in KINDS
+    }
+
+
+def bytes_in_names(ids: Sequence[int]) -> str:
+    """A decoder as of `byte_fallback`: runs of bytes are one text, or none of it is."""
+    out, run = "", b""
+    for token in [*ids, -1]:
+        if 0 <= token < 256:
+            run += bytes([token])
+            continue
+        try:
+            out += run.decode()
+        except UnicodeDecodeError:
+            out += "\ufffd" * len(run)
+        run = b""
+        out += "" if token < 0 else " w" * (token - 255)
+    return out
+
+
+def pieces(decode: Callable[[Sequence[int]], str], ids: list[int], **options: object) -> list[str]:
+    text = GrowingText(decode, **options)  # type: ignore[arg-type]
+    return [*(text.add(token) for token in ids), text.end()]
+
+
+# ------------------------------------------------------------------------------ pieces
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_pieces_are_the_text(
+    tokenizers: dict[str, Tokenizer], kind: str, data: st.DataObject
+) -> None:
+    """Of any ids, broken characters among them, behind any others."""
+    tokenizer = tokenizers[kind]
+    token = st.integers(0, tokenizer.vocabulary_size - 1)
+    ids = data.draw(st.lists(token, max_size=24))
+    before = data.draw(st.sampled_from(["", "naïve", "wörds, and", "日本"]))
+    front = tokenizer.encode(before) if before else []
+    found = pieces(tokenizer.decode, ids, given=front)
+    assert tokenizer.decode(front) + "".join(found) == tokenizer.decode([*front, *ids])
+
+
+def test_a_character_comes_when_it_is_complete(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["byte-bpe"]
+    ids = [tokenizer.id(sign) for sign in "ðŁĺĢ"]  # the four bytes of a smile
+    assert None not in ids
+    found = pieces(tokenizer.decode, [i for i in ids if i is not None])
+    assert found == ["", "", "", "😀", ""]
+    # The control: decoding as it comes shows half of one.
+    assert tokenizer.decode([i for i in ids[:2] if i is not None]) == "\ufffd"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(st.sampled_from([*"é😀a".encode()]), st.just(256)), max_size=16))
+def test_a_run_of_bytes_comes_when_it_has_ended(ids: list[int]) -> None:
+    found = pieces(bytes_in_names, ids, is_byte=lambda token: token < 256)
+    assert "".join(found) == bytes_in_names(ids)
+
+
+def test_control_bytes_that_are_not_held_back() -> None:
+    ids = [*"é".encode(), 0xE2]
+    assert "".join(pieces(bytes_in_names, ids)) != bytes_in_names(ids)
+    assert BYTE.fullmatch("<0xE2>") and not BYTE.fullmatch("<0xe2> ")
+
+
+# ------------------------------------------------------------------------------ stop strings
+LETTERS = st.text("ab¶", max_size=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(LETTERS, st.lists(st.text("ab¶", min_size=1, max_size=4), min_size=1, max_size=3), st.data())
+def test_text_ends_before_a_string(text: str, stop: list[str], data: st.DataObject) -> None:
+    """Whatever the tokens are: nothing that is shown has such a string, or a part of one that
+    follows."""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    tokens = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    growing = GrowingText(lambda ids: "".join(tokens[i] for i in ids), stop=stop)
+    shown = ""
+    for number in range(len(tokens)):
+        shown += growing.add(number)
+        so_far = "".join(tokens[: number + 1])
+        places = [so_far.find(s) for s in stop if s in so_far]
+        assert growing.stopped == bool(places)
+        if places:
+            assert shown == so_far[: min(places)]
+            return
+        assert so_far.startswith(shown)
+    assert shown + growing.end() == text
+
+
+def model_and_words() -> tuple[Transformer, Callable[[Sequence[int]], str]]:
+    """A model of 64 tokens, spelled so that strings cross their borders."""
+    network = model_of(small(family("gpt2"), "GPT2LMHeadModel", vocab_size=64))
+    spelled = [f"{'xyz'[i % 3]}{'é😀'[i % 2]}{'uv'[i // 32]}" for i in range(64)]
+    return network, lambda ids: "".join(spelled[i] for i in ids)
+
+
+PROMPTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15]]
+
+
+def test_rows_stop_by_themselves_and_stay_as_they_are_alone() -> None:
+    network, decode = model_and_words()
+    sampling = Sampling(seed=3)
+    free = [decode(ids) for ids in generate(network, PROMPTS, 20, sampling)]
+    stop = [free[0][7:9], free[1][13:16]]  # begins within a token, ends within another
+    found = written(network, PROMPTS, 20, sampling, decode=decode, stop=stop)
+    for prompt, whole, row in zip(PROMPTS, free, found, strict=True):
+        places = [whole.find(s) for s in stop if s in whole]
+        # Of strings that end in different tokens the first that is complete counts.
+        first = min((whole.find(s) + len(s) + 2) // 3 for s in stop if s in whole) if places else 20
+        cut = whole[: 3 * first]
+        assert row.text == cut[: min((cut.find(s) for s in stop if s in cut), default=len(cut))]
+        assert row.finished == ("stop" if places else "length")
+        assert len(row.ids) == first
+        alone = written(network, [prompt], 20, sampling, decode=decode, stop=stop)
+        assert alone == [row]
+    assert found[0].text == free[0][: free[0].find(stop[0])]
+    # The control: without the strings, rows are longer.
+    assert any(len(row.text) < len(whole) for row, whole in zip(found, free, strict=True))
+
+
+def test_pieces_of_rows_are_what_is_written() -> None:
+    network, decode = model_and_words()
+    free = generate(network, PROMPTS, 12, Sampling(seed=1))
+    end = free[1][6]
+    shown = [""] * 3
+    reasons: list[str | None] = [None] * 3
+    counts = [12, 12, 4]
+    for piece in stream(network, PROMPTS, counts, Sampling(seed=1), decode=decode, end=end):
+        assert reasons[piece.row] is None, "a row that ended says nothing more"
+        shown[piece.row] += piece.text
+        reasons[piece.row] = piece.finished
+    cut = [ids[: ids.index(end)] if end in ids else ids for ids in free]
+    assert shown == [decode(ids[:count]) for ids, count in zip(cut, counts, strict=True)]
+    assert reasons[1] == "end" and "length" in reasons
+
+
+def test_a_string_of_stop_is_not_empty() -> None:
+    network, decode = model_and_words()
+    for stop in (["a", ""], "ab"):
+        with pytest.raises(UsageError, match="stop"):
+            list(stream(network, PROMPTS, 3, decode=decode, stop=stop))
+    assert written(network, [], 3, decode=decode) == []
+
+
+def test_a_stream_that_is_left_leaves_the_model_as_it_was() -> None:
+    network, decode = model_and_words()
+    network.train()
+    taken = stream(network, PROMPTS, 12, replace(Sampling(), seed=2), decode=decode)
+    next(taken)
+    taken.close()  # type: ignore[attr-defined]
+    assert network.training
