@@ -18,7 +18,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.train import TokenizerChoice, train
 
-TEXT = ["naïve", "café", "😀😃", "日本語", "words,", "and", "wörds;", "a\n\nb", "👩\u200d👩\u200d👧", "don't", "stop", "."]
+TEXT = ["naïve", "café", "😀😃", "日本語", "words,", "and", "wörds;", "a\n\nb", "don't", "."]
 KINDS = ["byte-bpe", "unigram", "wordpiece", "bpe", "character"]
 
 

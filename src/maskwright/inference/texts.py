@@ -6,8 +6,9 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 from maskwright.checkpoint.conventions import Conventions
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.inference import pseudo_likelihood
-from maskwright.inference.decode import Sampling, generate, require_writer
+from maskwright.inference.decode import Sampling, require_writer
 from maskwright.inference.fill_mask import Candidate, Hole, fill
 from maskwright.inference.gaps import Gapped, gapped, spelled
 from maskwright.inference.incremental import trained_length
+from maskwright.inference.prepared_writer import PreparedWriter
 from maskwright.inference.spans import spans
+from maskwright.inference.stream import BYTE, Piece, stream
 from maskwright.models import special_tokens
 from maskwright.models.model import Model
 from maskwright.models.special_tokens import opening
@@ -137,6 +140,8 @@ def write(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
+    stop: Sequence[str] = (),
+    writer: PreparedWriter | None = None,
 ) -> list[str]:
     """Each prompt and what the model writes after it; of two stacks, only what it makes of it. A
     prompt with sentinels, such as <extra_id_0>, is answered with them.
@@ -146,13 +151,61 @@ def write(
         temperature: of the scores; 0 takes the likeliest token.
         top_k, top_p: only so many of the likeliest tokens; 0 and 1 for all of them.
         seed: decides with the prompt what is drawn, whatever stands beside it in the list.
+        stop: strings that end what is written; it is cut before them.
+        writer: the network, if it was prepared before.
 
     Raises:
         IncompatibleError: the model does not write.
         UsageError: an empty prompt where the model has no token to begin with, one that is longer
             than the model reads, or a setting that is out of range.
     """
-    tokenizer, network, conventions = model.tokenizer, model.network, model.conventions
+    asked = _asked(model, prompts)
+    sampling = Sampling(temperature=temperature, top_k=top_k or None, top_p=top_p, seed=seed)
+    texts = list(asked.before)
+    for piece in _pieces(model, asked, tokens, sampling, stop, writer):
+        texts[piece.row] += piece.text
+    return texts
+
+
+def write_stream(
+    model: Model,
+    prompt: str,
+    *,
+    tokens: int = 100,
+    temperature: float = 0.8,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    stop: Sequence[str] = (),
+    writer: PreparedWriter | None = None,
+) -> Iterator[Piece]:
+    """What `write` adds to the prompt, piece by piece, as soon as it is known; what is shown is
+    never taken back. See `write`."""
+    sampling = Sampling(temperature=temperature, top_k=top_k or None, top_p=top_p, seed=seed)
+    return _pieces(model, _asked(model, [prompt]), tokens, sampling, stop, writer)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Prompts as ids.
+
+    Attributes:
+        opened: what the network goes on from.
+        sources: what an encoder reads; None where there is none.
+        given: of each prompt the ids whose text is not written anew.
+        before: of each prompt the text that is.
+        with_gaps: whether a prompt has sentinels, and is answered with them.
+    """
+
+    opened: list[list[int]]
+    sources: list[list[int]] | None
+    given: list[list[int]]
+    before: list[str]
+    with_gaps: list[bool]
+
+
+def _asked(model: Model, prompts: Sequence[str]) -> _Asked:
+    tokenizer, conventions = model.tokenizer, model.conventions
     require_writer(model.config, one_way=conventions.writes)
     reads = model.num_stacks == 2
     first = model.decoder_start
@@ -163,54 +216,61 @@ def write(
             found="an objective that trains the encoder alone",
             do="use fill-mask",
         )
-    end = special_tokens.vocabulary(tokenizer).end
-    given = [gapped(tokenizer, prompt) if reads else None for prompt in prompts]
-    framed = conventions.framed_prompt and not reads
+    gaps = [gapped(tokenizer, prompt) if reads else None for prompt in prompts]
     begun = [
         tokenizer.encode(prompt) if gap is None else gap.ids
-        for prompt, gap in zip(prompts, given, strict=True)
+        for prompt, gap in zip(prompts, gaps, strict=True)
     ]
     sources = None
     if reads:
         assert first is not None
         sources = [tokenizer.frame(ids)[0] for ids in begun]
         target = [first, *(opening(tokenizer) if conventions.framed_target else [])]
-        opened = [target for _ in begun]
+        opened, begun = [target for _ in begun], [[] for _ in begun]
     else:
+        framed = conventions.framed_prompt
         opened = [[*opening(tokenizer), *ids] if framed else ids for ids in begun]
         for number, ids in enumerate(opened):
             if not ids:
                 opened[number] = begun[number] = [_beginning(tokenizer.begin)]
     for prompt, ids in zip(prompts, opened if sources is None else sources, strict=True):
         _require_room(model, ids, prompt, "shorten the prompt: its end is what is continued")
-    sampling = Sampling(
-        temperature=temperature, top_k=top_k or None, top_p=top_p, seed=seed, forbidden=()
-    )
-    made: dict[int, list[int]] = {}
+    before = [tokenizer.decode(ids) for ids in begun]
+    return _Asked(opened, sources, begun, before, [gap is not None for gap in gaps])
+
+
+def _pieces(
+    model: Model,
+    asked: _Asked,
+    tokens: int,
+    sampling: Sampling,
+    stop: Sequence[str],
+    writer: PreparedWriter | None,
+) -> Iterator[Piece]:
+    tokenizer = model.tokenizer
+    end = special_tokens.vocabulary(tokenizer).end
     # Sentinels are written only where the prompt has some.
     for with_gaps in (False, True):
-        some = [n for n, gap in enumerate(given) if (gap is not None) is with_gaps]
+        some = [n for n, gaps in enumerate(asked.with_gaps) if gaps is with_gaps]
         if not some:
             continue
         allowed = {end, *(tokenizer.sentinels if with_gaps else ())}
         forbidden = tuple(sorted(_never(model) - allowed))
-        found = generate(
-            network,
-            [opened[n] for n in some],
+        for piece in stream(
+            model.network if writer is None else writer,
+            [asked.opened[n] for n in some],
             tokens,
             replace(sampling, forbidden=forbidden),
-            sources=None if sources is None else [sources[n] for n in some],
+            decode=partial(spelled, tokenizer) if with_gaps else tokenizer.decode,
+            given=[asked.given[n] for n in some],
+            stop=stop,
+            is_byte=lambda token: BYTE.fullmatch(tokenizer.vocabulary[token]) is not None,
+            sources=None if asked.sources is None else [asked.sources[n] for n in some],
             end=end,
-            whole=conventions.bidirectional_prefix,
-            one_way=conventions.writes,
-        )
-        made.update(zip(some, found, strict=True))
-    return [
-        spelled(tokenizer, made[n])
-        if given[n] is not None
-        else tokenizer.decode(made[n] if reads else begun[n] + made[n])
-        for n in range(len(prompts))
-    ]
+            whole=model.conventions.bidirectional_prefix,
+            one_way=model.conventions.writes,
+        ):
+            yield replace(piece, row=some[piece.row])
 
 
 def log_likelihoods(
