@@ -98,6 +98,32 @@ def test_a_list_is_answered_as_each_text(opened: LanguageModel, models: dict[str
     assert opened.tokens("the cat")[0] == "[CLS]"
 
 
+def test_pieces_and_strings_that_end_a_text(models: dict[str, Path]) -> None:
+    """The prompt and its pieces are what `generate` gives; a text ends before a string."""
+    for name in ("gpt2", "t5"):
+        opened = api.load(models[name])
+        whole = opened.generate("the cat", tokens=12, seed=3)
+        pieces = list(opened.stream("the cat", tokens=12, seed=3))
+        assert isinstance(whole, str) and all(pieces)
+        text = "".join(pieces)
+        assert whole == ("the cat" + text if name == "gpt2" else text)
+        stop = text[len(text) // 2 :][:3]
+        short = opened.generate("the cat", tokens=12, seed=3, stop=[stop])
+        assert isinstance(short, str)
+        assert short == whole[: len(whole) - len(text)] + text[: text.index(stop)]
+        assert "".join(opened.stream("the cat", tokens=12, seed=3, stop=[stop])) in short
+        with pytest.raises(UsageError, match="stop"):
+            opened.generate("the cat", stop=[""])
+        with pytest.raises(UsageError, match="float32"):
+            opened.generate("the cat", precision="int8")  # type: ignore[arg-type]
+        with pytest.raises(DataError, match="not a text"):
+            opened.stream(["the cat"])  # type: ignore[arg-type]
+    assert opened.generate("the cat", tokens=3, precision="float32")
+    opened = api.load(models["gpt2"])
+    first = opened._writer("float32")
+    assert opened._writer("float32") is first, "weights are prepared once"
+
+
 def test_arrays_and_columns_go_in(opened: LanguageModel, classifier: Path) -> None:
     answering = api.load(classifier)
     wanted, vectors = answering.predict(TEXTS), opened.embed(TEXTS)

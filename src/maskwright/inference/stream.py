@@ -159,9 +159,18 @@ def stream(
     ]
     counts = [count] * len(prompts) if isinstance(count, int) else count
     stopped: set[int] = set()
-    options = {"context": context, "whole": whole, "one_way": one_way, "cached": cached}
     every = steps(
-        model, prompts, count, sampling, sources=sources, end=end, stopped=stopped, **options
+        model,
+        prompts,
+        count,
+        sampling,
+        sources=sources,
+        end=end,
+        context=context,
+        whole=whole,
+        one_way=one_way,
+        cached=cached,
+        stopped=stopped,
     )
     for number, step in enumerate(every, start=1):
         for row, token in zip(step.rows, step.tokens, strict=True):

@@ -17,18 +17,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.inference import texts as asked
+from maskwright.inference.decode import require_writer
 from maskwright.inference.fill_mask import Hole
+from maskwright.inference.prepared_writer import PreparedWriter
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.predict.given import listed
 from maskwright.predict.predictor import Answer, OnBad, Predictor, of_vectors, predictor
+from maskwright.train.machine.choices import Precision
+from maskwright.train.machine.machine import choose
 
 
 class CutWarning(UserWarning):
@@ -45,6 +50,7 @@ class LanguageModel:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._poolings: dict[str, Predictor] = {}
+        self._writers: dict[torch.dtype, PreparedWriter] = {}
 
     # ------------------------------------------------------------------------------- what it can
     @cached_property
@@ -139,6 +145,8 @@ class LanguageModel:
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        stop: Sequence[str] = (),
+        precision: Precision = "auto",
     ) -> str | list[str]:
         """Each prompt and what the model writes after it; of an encoder–decoder what it makes of
         it. The same prompt and seed give the same text, whatever stands beside it in the list.
@@ -147,6 +155,8 @@ class LanguageModel:
             tokens: how many are written at most.
             temperature: of the scores; 0 takes the likeliest token.
             top_k, top_p: draw among so many of the likeliest; 0 and 1 for all.
+            stop: strings that end a text wherever they appear in it; it is cut before them.
+            precision: "auto" is bfloat16 where the machine has matrix units for it.
 
         Raises:
             IncompatibleError: the model does not write.
@@ -163,8 +173,58 @@ class LanguageModel:
                 top_k=top_k,
                 top_p=top_p,
                 seed=seed,
+                stop=stop,
+                writer=self._writer(precision),
             )
         return found[0] if isinstance(prompts, str) else found
+
+    def stream(
+        self,
+        prompt: str,
+        *,
+        tokens: int = 100,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        precision: Precision = "auto",
+    ) -> Iterator[str]:
+        """What `generate` adds to the prompt, piece by piece as it is written. A piece is never
+        taken back: it holds no half character, and nothing of a string that ends the text.
+
+        Args and errors: as `generate`.
+        """
+        (text,) = self._texts([prompt], "stream")
+        with self._asked("generate"):
+            pieces = asked.write_stream(
+                self.model,
+                text,
+                tokens=tokens,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                seed=seed,
+                stop=stop,
+                writer=self._writer(precision),
+            )
+        return (piece.text for piece in pieces if piece.text)
+
+    def _writer(self, precision: Precision) -> PreparedWriter:
+        """The network with its weights prepared, once for each precision."""
+        if precision not in get_args(Precision):
+            raise UsageError(
+                "no such precision",
+                where="precision",
+                found=repr(precision),
+                wanted=", ".join(get_args(Precision)),
+            )
+        require_writer(self.model.config, one_way=self.model.conventions.writes)
+        network = self.model.network
+        dtype = choose(precision, str(network.device)).compute
+        if dtype not in self._writers:
+            self._writers[dtype] = PreparedWriter(network, dtype)
+        return self._writers[dtype]
 
     def embed(
         self, texts: str | Iterable[str], *, pooling: str | None = None

@@ -30,6 +30,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="sample from the likeliest tokens that make up this probability (default 1: all)",
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
+    parser.add_argument(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="end before this text where it is written; may be repeated",
+    )
 
 
 def do(a: argparse.Namespace) -> None:
@@ -48,5 +55,6 @@ def do(a: argparse.Namespace) -> None:
         top_k=a.top_k,
         top_p=a.top_p,
         seed=a.seed,
+        stop=a.stop,
     )
     print(harmless_lines(written))
