@@ -1,6 +1,6 @@
 """How many texts go together: rows of like length, so that nothing is padding.
 
-    lengths 7 3 7 5 3 …  ->  batches of numbers, the longest first, each with its groups of one length
+    lengths 7 3 7 5 3 …  ->  numbers of rows, the longest first, and groups of one length
                              [0 2 3 1 4]   Group(2, 7) Group(1, 5) Group(2, 3)
 
 A batch goes through the network as one run of ids (`Prepared.ragged`): products are as long as the

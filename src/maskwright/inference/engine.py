@@ -12,7 +12,6 @@ Answers do not depend on which rows go together (`batches.py`), beyond rounding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 import torch
@@ -21,12 +20,11 @@ from torch import Tensor
 
 from maskwright.errors import DataError
 from maskwright.inference.batches import portions
-from maskwright.inference.prepared import Group, Prepared, prepare
+from maskwright.inference.prepared import Group, Place, Prepared, prepare
 from maskwright.nn.transformer import Transformer
 from maskwright.train.machine.choices import Precision
 
 Rows = Sequence[Sequence[int]] | Sequence[NDArray[np.int64]]
-Place = Literal["first", "last"]
 
 
 class Engine:
@@ -111,7 +109,8 @@ class Engine:
         Raises:
             DataError: a place outside its row.
         """
-        for number, (row, asked) in enumerate(zip(rows, places, strict=True)):
+        for number, asked in enumerate(places):
+            row = rows[number]
             if any(not 0 <= place < len(row) for place in asked):
                 raise DataError(
                     "a place lies outside its row",
@@ -135,14 +134,11 @@ class Engine:
     def _at(
         self, rows: Rows, segments: Rows | None, place: Place
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        for numbers, groups, states in self._states(rows, segments):
-            lengths = torch.tensor([g.length for g in groups for _ in range(g.count)])
-            ends = lengths.cumsum(0)
-            index = ends - lengths if place == "first" else ends - 1
-            yield numbers, states.index_select(0, index.to(states.device))
+        for numbers, _, states in self._states(rows, segments, place):
+            yield numbers, states
 
     def _states(
-        self, rows: Rows, segments: Rows | None
+        self, rows: Rows, segments: Rows | None, place: Place | None = None
     ) -> Iterator[tuple[NDArray[np.int64], tuple[Group, ...], Tensor]]:
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
         if len(lengths) and int(lengths.min()) < 1:
@@ -151,7 +147,8 @@ class Engine:
         for portion in portions(lengths):
             ids = _flat(rows, portion.numbers).to(device)
             kinds = None if segments is None else _flat(segments, portion.numbers).to(device)
-            yield portion.numbers, portion.groups, self.prepared.ragged(ids, portion.groups, kinds)
+            states = self.prepared.ragged(ids, portion.groups, kinds, place)
+            yield portion.numbers, portion.groups, states
 
 
 def _flat(rows: Rows, numbers: NDArray[np.int64]) -> Tensor:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -37,6 +37,9 @@ from maskwright.nn.stack import Stack
 from maskwright.nn.transformer import Transformer
 from maskwright.train.machine.choices import Precision
 from maskwright.train.machine.machine import choose
+
+# Which id of a row is read.
+Place = Literal["first", "last"]
 
 # Activations by oneDNN's names: the operation, and which form of it.
 FOLDED: dict[Activation, tuple[str, str]] = {
@@ -88,8 +91,8 @@ def attached(*modules: nn.Module | None) -> bool:
 
 
 class Projection:
-    """`activation(x @ weight.T + bias)`, or that plus a residual, of one or more linear modules that
-    read the same input, their outputs side by side.
+    """`activation(x @ weight.T + bias)`, or that plus a residual, of one or more linear modules
+    that read the same input, their outputs side by side.
 
     Args:
         modules: with equal inputs, all with a bias or none; nothing is attached to them.
@@ -136,8 +139,8 @@ def _joined(modules: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
     if len(modules) == 1:
         bias = modules[0].bias
         return modules[0].weight.detach(), None if bias is None else bias.detach()
-    weight = torch.cat([module.weight for module in modules])
-    biases = [module.bias for module in modules if module.bias is not None]
+    weight = torch.cat([module.weight.detach() for module in modules])
+    biases = [module.bias.detach() for module in modules if module.bias is not None]
     return weight, torch.cat(biases) if biases else None
 
 
@@ -175,7 +178,7 @@ def projection(
 
 
 class _Norm:
-    """`Norm` without its module; the plain one where something is attached or it is no layer norm."""
+    """`Norm` without its module; the module where something is attached, or it is RMS."""
 
     def __init__(self, norm: Norm) -> None:
         self.plain = norm if attached(norm) or norm.config.kind != "layer" else None
@@ -257,24 +260,38 @@ class _Attention:
         return query, key, value
 
     def ragged(
-        self, x: Tensor, residual: Tensor, groups: Sequence[Group], contexts: Sequence[Any]
+        self,
+        x: Tensor,
+        residual: Tensor,
+        groups: Sequence[Group],
+        contexts: Sequence[AttentionContext],
+        at: Tensor | None = None,
     ) -> Tensor:
-        """Of rows (N, D) that lie one after the other; each group attends for itself."""
-        sides = [(self.all(x), 3)] if self.joined else [(self.query(x), 1), (self.both(x), 2)]
-        out = x.new_empty(len(x), self.inner)
+        """Of rows (N, D) that lie one after the other; each group attends for itself. `at` is the
+        one position of each row whose query is asked, if not all are."""
+        if self.joined:
+            sides = [(self.all(x), 3)]
+        else:
+            sides = [(self.query(x if at is None else x[at]), 1), (self.both(x), 2)]
+        rows = [group.count for group in groups]
+        places = [group.count * group.length for group in groups]
+        cut = [
+            side.split(rows if at is not None and count == 1 else places) for side, count in sides
+        ]
+        out = x.new_empty(len(residual), self.inner)
         begin = 0
-        for group, context in zip(groups, contexts, strict=True):
-            end = begin + group.count * group.length
-            shape = (group.count, group.length, -1)
+        for number, (group, context) in enumerate(zip(groups, contexts, strict=True)):
             query, key, value = (
                 part
-                for side, count in sides
-                for part in self.split(side[begin:end].view(shape), count)
+                for side, (_, count) in zip(cut, sides, strict=True)
+                for part in self.split(side[number].view(group.count, -1, side[0].shape[-1]), count)
             )
             if context.rotary is not None:
-                query, key = rotate(query, context.rotary), rotate(key, context.rotary)
+                query = rotate(query, context.rotary)
+                key = rotate(key, context.key_rotary or context.rotary)
             got = attend(query, key, value, context, scale=self.scale)
-            out[begin:end].view(group.count, group.length, *self.shape).copy_(got)
+            end = begin + got.shape[0] * got.shape[1]
+            out[begin:end].view(got.shape).copy_(got)
             begin = end
         return self.output(out, residual)
 
@@ -369,10 +386,16 @@ class _Layer:
     def takes_ragged(self) -> bool:
         return self.plain is None and self.attention.plain is None and not self.crosses
 
-    def ragged(self, x: Tensor, groups: Sequence[Group], contexts: Sequence[Any]) -> Tensor:
+    def ragged(
+        self,
+        x: Tensor,
+        groups: Sequence[Group],
+        contexts: Sequence[AttentionContext],
+        at: Tensor | None = None,
+    ) -> Tensor:
         norm = self.attention_norm
         h = x if norm is None or not self.pre else norm(x)
-        x = self.attention.ragged(h, x, groups, contexts)
+        x = self.attention.ragged(h, x if at is None else x[at], groups, contexts, at)
         return self._second(x if norm is None or self.pre else norm(x))
 
 
@@ -478,8 +501,15 @@ class _Stack:
         sight = self.module._sight
         return [sight(a, visible, prefix, positions, start, x, None) for a in self.attentions]
 
-    def ragged(self, vectors: Tensor, segments: Tensor | None, groups: Sequence[Group]) -> Tensor:
-        """Hidden states (N, D) of rows (N, E) that lie one after the other."""
+    def ragged(
+        self,
+        vectors: Tensor,
+        segments: Tensor | None,
+        groups: Sequence[Group],
+        place: Place | None = None,
+    ) -> Tensor:
+        """Hidden states (N, D) of rows (N, E) that lie one after the other, or (R, D) of one place
+        of each row."""
         x = torch.cat(
             [
                 self.module.embeddings(one, None, kind).flatten(0, 1)
@@ -492,8 +522,16 @@ class _Stack:
             if part is not None
         ]
         contexts = [[one[i] for one in by_group] for i in range(len(self.attentions))]
+        at = None
         for number, layer in enumerate(self.layers):
-            x = layer.ragged(x, groups, contexts[self.context_of[number]])
+            here = contexts[self.context_of[number]]
+            if place is not None and number == len(self.layers) - 1:
+                at = places_of(groups, place, x.device)
+                here = [
+                    context.of_queries(_column(group, place, x.device))
+                    for context, group in zip(here, groups, strict=True)
+                ]
+            x = layer.ragged(x, groups, here, at)
         return x if self.final_norm is None else self.final_norm(x)
 
 
@@ -507,6 +545,18 @@ def _cut(x: Tensor | None, groups: Sequence[Group]) -> Iterator[Any]:
         end = begin + group.count * group.length
         yield x[begin:end].view(group.count, group.length, *x.shape[1:])
         begin = end
+
+
+def places_of(groups: Sequence[Group], place: Place, device: torch.device) -> Tensor:
+    """Where the first or the last ids of all rows stand."""
+    lengths = torch.tensor([g.length for g in groups for _ in range(g.count)])
+    ends = lengths.cumsum(0)
+    return (ends - lengths if place == "first" else ends - 1).to(device)
+
+
+def _column(group: Group, place: Place, device: torch.device) -> Tensor:
+    at = 0 if place == "first" else group.length - 1
+    return torch.full((group.count, 1), at, device=device)
 
 
 class Prepared:
@@ -584,19 +634,23 @@ class Prepared:
         tokens: Int[Tensor, " N"],
         groups: Sequence[Group],
         segments: Int[Tensor, " N"] | None = None,
-    ) -> Float[Tensor, "N D"]:
+        place: Place | None = None,
+    ) -> Float[Tensor, "N D"] | Float[Tensor, "R D"]:
         """Hidden states of rows that lie one after the other, without padding and without a mask
         against other rows: those of a group are equally long and attend together; every other
         operation goes over all ids at once. Of the encoder, or of a decoder that stands alone.
+        With `place`, of the first or the last id of each row alone (R, D): the last layer is not
+        computed elsewhere.
         """
         stack = self.encoder if self.encoder is not None else self.decoder
         assert stack is not None
         if not stack.takes_ragged:
             run = self.encode if self.encoder is not None else self.decode
             parts = zip(_cut(tokens, groups), _cut(segments, groups), strict=True)
-            return torch.cat([run(ids, segments=kind).flatten(0, 1) for ids, kind in parts])
+            x = torch.cat([run(ids, segments=kind).flatten(0, 1) for ids, kind in parts])
+            return x if place is None else x[places_of(groups, place, x.device)]
         vectors = self.network._vectors(tokens[None])[0]
-        return stack.ragged(vectors, segments, groups)
+        return stack.ragged(vectors, segments, groups, place)
 
     # -------------------------------------------------------------------------------------- heads
     @torch.no_grad()
