@@ -589,7 +589,7 @@ class Prepared:
         """As `Transformer.encode`."""
         if self.encoder is None:
             raise ConfigError("this model has no encoder", where="encoder", do="use decode")
-        vectors = self.network._vectors(tokens)
+        vectors = self.network.token_vectors(tokens)
         return self.encoder(vectors, positions=positions, segments=segments, visible=visible, at=at)
 
     @torch.no_grad()
@@ -617,7 +617,7 @@ class Prepared:
                 found="no memory" if memory is None else "a memory",
             )
         return self.decoder(
-            self.network._vectors(tokens),
+            self.network.token_vectors(tokens),
             positions=positions,
             segments=segments,
             visible=visible,
@@ -649,7 +649,7 @@ class Prepared:
             parts = zip(_cut(tokens, groups), _cut(segments, groups), strict=True)
             x = torch.cat([run(ids, segments=kind).flatten(0, 1) for ids, kind in parts])
             return x if place is None else x[places_of(groups, place, x.device)]
-        vectors = self.network._vectors(tokens[None])[0]
+        vectors = self.network.token_vectors(tokens[None])[0]
         return stack.ragged(vectors, segments, groups, place)
 
     # -------------------------------------------------------------------------------------- heads
