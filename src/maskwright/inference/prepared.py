@@ -29,6 +29,7 @@ from maskwright.nn.block import Block
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Activation, TransformerConfig
 from maskwright.nn.feed_forward import ACTIVATIONS, FeedForward
+from maskwright.nn.kernels.packed import Packed
 from maskwright.nn.mask import AttentionMask, bidirectional
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import rotate
@@ -40,14 +41,6 @@ from maskwright.train.machine.machine import choose
 
 # Which id of a row is read.
 Place = Literal["first", "last"]
-
-# Activations by oneDNN's names: the operation, and which form of it.
-FOLDED: dict[Activation, tuple[str, str]] = {
-    "gelu": ("gelu", "none"),
-    "gelu_new": ("gelu", "tanh"),
-    "relu": ("relu", ""),
-    "tanh": ("tanh", ""),
-}
 
 
 def prepare(
@@ -103,36 +96,16 @@ class Projection:
     def __init__(
         self, modules: Sequence[nn.Linear], activation: Activation | None, give_up: bool
     ) -> None:
-        weight, bias = _joined(modules)
-        self.activation = activation
-        self.act = None if activation is None else ACTIVATIONS[activation]
-        self.weight, self.bias = weight, bias
-        self.packs = _packs(weight)
-        if self.packs:
-            self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-        if give_up and (self.packs or len(modules) > 1):
+        self.product = Packed(*_joined(modules), activation)
+        if give_up and (self.product.fits or len(modules) > 1):
             for module in modules:
                 module.weight.data = module.weight.data.new_empty(0)
-        self.folded = FOLDED.get(activation) if self.packs and activation is not None else None
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        if not self.packs:
-            out = F.linear(x, self.weight, self.bias)
-        elif not x.numel():
-            return x.new_empty(*x.shape[:-1], self.weight.shape[0])
-        elif residual is not None and self.act is None:
-            return _linear.binary(x, residual, self.weight, self.bias, "add")
-        elif self.folded is not None:
-            name, form = self.folded
-            return _linear(x, self.weight, self.bias, name, [], form)
-        else:
-            out = _linear(x, self.weight, self.bias, "none", [], "")
-        if self.act is not None:
-            out = self.act(out)
-        return out if residual is None else out + residual
-
-
-_linear: Any = torch.ops.mkldnn._linear_pointwise
+        if x.dim() == 2:
+            return self.product(x, residual)
+        beside = None if residual is None else residual.flatten(0, -2)
+        return self.product(x.flatten(0, -2), beside).unflatten(0, x.shape[:-1])
 
 
 def _joined(modules: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
@@ -142,15 +115,6 @@ def _joined(modules: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
     weight = torch.cat([module.weight.detach() for module in modules])
     biases = [module.bias.detach() for module in modules if module.bias is not None]
     return weight, torch.cat(biases) if biases else None
-
-
-def _packs(weight: Tensor) -> bool:
-    """Whether oneDNN has blocks for it, and calls that read them."""
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
-        return False
-    if weight.dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return weight.dtype == torch.float32
 
 
 class Called:
