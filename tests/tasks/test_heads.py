@@ -14,7 +14,8 @@ from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.transfer import transfer
 from maskwright.families.parts.family import family
-from maskwright.tasks.parts.add_head import headed
+from maskwright.models.open import open_weights
+from maskwright.tasks.parts.add_head import add_head
 from maskwright.tasks.parts.find import task_for
 
 transformers = pytest.importorskip("transformers")
@@ -48,8 +49,8 @@ def test_it_is_one_that_the_reference_library_has(
     name: str, task: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     labels, head, ending = TASKS[task]
-    loaded, kind = pretrained.load(folders[name]), task_for(task, labels)
-    config, member = headed(folders[name], loaded, kind)
+    loaded, kind = open_weights(folders[name]), task_for(task, labels)
+    config, member = add_head(loaded, kind)
     classes = [c for c in family(name).architectures if c.endswith(ending)]
     assert (member == name) == bool(classes), classes
     if member is None:
@@ -57,7 +58,7 @@ def test_it_is_one_that_the_reference_library_has(
     assert [h.kind for h in config.heads] == ([head] if head else [])
     assert all(h.labels == kind.num_outputs for h in config.heads)
     assert family(name).belongs(config)
-    model = transfer(loaded.model, config).model
+    model = transfer(loaded.network, config).model
     pretrained.save(model, None, tmp_path / "tuned", About(family=member, labels=kind.labels))
     saved = json.loads((tmp_path / "tuned" / "config.json").read_text())
     (written,) = saved["architectures"]
@@ -73,5 +74,5 @@ def test_it_is_one_that_the_reference_library_has(
 
 def test_a_vector_of_t5_is_that_of_its_encoder(folders: dict[str, Path]) -> None:
     """As `sentence-transformers` reads such a folder."""
-    config, _ = headed(folders["t5"], pretrained.load(folders["t5"]), task_for("embedding"))
+    config, _ = add_head(open_weights(folders["t5"]), task_for("embedding"))
     assert list(config.stacks) == ["encoder"]

@@ -46,7 +46,7 @@ from tinyrun import WORDS
 def test_two_kinds_for_one_task_are_refused() -> None:
     with pytest.raises(UsageError, match="two modules for one task") as refused:
         task_for("tagging")
-    assert "kinds.tagging" in refused.value.wanted and "another.tags" in refused.value.wanted
+    assert "tasks.tagging" in refused.value.wanted and "another.tags" in refused.value.wanted
     assert task_for("classification").task == "classification"  # the control: only what it serves
 
 

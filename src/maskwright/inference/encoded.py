@@ -157,6 +157,26 @@ class Examples:
             which, asked = self._asked(texts, begins, self.places)
         return self._packed(texts, rows, width, collation, asked), which
 
+    @property
+    def plain(self) -> bool:
+        """Whether each label or place belongs to one whole text, which is read by itself."""
+        return self.choices == 1 and self.pieces is None and self.targets is None
+
+    def in_line(
+        self, numbers: NDArray[np.int64], collation: Collation
+    ) -> tuple[Batch, NDArray[np.int64]]:
+        """As `batch` of `plain` examples, all texts in one row, one after the other as numbered."""
+        lengths = self.texts.lengths[numbers]
+        rows, width = np.zeros(len(numbers), np.int64), int(lengths.sum())
+        begins = first_places(lengths)
+        if self.places is None:
+            which = numbers
+            read = begins + (lengths - 1 if collation.last else 0)
+            asked = {"labels": self.labels[which], "pooled": read}
+        else:
+            which, asked = self._asked(numbers, begins, self.places)
+        return self._packed(numbers, rows, width, collation, asked), which
+
     def _in_pieces(
         self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], collation: Collation
     ) -> tuple[Batch, NDArray[np.int64]]:

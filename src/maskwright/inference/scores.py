@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch
+from maskwright.inference.batches import portions
 from maskwright.inference.encoded import Collation, Examples
+from maskwright.inference.prepared import Place, Prepared
 from maskwright.objectives.parts.contrastive import Contrast
 from maskwright.objectives.supervised import Supervised, pool_texts
 
@@ -26,7 +28,34 @@ Scored = Supervised | Contrast
 
 def scores(objective: Scored, examples: Examples, collation: Collation) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
+    network = objective.product
+    if isinstance(network, Prepared) and examples.plain and collation.decoder_start is None:
+        return _in_lines(objective, network, examples, collation)
     return _asked(objective, examples, collation, objective.scores, examples.asked)
+
+
+@torch.inference_mode()
+def _in_lines(
+    objective: Scored, network: Prepared, examples: Examples, collation: Collation
+) -> NDArray[np.float32]:
+    """`scores` of a prepared network: texts of like length one after the other, none padded."""
+    parts, device = [], network.device
+    place: Place | None = None
+    if objective.reads_place:
+        place = "last" if collation.last else "first"
+    for portion in portions(examples.lengths):
+        batch, which = examples.in_line(portion.numbers, collation)
+        batch = batch.to(device)
+        segments = None if batch.segments is None else batch.segments[0]
+        states = network.ragged(batch.tokens[0], portion.groups, segments, place)
+        found = objective.scores_of(states if place else states[None], batch)
+        parts.append((which, found.float().cpu().numpy()))
+    if not parts:
+        return np.zeros((0, 0), dtype=np.float32)
+    made = np.empty((examples.asked, parts[0][1].shape[1]), np.float32)
+    for which, rows in parts:
+        made[which] = rows
+    return made
 
 
 def scores_together(

@@ -154,12 +154,20 @@ class Supervised(Objective):
         return self._scored(last_states(self.product, batch, at), batch)
 
     @property
+    def reads_place(self) -> bool:
+        """Whether of each text the state of one place alone is read, its first or its last."""
+        return self.head.pools and not self._read_whole
+
+    @property
     def _read_whole(self) -> bool:
         """Whether all states of a text are read."""
         return self.head.pools and self.head.pooling != "place"
 
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """`scores`, from the states (B, T, D) that the batch has in the model."""
+        """`scores`, from the states (B, T, D) that the batch has in the model; or from what is read
+        of each text (R, D), where that is one place."""
+        if hidden.ndim == 2:
+            return self._scored(hidden, batch)
         if self.head.pools:
             return self._scored(read_texts(hidden, batch, self.head.pooling), batch)
         return self._scored(at_targets(hidden, batch), batch)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -34,6 +35,7 @@ from maskwright.errors import (
 )
 from maskwright.finetune import learner
 from maskwright.inference.encoded import Collation
+from maskwright.inference.prepared import prepare
 from maskwright.labelled.columns.columns import JOINED
 from maskwright.labelled.columns.contents import is_empty
 from maskwright.labelled.examples.cell import joined_or_whole
@@ -50,6 +52,7 @@ from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vector
 from maskwright.tasks.parts.reading import Frame, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import LOGIT, PAIR, UNTOLD, Encoded, Outputs, TaskType
 from maskwright.tokenizer.training.sample import not_unicode
+from maskwright.train.machine.choices import Precision
 
 OnBad = Literal["strict", "skip"]  # as of files
 PORTION = 2048  # examples that are read, encoded and answered together
@@ -181,6 +184,7 @@ class Predictor(Answering):
         values: the numbers that stood there for the labels; None: these stood there themselves.
         separator: what stood there between several labels in a cell; None: no cells had several.
         also: what to know of how texts are read, a sentence each.
+        precision: what is computed in; "auto" is bfloat16 where there are matrix units for it.
         path: the folder of the weights, and `hashes` of the files that were compared there.
     """
 
@@ -195,6 +199,7 @@ class Predictor(Answering):
     also: Sequence[str] = ()
     path: Path | None = None
     hashes: Mapping[str, str] = field(default_factory=dict)
+    precision: Precision = "auto"
 
     @property
     def notes(self) -> list[str]:
@@ -226,11 +231,19 @@ class Predictor(Answering):
 
     def _outputs(self, rows: Sequence[Any], say: Say) -> tuple[Encoded, Outputs]:
         """The rows as ids, and what the model makes of them."""
-        read = learner.reader(self.model, self.kind, self.frame, self.collation)
         encoded = self.kind.encode(rows, self.frame)
         if encoded.cut:
             say(encoded.cut)
-        return encoded, read(encoded)
+        return encoded, self._read(encoded)
+
+    @cached_property
+    def _read(self) -> Callable[[Encoded], Outputs]:
+        """What gives the scores; the network is prepared when it is first asked. What writes
+        prepares itself (`inference/decode.py`)."""
+        network: Any = self.model
+        if not self.kind.writes:
+            network = prepare(self.model, precision=self.precision)
+        return learner.reader(network, self.kind, self.frame, self.collation)
 
 
 def answers_of(

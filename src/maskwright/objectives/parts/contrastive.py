@@ -93,8 +93,16 @@ class Contrast(Objective):
     def scores(self, batch: Batch) -> Tensor:
         """(R, 2 D) float32: the vectors of each pair, side by side, of length 1 unless `top` is
         another; more columns where there are negatives."""
+        return self.scores_of(last_states(self.product, batch), batch)
+
+    @property
+    def reads_place(self) -> bool:
+        """Whether of each text the state of one place alone is read: its tokens are pooled."""
+        return False
+
+    def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """`scores`, from the states (B, T, D) that the batch has in the model."""
         assert batch.labels is not None
-        hidden = last_states(self.product, batch)
         found = pool(hidden, batch, self.poolings, self.skip)
         vectors: Tensor = self.top(found)
         return vectors.view(len(batch.labels), -1)

@@ -1,0 +1,60 @@
+"""What a prepared network says of labelled texts is what the plain one says, text by text."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from finetune.test_command import table
+from maskwright.finetune import learner
+from maskwright.finetune.command import finetune_file
+from maskwright.inference.prepared import Prepared
+from maskwright.predict.predictor import load
+
+TEXTS = ["the cat sat on the mat", "a dog", "the big red hat", "one cat and a dog ran", "a dog"]
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("classification", {}),
+        ("classification", {"pooling": "mean"}),
+        ("classification", {"method": "prefix"}),
+        ("multi-label", {}),
+        ("regression", {}),
+    ],
+    ids=lambda value: str(value),
+)
+def test_prepared_scores_are_the_plain_ones(
+    task: str, options: dict[str, Any], model: Path, tmp_path: Path
+) -> None:
+    data = table(tmp_path / "data.csv", task)
+    finetune_file(
+        model, data, tmp_path / "out", seeds=1, epochs=1, batch=16, stream=io.StringIO(), **options
+    )
+    made = load(tmp_path / "out")
+    rows = [made.kind.of_value(text, "here") for text in TEXTS]
+    encoded = made.kind.encode(rows, made.frame)
+    plain = learner.reader(made.model, made.kind, made.frame, made.collation)(encoded)
+    prepared = np.asarray(made._read(encoded))
+    assert np.allclose(prepared, plain, rtol=1e-5, atol=2e-6)
+    assert np.array_equal(prepared[1], prepared[4])
+    alone = made.kind.encode(rows[3:4], made.frame)
+    assert np.allclose(made._read(alone)[0], prepared[3], atol=1e-6)
+    # The control: the next text's scores are others.
+    assert not np.allclose(np.roll(prepared, 1, 0), plain, rtol=1e-5, atol=2e-6)
+
+
+def test_what_is_asked_is_prepared_once(model: Path, tmp_path: Path) -> None:
+    data = table(tmp_path / "data.csv", "classification")
+    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, batch=16, stream=io.StringIO())
+    made = load(tmp_path / "out")
+    assert made._read is made._read
+    closed = made._read.__closure__
+    assert closed is not None
+    objectives = [c.cell_contents for c in closed if hasattr(c.cell_contents, "product")]
+    assert [type(each.product) for each in objectives] == [Prepared]
