@@ -32,7 +32,7 @@ from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.recipe import read as read_finetuning
 from maskwright.inference.fill_mask import Hole
 from maskwright.inference.minimal_pairs import Result as PairEvaluation
-from maskwright.inference.texts import fill_masks, write
+from maskwright.inference.texts import fill_masks
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead, how_read
 from maskwright.metrics.intervals import Estimate
 from maskwright.models.adapter_folder import merge_adapter
@@ -48,6 +48,7 @@ from maskwright.recipes.parts.override import override, with_text
 from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report.say import Say, printer, quiet
 from maskwright.tokenizer.splits import encode_sampled
+from maskwright.train.machine.choices import Precision
 
 __all__ = [
     "LanguageModel",
@@ -213,18 +214,21 @@ def generate_text(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
+    stop: Sequence[str] = (),
+    precision: Precision = "auto",
 ) -> str:
     """As `LanguageModel.generate` of one prompt; a folder is opened for it."""
-    opened = _opened(model)
-    (written,) = write(
-        opened.model,
-        [prompt],
+    written = _opened(model).generate(
+        prompt,
         tokens=tokens,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         seed=seed,
+        stop=stop,
+        precision=precision,
     )
+    assert isinstance(written, str)  # of one prompt
     return written
 
 

@@ -68,6 +68,35 @@ def test_filters_by_hand() -> None:
     assert torch.equal(distribution(SCORES, Sampling(top_k=9, top_p=1.0))[0], plain)
 
 
+def sorted_whole(scores: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """The definition: all ids in order of their probability, and what the filters leave of them."""
+    scores = scores.double()
+    best = scores.max(-1, keepdim=True).values
+    probabilities = ((scores - best) / sampling.temperature).softmax(-1)
+    ordered, places = probabilities.sort(dim=-1, descending=True, stable=True)
+    if sampling.top_k is not None:
+        ordered[:, sampling.top_k :] = 0.0
+        ordered = ordered / ordered.sum(-1, keepdim=True)
+    if sampling.top_p is not None:
+        before = ordered.cumsum(-1) - ordered
+        ordered = ordered.masked_fill(before >= sampling.top_p, 0.0)
+        ordered = ordered / ordered.sum(-1, keepdim=True)
+    return torch.zeros_like(ordered).scatter_(-1, places, ordered)
+
+
+@pytest.mark.parametrize("width", [0.1, 2.0, 5.0])
+def test_filters_look_at_the_top_alone_and_give_the_same(width: float) -> None:
+    """To the bit, whether the nucleus is small or most of 3,000 ids; ties among them."""
+    draw = torch.Generator().manual_seed(0)
+    scores = torch.randn(4, 3000, generator=draw) * width
+    scores[1] = scores[1].round()
+    for settings in ({"top_p": 0.9}, {"top_k": 40}, {"top_k": 300, "top_p": 0.7}, {"top_p": 0.3}):
+        sampling = Sampling(temperature=0.8, **settings)  # type: ignore[arg-type]
+        found = distribution(scores, sampling)
+        assert torch.equal(found, sorted_whole(scores, sampling))
+        assert 0 < int((found > 0).sum()) < found.numel(), "the control: something was left out"
+
+
 def test_equal_scores_keep_the_smaller_id() -> None:
     level = torch.zeros(1, 4)
     assert distribution(level, Sampling(top_k=2))[0].tolist() == [0.5, 0.5, 0, 0]

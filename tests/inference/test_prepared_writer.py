@@ -17,10 +17,12 @@ from maskwright.adapters.prefix import Prefix
 from maskwright.adapters.prompt import Prompt
 from maskwright.errors import DataError
 from maskwright.families.parts.family import family
+from maskwright.inference import prepared_writer
 from maskwright.inference.beam import beam_search
 from maskwright.inference.decode import Sampling, generate, steps
 from maskwright.inference.incremental import Reader
 from maskwright.inference.prepared_writer import PreparedWriter, fits
+from maskwright.inference.spans import spans
 from maskwright.nn.cache import KVCache
 from maskwright.nn.transformer import Transformer
 from nn.points import POINTS
@@ -80,6 +82,39 @@ def test_controls_a_cache_out_of_place(name: str, monkeypatch: pytest.MonkeyPatc
         broken.setattr(KVCache, "reorder", lambda self, rows: reorder(self, rows.clone().fill_(0)))
         assert not agree(network)
     assert agree(network)
+
+
+def test_controls_a_bias_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Distances of the query beside the one that asks are noticed, in the steps alone too."""
+    network = point("relative encoder-decoder", deviation=0.4)
+    buckets = prepared_writer.relative_buckets
+    for steps_alone in (False, True):
+
+        def moved(table: Any, queries: int, keys: int, start: int, *rest: Any) -> torch.Tensor:
+            further = 0 if steps_alone and queries > 1 else 1  # noqa: B023
+            return buckets(table, queries, keys, start + further, *rest)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(prepared_writer, "relative_buckets", moved)
+            assert not agree(network)
+    assert agree(network)
+
+
+@pytest.mark.parametrize("name", ["t5", "bart"])
+def test_spans_with_a_cache_and_without(name: str) -> None:
+    architecture = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
+    network = model_of(small(family(name), architecture[name]))
+    writer, asked = PreparedWriter(network), ([0, 30], {30, 31, 1}, {0}, 4)
+    for source in SOURCES[:2]:
+        wanted = spans(network, source, *asked, cached=False)
+        assert len(wanted) == 4
+        for model in (network, writer):
+            found = spans(model, source, *asked)
+            assert [span.ids for span in found] == [span.ids for span in wanted]
+            for one, other in zip(found, wanted, strict=True):
+                assert one.probability == pytest.approx(other.probability, rel=1e-4)
+    # The control: another source has others.
+    assert spans(network, SOURCES[0], *asked) != spans(network, SOURCES[1], *asked)
 
 
 ADAPTERS: dict[str, Callable[[], Settings]] = {

@@ -107,6 +107,8 @@ FROZEN = {
         "--top-k",
         "--top-p",
         "--seed",
+        "--stop",
+        "--precision",
     },
     "show": {"thing", "--set"},
     "list": {"room"},

@@ -18,6 +18,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -57,6 +58,11 @@ class Sampling:
             raise _out_of_range("top_k", self.top_k, "1 or more, or none for all of them")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise _out_of_range("top_p", self.top_p, "more than 0, at most 1")
+
+    @cached_property
+    def forbidden_ids(self) -> Int[Tensor, " F"]:
+        """`forbidden` as a tensor."""
+        return torch.tensor(self.forbidden, dtype=torch.int64)
 
 
 GREEDY = Sampling(temperature=0.0)
@@ -211,7 +217,7 @@ def _chosen(scores: Float[Tensor, "B V"], sampling: Sampling, keys: randomness.K
 def _allowed(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
     if not sampling.forbidden:
         return scores
-    return scores.index_fill(-1, torch.tensor(sampling.forbidden), float("-inf"))
+    return scores.index_fill(-1, sampling.forbidden_ids, float("-inf"))
 
 
 def distribution(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:

@@ -132,7 +132,10 @@ class Memory:
     copies: int
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these rows, whole runs of `copies` that share a source."""
+        """Go on with these rows, whole runs of `copies` that share a source. Where there is but
+        one source any number of rows share it."""
+        if len(self.pairs[0][0]) == 1:
+            return
         sources = [row // self.copies for row in rows[:: self.copies]]
         if sources == list(range(len(self.pairs[0][0]))):
             return

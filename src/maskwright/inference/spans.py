@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
+from maskwright.inference.incremental import Reader, network_of, trained_length
+from maskwright.inference.prepared_writer import PreparedWriter
 from maskwright.nn.transformer import Transformer
 
 LONGEST = 16  # tokens of a span
@@ -31,47 +33,50 @@ class Span:
 
 @torch.inference_mode()
 def spans(
-    model: Transformer,
+    model: Transformer | PreparedWriter,
     source: Sequence[int],
     written: Sequence[int],
     stops: Collection[int],
     forbidden: Collection[int],
     top: int,
+    *,
+    cached: bool = True,
 ) -> list[Span]:
     """The likeliest `top` spans behind what the decoder has `written`, the best first.
 
     Args:
+        model: a network, or one that was prepared before.
         source: what the encoder reads, with its sentinels.
         written: begins with the decoder's start and ends with the sentinel of the gap.
         stops: ids that end a span; they are in none.
         forbidden: further ids that are in none.
+        cached: keep keys and values between steps; the same spans either way.
     """
-    was_training = model.training
-    model.eval()
+    network = network_of(model)
+    was_training = network.training
+    network.eval()
     try:
-        return _search(model, source, written, sorted(stops), sorted(forbidden), top)
+        reader = Reader(model, trained_length(network.config), cached)
+        reader.encode([source])
+        return _search(reader, written, sorted(stops), sorted(forbidden), top)
     finally:
-        model.train(was_training)
+        network.train(was_training)
 
 
 def _search(
-    model: Transformer,
-    source: Sequence[int],
+    reader: Reader,
     written: Sequence[int],
     stops: list[int],
     forbidden: list[int],
     top: int,
 ) -> list[Span]:
-    device, beams = model.device, max(BEAMS, 2 * top)
-    memory = model.encode(torch.tensor([list(source)], device=device))
+    beams, limit = max(BEAMS, 2 * top), reader.limit
     going: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     ended: list[tuple[float, tuple[int, ...]]] = []
-    limit = model.config.decoder.longest if model.config.decoder is not None else None
     room = LONGEST if limit is None else min(LONGEST, limit - len(written))
     for length in range(room + 1):
-        rows = torch.tensor([[*written, *ids] for _, ids in going], device=device)
-        states = model.decode(rows, memory=memory.expand(len(rows), -1, -1))
-        logs = model.logits(states[:, -1]).float().log_softmax(-1).cpu()  # K, V
+        texts = [[*written, *ids] for _, ids in going]
+        logs = reader.next_scores(texts, room + 1 - length).float().log_softmax(-1)  # K, V
         if length:
             ends = logs[:, stops].logsumexp(-1).tolist()
             ended += [(total + end, ids) for (total, ids), end in zip(going, ends, strict=True)]
@@ -79,11 +84,13 @@ def _search(
         logs[:, stops + forbidden] = -torch.inf
         totals = torch.tensor([total for total, _ in going])[:, None] + logs
         best = totals.flatten().topk(min(beams, totals.numel()))
-        going = [
-            (total, (*going[place // logs.shape[1]][1], place % logs.shape[1]))
+        taken = [
+            (total, *divmod(place, logs.shape[1]))
             for total, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
             if total > -torch.inf
         ]
+        going = [(total, (*going[row][1], token)) for total, row, token in taken]
         if not going or (len(ended) == top and ended[-1][0] >= going[0][0]):
             break
+        reader.keep([row for _, row, _ in taken])
     return [Span(ids, float(torch.tensor(total).exp())) for total, ids in ended]

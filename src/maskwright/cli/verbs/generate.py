@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import get_args
 
 from maskwright.cli.verbs.arguments import existing
 from maskwright.terminal import harmless_lines
+from maskwright.train.machine.choices import Precision
 
 SUMMARY = "generate text with a decoder or an encoder-decoder"
 
@@ -37,24 +39,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="end before this text where it is written; may be repeated",
     )
+    parser.add_argument(
+        "--precision",
+        choices=get_args(Precision),
+        default="auto",
+        help="auto is bfloat16 where the machine has matrix units for it (default auto)",
+    )
 
 
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
-    from maskwright.inference.texts import write
-    from maskwright.models.open import open_model
+    from maskwright.predict.language_model import load
 
-    model = open_model(a.model)
-    for note in model.notes:
+    model = load(a.model)
+    for note in model.model.notes:
         print(harmless_lines(f"note: {note}"), file=sys.stderr)
-    (written,) = write(
-        model,
-        [a.prompt],
+    written = model.generate(
+        a.prompt,
         tokens=a.tokens,
         temperature=a.temperature,
         top_k=a.top_k,
         top_p=a.top_p,
         seed=a.seed,
         stop=a.stop,
+        precision=a.precision,
     )
+    assert isinstance(written, str)  # of one prompt
     print(harmless_lines(written))
