@@ -7,6 +7,7 @@ The token table belongs to the model (two stacks share it); everything here belo
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -71,9 +72,10 @@ class Embeddings(nn.Module):
         if positions is None:
             last = start + count - 1
         else:
-            # Elsewhere than on the CPU, reading the largest position would make the device wait.
-            on_cpu = positions.device.type == "cpu" and positions.numel() > 0
-            last = int(positions.max()) if on_cpu else 0
+            # Elsewhere than on the CPU, reading the largest position would make the device wait;
+            # while a program is exported there is none.
+            on_cpu = positions.device.type == "cpu" and not torch.compiler.is_exporting()
+            last = int(positions.max()) if on_cpu and positions.numel() else 0
         if last >= config.length:
             raise DataError(
                 "a position lies beyond the model's table of positions",

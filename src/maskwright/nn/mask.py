@@ -190,6 +190,11 @@ class SizedMask:
         seen = self.mask.rule(row, query[None, :, None], key[None, None, :])
         return seen.expand(rows, self.queries, self.keys)
 
+    @property
+    def _shown(self) -> bool:
+        """Whether its values may be looked at: a device would wait, and a traced one has none."""
+        return self.device.type == "cpu" and not torch.compiler.is_exporting()
+
     @cached_property
     def open(self) -> bool:
         """Every query sees every key. Looked at on the CPU; elsewhere only where it is provable,
@@ -198,7 +203,7 @@ class SizedMask:
             return True
         if self.mask.form == "causal":
             return self.start + 1 >= self.keys
-        return self.device.type == "cpu" and bool(self.dense.all())
+        return self._shown and bool(self.dense.all())
 
     @cached_property
     def blind(self) -> Bool[Tensor, "B 1 Q 1"] | None:
@@ -206,7 +211,7 @@ class SizedMask:
         if self.open or self.mask.form == "causal":
             return None
         blind = ~self.dense.any(-1)[:, None, :, None]
-        if self.device.type == "cpu" and not bool(blind.any()):
+        if self._shown and not bool(blind.any()):
             return None
         return blind
 

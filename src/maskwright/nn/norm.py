@@ -3,6 +3,7 @@
 The latter takes its mean of squares in float32 whatever comes in, because it overflows half
 precision (arXiv:1910.07467). On CPUs PyTorch has no kernel for it and goes over the activations a
 dozen times; here it is three times forward and six back, the derivative written out (docs/log.md).
+Under `kernels.plain()` it is PyTorch's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from maskwright.nn.config import Norm as NormConfig
+from maskwright.nn.kernels import is_plain
 
 
 class Norm(nn.Module):
@@ -33,7 +35,7 @@ class Norm(nn.Module):
     def forward(self, x: Float[Tensor, "*any D"]) -> Float[Tensor, "*any D"]:
         if self.config.kind == "layer":
             return F.layer_norm(x, (x.shape[-1],), self.weight, self.bias, self.config.eps)
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or is_plain():
             return F.rms_norm(x, (x.shape[-1],), self.weight, self.config.eps)
         if not torch.is_grad_enabled():
             return _root_mean_square(x, self.weight, self.config.eps)[0]

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from maskwright.nn.config import Relative, Rotary
+from maskwright.nn.kernels import is_plain
 
 
 @functools.lru_cache(maxsize=16)
@@ -49,7 +50,7 @@ def rotate(
     table: tuple[Float[Tensor, "#B 1 T W"], Float[Tensor, "#B 1 T W"]],
 ) -> Float[Tensor, "B H T W"]:
     """Rotate pairs (i, i + W/2) by their angle; computed in float32."""
-    return _Rotate.apply(x, *table)
+    return _turned(x, *table) if is_plain() else _Rotate.apply(x, *table)
 
 
 class _Rotate(torch.autograd.Function):
@@ -74,6 +75,13 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     for half, other in ((near, far), (far, near)):
         out[..., half].addcmul_(wide[..., other], sine[..., half])
     return out.to(x.dtype)
+
+
+def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """The same without writing into parts of a tensor: PyTorch knows its gradient."""
+    wide = x.float()
+    near, far = wide.chunk(2, -1)
+    return (wide * cosine + torch.cat((far, near), -1) * sine).to(x.dtype)
 
 
 def relative_buckets(

@@ -145,7 +145,8 @@ class Transformer(nn.Module):
         """
         if tokens.is_floating_point():
             return tokens
-        if tokens.device.type == "cpu" and tokens.numel():
+        on_cpu = tokens.device.type == "cpu" and not torch.compiler.is_exporting()
+        if on_cpu and tokens.numel():
             low, high = (int(t) for t in tokens.aminmax())
             if low < 0 or high >= self.config.tokens.vocabulary:
                 raise DataError(

@@ -8,6 +8,9 @@ which alternate over 128 columns so that their mean is the rate to 2^-15, from a
 call draws anew: every element is kept with exactly that probability, and the scale is its
 reciprocal. Each call seeds its generator with one draw of PyTorch's default generator, which the
 training loop seeds per microbatch.
+
+On other devices, and under `kernels.plain()`, it is PyTorch's: the same probability up to 2^-16,
+other draws.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int8
 from torch import Tensor
 
+from maskwright.nn.kernels import is_plain
 from maskwright.nn.kernels.matmul import scaled_product
 
 COLUMNS = 128
@@ -78,7 +82,7 @@ def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool) -> Float[Te
     """Zero each element with probability `rate` and scale the others (arXiv:1207.0580)."""
     if not training or rate == 0.0:
         return x
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or is_plain():
         return F.dropout(x, rate)
     return _Clear.apply(x, rate).mul_(_scale(rate))
 
@@ -89,7 +93,7 @@ def add_dropped(
     """`x + dropout(branch)`, with one pass over memory less."""
     if not training or rate == 0.0:
         return x + branch
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or is_plain():
         return x + F.dropout(branch, rate)
     return torch.add(x, _Clear.apply(branch, rate), alpha=_scale(rate))
 
@@ -100,6 +104,6 @@ def dropped_product(
     """`dropout(weights) @ values`; the scale goes into the product."""
     if rate == 0.0:
         return torch.bmm(weights, values)
-    if weights.device.type != "cpu":
+    if weights.device.type != "cpu" or is_plain():
         return torch.bmm(F.dropout(weights, rate), values)
     return scaled_product(_Clear.apply(weights, rate), values, _scale(rate))

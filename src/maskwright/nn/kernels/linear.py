@@ -3,7 +3,8 @@
 On CPUs a bfloat16 `F.linear` with a bias first spreads the bias over its output and then adds the
 product to it; oneDNN's own call adds the bias while it writes, 1.1 to 1.3 times faster with the
 same bits, and rectifies while it is at it (docs/log.md). That call has no gradient of its own, so
-it is given one here. Where it is not there, or does not fit, the projection is PyTorch's.
+it is given one here. Where it is not there, or does not fit, and under `kernels.plain()`, the
+projection is PyTorch's.
 
 oneDNN also compiles each product of a size that it has not met, for 1 to 10 ms. Where the number of
 rows is one of chance, as that of masked tokens is, `spare_rows` keeps the sizes few.
@@ -20,12 +21,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from maskwright.nn.kernels import is_plain
+
 
 def spare_rows(x: Tensor) -> int:
     """How many rows of zeros to put under `x` (N, any) before it is multiplied, so that its size is
     one of few: up to 32 rows, or one row in sixteen; 0 where nothing is compiled."""
     count = len(x)
-    if count == 0 or x.device.type != "cpu" or x.itemsize > 2:
+    if count == 0 or x.device.type != "cpu" or x.itemsize > 2 or is_plain():
         return 0
     return -count % max(32, (1 << count.bit_length()) // 32)
 
@@ -55,6 +58,7 @@ def linear(
         and bias.dtype == torch.bfloat16
         and x.numel() > 0
         and not torch.is_autocast_enabled("cpu")
+        and not is_plain()
         and _has_call()
     )
     if fits:

@@ -1,7 +1,7 @@
 """A batched matrix product with a factor, which neither direction pays a pass over memory for.
 
 `torch.baddbmm` takes the factor into the product; its gradient multiplies the results by it. Here
-the gradient's products take it too.
+the gradient's products take it too. Under `kernels.plain()` it is PyTorch's product and gradient.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maskwright.nn.kernels import is_plain
+
 
 def scaled_product(
     left: Float[Tensor, "N A B"],
@@ -21,7 +23,9 @@ def scaled_product(
     plus: Float[Tensor, "#N #A #C"] | None = None,
 ) -> Float[Tensor, "N A C"]:
     """`scale * left @ right + plus`."""
-    if plus is not None and plus.requires_grad:
+    if plus is None and is_plain():
+        return torch.bmm(left, right) * scale
+    if plus is not None and (plus.requires_grad or is_plain()):
         return torch.baddbmm(plus, left, right, alpha=scale)
     return _ScaledProduct.apply(left, right, scale, plus)
 

@@ -3,7 +3,8 @@
 `F.linear` finds the weight as it lies and, at 2 to 16 rows, spends most of its time on bringing it
 into blocks; oneDNN can be given the blocks: 1.0 to 2.5 times faster at one row, 1.5 to 3 at eight
 (docs/log.md). Bias, activation and the residual are added while the product is written. Where the
-call is not there, or does not fit, the same is done by PyTorch's own.
+call is not there, or does not fit, and for weights that are made under `kernels.plain()`, the same
+is done by PyTorch's own.
 
 Nothing here has a gradient, and a weight that changes afterwards is not seen.
 """
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from maskwright.nn.config import Activation
 from maskwright.nn.feed_forward import ACTIVATIONS
+from maskwright.nn.kernels import is_plain
 
 # Activations as oneDNN names them: the operation, and which form of it.
 FUSED: dict[Activation, tuple[str, str]] = {
@@ -51,7 +53,8 @@ class Packed:
         with torch.inference_mode():
             self.weight = weight.detach().to(dtype or weight.dtype)
             self.bias = None if bias is None else bias.detach().to(self.weight.dtype)
-            self.fits = self.weight.device.type == "cpu" and _packs(self.weight.dtype)
+            on_cpu = self.weight.device.type == "cpu" and not is_plain()
+            self.fits = on_cpu and _packs(self.weight.dtype)
             if self.fits:
                 self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous())
 

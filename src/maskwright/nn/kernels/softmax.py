@@ -2,7 +2,7 @@
 
 PyTorch's bfloat16 kernel for CPUs takes more than twice the time of its float32 one on rows that
 are no whole number of vectors long (docs/log.md). Such rows take the way through float32, which
-also rounds once less.
+also rounds once less. Under `kernels.plain()` all rows take PyTorch's.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maskwright.nn.kernels import is_plain
+
 _VECTOR = 32  # elements of bfloat16 in a vector of 512 bits
 
 
 def softmax(scores: Float[Tensor, "*any K"]) -> Float[Tensor, "*any K"]:
     """Softmax of the last axis, in the type of `scores`."""
     slow = scores.dtype == torch.bfloat16 and scores.shape[-1] % _VECTOR != 0
-    if slow and scores.device.type == "cpu":
+    if slow and scores.device.type == "cpu" and not is_plain():
         return _Widened.apply(scores)
     return torch.softmax(scores, -1)
 

@@ -2,6 +2,7 @@
 
 As `vocabulary_loss`, and for the same reason: neither network's scores are ever all held. The
 gradient of the own scores is (own - teacher's distribution); the teacher gets none.
+Under `kernels.plain()` all scores of both are held at once, and the gradient is PyTorch's.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from maskwright.nn.kernels import is_plain
 
 # Bytes of one network's scores in float32 that exist at a time; there are about six such buffers.
 BUFFER_BYTES = 16 << 20
@@ -36,8 +40,24 @@ def vocabulary_divergence(
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     given = (hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias)
-    total, each = _Divergence.apply(*(None if x is None else x.to(dtype) for x in given))
+    inputs = tuple(None if x is None else x.to(dtype) for x in given)
+    if is_plain():
+        divergences = _whole(inputs)
+        return divergences.sum(), divergences.detach()
+    total, each = _Divergence.apply(*inputs)
     return total, each
+
+
+def _whole(given: tuple[Tensor | None, ...]) -> Tensor:
+    """Divergences (N,) from all scores (N, V) at once."""
+    hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias = given
+    assert hidden is not None and weight is not None
+    assert teacher_hidden is not None and teacher_weight is not None
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    own = F.linear(hidden, weight, bias).to(wide).log_softmax(1)
+    with torch.no_grad():
+        theirs = F.linear(teacher_hidden, teacher_weight, teacher_bias).to(wide).log_softmax(1)
+    return (theirs.exp() * (theirs - own)).sum(1)
 
 
 class _Divergence(torch.autograd.Function):

@@ -18,7 +18,8 @@ together, a chunk of targets at a time, in one buffer of bounded size. What make
 - Rows of zeros are put under the hidden states to keep the sizes of products few
 (nn/kernels/linear.py); their 1 / s is set to 0.
 - Below `_FEW` words none of this pays: the scores weigh less than the hidden states, and a step is
-  as long as its count of operations. They are left to PyTorch.
+  as long as its count of operations. They are left to PyTorch, as all are under `kernels.plain()`,
+  which holds the scores of all targets at once.
 - z-loss, `z * log(s)²` added to each loss to keep s near 1 (PaLM, Chowdhery et al. 2022, 5), turns
   each 1 / s above into `(1 + 2 z log s) / s`, and nothing else.
 
@@ -37,6 +38,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from maskwright.errors import DataError
+from maskwright.nn.kernels import is_plain
 from maskwright.nn.kernels.exponentials import drawn_by, exponentials_of, shifted
 from maskwright.nn.kernels.linear import spare_rows
 
@@ -98,7 +100,8 @@ def _fused(
     uniforms: Tensor | None,
     z_loss: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if targets.device.type == "cpu" and targets.numel():
+    traced = is_plain() and torch.compiler.is_exporting()  # no number is there to look at
+    if targets.device.type == "cpu" and targets.numel() and not traced:
         low, high = (int(t) for t in targets.aminmax())
         if low < 0 or high >= weight.shape[0]:
             raise DataError(
@@ -121,7 +124,7 @@ def _fused(
         hidden, targets = F.pad(hidden, (0, 0, 0, spare)), F.pad(targets, (0, spare))
         uniforms = None if uniforms is None else F.pad(uniforms, (0, spare))
     weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
-    if len(weight) < min(_FEW, weight.shape[1]):
+    if is_plain() or len(weight) < min(_FEW, weight.shape[1]):
         return _whole(hidden, weight, bias, targets, uniforms, z_loss, count)
     total, losses, drawn = _VocabularyLoss.apply(
         hidden, weight, bias, targets, uniforms, z_loss, count

@@ -1,0 +1,211 @@
+"""Under `kernels.plain()` no operation has a gradient of our own, results stay what they were, and
+a network can be exported."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from maskwright.nn import kernels
+from maskwright.nn.config import Norm as NormConfig
+from maskwright.nn.config import Rotary
+from maskwright.nn.kernels.dropout import add_dropped, dropout, dropped_product
+from maskwright.nn.kernels.linear import linear, spare_rows
+from maskwright.nn.kernels.matmul import scaled_product
+from maskwright.nn.kernels.packed import Packed
+from maskwright.nn.kernels.softmax import softmax
+from maskwright.nn.kernels.vocabulary_divergence import vocabulary_divergence
+from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss, vocabulary_sample
+from maskwright.nn.mask import real
+from maskwright.nn.norm import Norm
+from maskwright.nn.positions import rotary_table, rotate
+from maskwright.nn.transformer import Transformer
+from nn.points import model_of
+from toys import bert, gpt2
+
+TARGETS = torch.tensor([3, 0, 8])
+UNIFORMS = torch.tensor([0.1, 0.5, 0.9])
+
+
+def rms(x: Tensor, weight: Tensor) -> Tensor:
+    norm = Norm(NormConfig(kind="rms", eps=1e-6), x.shape[-1])
+    return torch.func.functional_call(norm, {"weight": weight}, (x,))
+
+
+def turned(x: Tensor) -> Tensor:
+    return rotate(x, rotary_table(Rotary(theta=100.0), torch.arange(3)[None], x.shape[-1]))
+
+
+# What is computed, and the shapes of what goes in.
+Case = tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]
+KERNELS: dict[str, Case] = {
+    "matmul": (lambda a, b: scaled_product(a, b, 0.3), ((2, 3, 4), (2, 4, 5))),
+    "matmul, plus a constant": (
+        lambda a, b: scaled_product(a, b, 0.3, torch.ones(1, 3, 5)),
+        ((2, 3, 4), (2, 4, 5)),
+    ),
+    "vocabulary loss": (
+        lambda h, w, b: vocabulary_loss(h, w, b, TARGETS, z_loss=0.1)[0],
+        ((3, 4), (9, 4), (9,)),
+    ),
+    "vocabulary divergence": (
+        lambda h, w, b: vocabulary_divergence(h, w, b, torch.eye(3), torch.ones(9, 3).tril(), None)[
+            0
+        ],
+        ((3, 4), (9, 4), (9,)),
+    ),
+    "norm": (rms, ((3, 8), (8,))),
+    "rotation": (turned, ((2, 2, 3, 8),)),
+}
+
+
+def drawn(shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    made = (torch.randn(shape, generator=generator).to(dtype) for shape in shapes)
+    return [x.requires_grad_() for x in made]
+
+
+def with_gradients(
+    function: Callable[..., Tensor], inputs: list[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    out = function(*inputs)
+    weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=out.dtype).view(out.shape)
+    weights = weights if out.ndim else weights.new_ones(())
+    return out, [*torch.autograd.grad((out * weights).sum(), inputs, retain_graph=True)]
+
+
+def own_functions(out: Tensor) -> Iterator[str]:
+    """Names of the operations behind `out` whose gradient is not PyTorch's."""
+    todo, seen = [out.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            yield node.name()
+        todo += [before for before, _ in node.next_functions]
+
+
+def same(found: list[Tensor], wanted: list[Tensor], tolerance: float = 1e-5) -> bool:
+    pairs = zip(found, wanted, strict=True)
+    return all(torch.allclose(a, b, rtol=tolerance, atol=tolerance) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_plain_path_has_the_same_results(name: str) -> None:
+    function, shapes = KERNELS[name]
+    inputs = drawn(shapes)
+    fast, fast_gradients = with_gradients(function, inputs)
+    with kernels.plain():
+        plain, plain_gradients = with_gradients(function, inputs)
+    assert same([plain, *plain_gradients], [fast, *fast_gradients])
+    assert not list(own_functions(plain))
+    assert list(own_functions(fast)), "the control: without the switch it is ours"
+    assert not same(plain_gradients, [1.01 * x + 1e-3 for x in fast_gradients])
+
+
+@pytest.mark.parametrize("function", [softmax, linear], ids=["softmax", "linear"])
+def test_in_bfloat16(function: Callable[..., Tensor]) -> None:
+    """Both paths round, but not at the same places."""
+    shapes = ((6, 10),) if function is softmax else ((6, 10), (4, 10), (4,))
+    inputs = drawn(shapes, torch.bfloat16)
+    fast, fast_gradients = with_gradients(function, inputs)
+    with kernels.plain():
+        plain, plain_gradients = with_gradients(function, inputs)
+        assert spare_rows(inputs[0]) == 0
+    assert same([plain, *plain_gradients], [fast, *fast_gradients], 2e-2)
+    assert not list(own_functions(plain))
+    assert function is linear or list(own_functions(fast)), "linear's is not on every machine"
+    assert spare_rows(inputs[0]) > 0
+
+
+def test_a_drawn_token_is_the_same() -> None:
+    given = [x.detach() for x in drawn(((3, 4), (9, 4), (9,)))]
+    fast = vocabulary_sample(*given, TARGETS, UNIFORMS)
+    with kernels.plain():
+        plain = vocabulary_sample(*given, TARGETS, UNIFORMS)
+    assert torch.equal(plain[2], fast[2])
+    torch.testing.assert_close(plain[1], fast[1])
+    assert not torch.equal(vocabulary_sample(*given, TARGETS, 1 - UNIFORMS)[2], fast[2])
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("rate", [0.25, 0.0])
+def test_dropout_keeps_and_scales_alike(plain: bool, rate: float) -> None:
+    """Other draws, the same probability: what is kept is scaled, and so is its gradient."""
+    torch.manual_seed(0)
+    x = torch.ones(1, 200, 128, requires_grad=True)
+    with kernels.plain() if plain else contextlib.nullcontext():
+        one = dropout(x, rate, training=True)
+        added = add_dropped(torch.zeros_like(x), x, rate, training=True)
+        product = dropped_product(x, torch.eye(128)[None], rate)
+    for out in (one, added, product):
+        kept = (out != 0).float()
+        assert kept.mean().item() == pytest.approx(1 - rate, abs=0.02)
+        torch.testing.assert_close(out, kept / (1 - rate))
+        (gradient,) = torch.autograd.grad(out.sum(), x, retain_graph=True)
+        torch.testing.assert_close(gradient, kept / (1 - rate))
+        assert bool(list(own_functions(out))) == (not plain and rate > 0)
+
+
+def test_a_packed_weight_is_as_it_was_made() -> None:
+    x, weight, bias = (x.detach() for x in drawn(((3, 8), (5, 8), (5,))))
+    fast = Packed(weight, bias, "gelu")
+    with kernels.plain():
+        plain = Packed(weight, bias, "gelu")
+        torch.testing.assert_close(fast(x), plain(x))
+    assert not plain.fits
+    assert torch.equal(plain.weight, weight)
+
+
+def test_the_switch_goes_back_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), kernels.plain():
+        with kernels.plain():
+            pass
+        assert kernels.is_plain()
+        _ = 1 / 0
+    assert not kernels.is_plain()
+
+
+class Scores(nn.Module):
+    """(B, T) ids, and which of them are no padding -> scores over the vocabulary."""
+
+    def __init__(self, network: Transformer) -> None:
+        super().__init__()
+        self.network = network.eval()
+
+    def forward(self, ids: Tensor, keep: Tensor | None = None) -> Tensor:
+        run = self.network.decode if self.network.encoder is None else self.network.encode
+        return self.network.logits(run(ids, visible=None if keep is None else real(keep)))
+
+
+IDS = torch.tensor([[5, 6, 7, 8, 9], [9, 8, 7, 6, 5]])
+KEEP = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [bert, gpt2, partial(model_of, "rotary alternating encoder")],
+    ids=["bert", "gpt2", "rotary"],
+)
+def test_a_network_can_be_exported(make: Callable[[], Transformer], padded: bool) -> None:
+    scores = Scores(make())
+    traced = (IDS, KEEP) if padded else (IDS,)
+    with kernels.plain(), torch.no_grad():
+        program = torch.export.export(scores, traced)
+    calls = {node.target for node in program.graph.nodes if node.op == "call_function"}
+    rooms = {call.namespace for call in calls - {operator.getitem}}
+    assert rooms == {"aten"}
+    other = (IDS.flip(1) + 1, KEEP.flip(0)) if padded else (IDS.flip(1) + 1,)  # not as traced
+    with torch.no_grad():
+        wanted = scores(*other)
+        torch.testing.assert_close(program.module()(*other), wanted)
+        assert not torch.allclose(scores(*traced), wanted, atol=1e-3), "the control"
