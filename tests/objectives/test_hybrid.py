@@ -13,7 +13,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.inference.decode import generate
-from maskwright.inference.held_out_loss import evaluate, questions
+from maskwright.inference.held_out_loss import evaluate, evaluation_batches
 from maskwright.nn import mask
 from maskwright.nn.mask import causal
 from maskwright.objectives.hybrid import Hybrid, Options
@@ -198,7 +198,7 @@ def test_held_out_losses_of_the_two_sorts_add_up_to_the_whole() -> None:
     found = evaluate(hybrid(causal_share=0.5), source, rows=64)
     assert set(found.sorts) == {"masked", "causal"}
     counts = {"masked": 0, "causal": 0}
-    for batch in questions(hybrid(causal_share=0.5), source, 64, 32):
+    for batch in evaluation_batches(hybrid(causal_share=0.5), source, 64, 32):
         counts = {name: counts[name] + n for name, n in made.counts(batch).items()}
     parts = sum(found.sorts[name] * n for name, n in counts.items())
     assert parts / sum(counts.values()) == pytest.approx(found.loss, rel=1e-6)

@@ -38,6 +38,7 @@ from maskwright.nn.config import Activation, Relative, Rotary
 from maskwright.nn.config import Attention as AttentionConfig
 from maskwright.nn.feed_forward import ACTIVATIONS, FeedForward
 from maskwright.nn.kernels.packed import Packed
+from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table, rotate
 from maskwright.nn.stack import Stack
 from maskwright.nn.transformer import Transformer
@@ -392,10 +393,10 @@ class _Layer:
     def feed_forward(self, x: Tensor) -> Tensor:
         return self._after(self.inner_norm, self.inner(self._before(self.inner_norm, x), x))
 
-    def _before(self, norm: nn.Module | None, x: Tensor) -> Tensor:
+    def _before(self, norm: Norm | None, x: Tensor) -> Tensor:
         return x if norm is None or not self.pre else _normalised(norm, x)
 
-    def _after(self, norm: nn.Module | None, x: Tensor) -> Tensor:
+    def _after(self, norm: Norm | None, x: Tensor) -> Tensor:
         return x if norm is None or self.pre else _normalised(norm, x)
 
 
@@ -545,9 +546,9 @@ class _Called:
         return out if residual is None else out + residual
 
 
-def _normalised(norm: nn.Module, x: Tensor) -> Tensor:
+def _normalised(norm: Norm, x: Tensor) -> Tensor:
     """In the norm's own type, back in that of `x`."""
-    own = _own(norm)
+    own = norm.weight.dtype
     out: Tensor = norm(x) if x.dtype == own else norm(x.to(own)).to(x.dtype)
     return out
 
