@@ -33,3 +33,16 @@ def test_as_linear(rows: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_every_activation_has_a_fused_form() -> None:
     assert set(FUSED) == set(ACTIVATIONS)
+
+
+def test_a_change_afterwards_is_not_seen() -> None:
+    """At one row, where `F.linear` is taken, as at several."""
+    weight = WEIGHT.clone()
+    product = Packed(weight)
+    if not product.fits:
+        pytest.skip("this build does not pack")
+    weight.zero_()
+    for rows in (1, 3):
+        x = torch.randn(rows, 20)
+        torch.testing.assert_close(product(x), F.linear(x, WEIGHT))
+        assert not torch.allclose(product(x), F.linear(x, weight)), "the control"

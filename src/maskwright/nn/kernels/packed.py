@@ -2,9 +2,10 @@
 
 `F.linear` finds the weight as it lies and, at 2 to 16 rows, spends most of its time on bringing it
 into blocks; oneDNN can be given the blocks: 1.0 to 2.5 times faster at one row, 1.5 to 3 at eight
-(docs/log.md). Bias, activation and the residual are added while the product is written. Where the
-call is not there, or does not fit, and for weights that are made under `kernels.plain()`, the same
-is done by PyTorch's own.
+(docs/log.md). Bias, activation and the residual are added while the product is written. But each
+call takes 15 microseconds more than `F.linear`, which is as fast at one row where the weight is
+small, and is taken there. Where the call is not there, or does not fit, and for weights that are
+made under `kernels.plain()`, the same is done by PyTorch's own.
 
 Nothing here has a gradient, and a weight that changes afterwards is not seen.
 """
@@ -55,14 +56,17 @@ class Packed:
             self.bias = None if bias is None else bias.detach().to(self.weight.dtype)
             on_cpu = self.weight.device.type == "cpu" and not is_plain()
             self.fits = on_cpu and _packs(self.weight.dtype)
+            small = self.weight.dtype == torch.float32 and self.weight.numel() <= SMALL
+            self.plain = None if self.fits else self.weight
             if self.fits:
+                self.plain = self.weight.clone() if small else None
                 self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous())
 
     def __call__(
         self, x: Float[Tensor, "N I"], residual: Float[Tensor, "N O"] | None = None
     ) -> Float[Tensor, "N O"]:
-        if not self.fits:
-            return _plain(x, self.weight, self.bias, self.activation, residual)
+        if self.plain is not None and (not self.fits or len(x) == 1):
+            return _plain(x, self.plain, self.bias, self.activation, residual)
         if not len(x):
             return x.new_empty(0, self.weight.shape[0])
         return _fused(x, self.weight, self.bias, self.activation, residual)
@@ -97,6 +101,10 @@ def _plain(
         assert activation is None
         return out + residual
     return out if activation is None else ACTIVATIONS[activation](out)
+
+
+# Up to so many numbers in a float32 weight, `F.linear` is faster at one row (docs/log.md).
+SMALL = 1 << 19
 
 
 @cache
