@@ -226,6 +226,13 @@ def test_settings_by_name(setting: str, field: str, wanted: object) -> None:
     assert getattr(lora, field) != wanted, "the control"
 
 
+def test_each_method_of_a_curve_has_its_own_settings() -> None:
+    both = Recipe(model="m", data="d", method="lora,prefix,full", curve=(5,))
+    lora, prefix, full = override(both, ["lora.rank=2", "prefix.length=3"]).methods
+    assert lora.changed_settings == {"rank": 2} and prefix.changed_settings == {"length": 3}
+    assert full.adapter is None and both.methods[0].changed_settings == {}, "the control"
+
+
 REFUSED = (
     ("lora.rnak=16", "lora.rnak(.|\n)*'rank'"),
     ("lora.rank=0", "lora.rank(.|\n)*1 to"),

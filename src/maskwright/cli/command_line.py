@@ -26,7 +26,6 @@ ALIASES = {
     "--steps": ("--max-steps",),
     "--tokens": ("--max-tokens", "--max-new-tokens"),
     "--top": ("--top-k",),
-    "--beams": ("--num-beams",),
 }
 WANTED = {int: "a whole number", float: "a number"}
 NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
