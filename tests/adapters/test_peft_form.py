@@ -1,4 +1,4 @@
-"""Folders of adapters: the names in them are those of the reference library's own modules, and what
+"""Folders of adapters: the names in them are those of transformers' own modules, and what
 they say, added to its weights as the `peft` library does it, computes what we compute."""
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def pattern(patterns: dict[str, float], module: str, usual: float) -> float:
 
 @torch.no_grad()
 def put_in(theirs: torch.nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write an adapter folder into the weights of the reference library's model; every tensor and
+    """Write an adapter folder into the weights of transformers' model; every tensor and
     every module that the config means must find its counterpart."""
     modules, left = dict(theirs.named_modules()), dict(tensors)
     meant = [n for n in modules if is_meant(n, config["target_modules"])]

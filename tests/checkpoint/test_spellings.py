@@ -1,4 +1,4 @@
-"""What two generations of the reference library, and its oldest exports, say in other words."""
+"""What two generations of transformers, and its oldest exports, say in other words."""
 
 from __future__ import annotations
 

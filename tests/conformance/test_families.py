@@ -200,7 +200,7 @@ RATES = {
     ],
 )
 def test_where_each_head_has_its_dropout(kind: str, before: float, after: float) -> None:
-    """As the reference library's modules have it: before a dense layer, before the projection."""
+    """As transformers' modules have it: before a dense layer, before the projection."""
     (name,) = (name for name, known in KINDS if known == kind)
     (head,) = small(FAMILIES[name], kind, **RATES).heads
     assert (head.input_dropout, head.dropout) == (before, after)

@@ -285,7 +285,7 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
 def test_what_is_read_of_a_text(pooling: str, model: Path, tmp_path: Path) -> None:
-    """A folder that the reference library would read otherwise is none of its own."""
+    """A folder that transformers would read otherwise is none of its own."""
     data, out = table(tmp_path / "data.csv", "classification"), tmp_path / "out"
     finetune_file(
         model,

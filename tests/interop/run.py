@@ -1,4 +1,4 @@
-"""Both ways with the older generation of the reference library, in an environment of its own.
+"""Both ways with the older generation of transformers, in an environment of its own.
 
     python tests/interop/run.py                    makes the environment, then compares
     python tests/interop/run.py --python PATH      uses an environment that is there

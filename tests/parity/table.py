@@ -1,4 +1,4 @@
-"""Writes docs/parity.md: every family beside the reference library, measured anew.
+"""Writes docs/parity.md: every family beside transformers, measured anew.
 
     make parity        or: PYTHONPATH=tests python -m parity.table
 
@@ -99,7 +99,7 @@ def page(rows: list[Row], older: dict[str, Any]) -> str:
     lines = [" | ".join(cells) for cells in (head, ["---"] * len(head), *(r.cells for r in rows))]
     table = "\n".join(f"| {line} |" for line in lines)
     verdict = "all good" if all(r.good for r in rows) else "**not all good**"
-    return f"""# Parity with the reference library
+    return f"""# Parity with transformers
 
 Written by `make parity` (`PYTHONPATH=tests python -m parity.table`), which runs the tests of
 tests/conformance and tests/parity; do not edit. transformers {transformers.__version__}, torch

@@ -1,4 +1,4 @@
-"""Axes without a family around them, against the reference library's own modules:
+"""Axes without a family around them, against transformers' own modules:
 relative distances, unscaled attention, RMS norms, rotary positions, local windows, two stacks with
 positions from an offset, and one set of weights for all layers.
 

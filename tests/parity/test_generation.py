@@ -1,4 +1,4 @@
-"""Generation and mask filling beside the reference library's own, on the same weights."""
+"""Generation and mask filling beside transformers' own, on the same weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ModernBERT whose config says that texts are read as a mean: as the reference library does."""
+"""A ModernBERT whose config says that texts are read as a mean: as transformers does."""
 
 from __future__ import annotations
 

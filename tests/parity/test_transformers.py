@@ -1,4 +1,4 @@
-"""The reference library, live: its models are ours and ours are its, to 1e-5 in float32.
+"""transformers, live: its models are ours and ours are its, to 1e-5 in float32.
 
 Tiny random models of every architecture, with padding and segments: scores, all hidden states and
 all gradients, relative to the largest value of each. Theirs are saved and loaded by us; ours are

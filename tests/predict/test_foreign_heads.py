@@ -1,4 +1,4 @@
-"""Folders of the reference library that have a head and say no task."""
+"""Folders of transformers that have a head and say no task."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def foreign(model: Path, out: Path, **settings: Any) -> Path:
 
 
 def theirs(folder: Path, text: str, other: str | None = None) -> torch.Tensor:
-    """The scores of the reference library."""
+    """The scores of transformers."""
     tokenizer = transformers.BertTokenizerFast.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     with torch.no_grad():

@@ -97,7 +97,7 @@ def test_it_resumes_exactly_and_without_the_folder(
 
 
 def written_by_transformers(folder: Path, source: Path, kind: str, **keys: Any) -> Path:
-    """A random model of the reference library, with the tokenizer of `source`, as it saves them."""
+    """A random model of transformers, with the tokenizer of `source`, as it saves them."""
     transformers = pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders.newest(source))
     torch.manual_seed(3)

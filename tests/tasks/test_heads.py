@@ -1,4 +1,4 @@
-"""The head that fine-tuning puts on a model of each family: where the reference library has a class
+"""The head that fine-tuning puts on a model of each family: where transformers has a class
 for the task, the folder is one of that class, however many labels there are."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from maskwright.tasks.parts.find import task_for
 
 transformers = pytest.importorskip("transformers")
 FAMILIES = catalogue.names("families")
-# task -> (labels, kind of head, how the reference library calls the class)
+# task -> (labels, kind of head, how transformers calls the class)
 TASKS = {
     "classification": (tuple("abc"), "sequence", "SequenceClassification"),
     "multi-label": (tuple("abcde"), "sequence", "SequenceClassification"),

@@ -22,7 +22,7 @@ from maskwright.train.schedule import Budget, Schedule
 from maskwright.train.state import TrainState
 from toys import VOCABULARY, FixedRows, bert
 
-transformers = pytest.importorskip("transformers", reason="the reference library is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("accelerate", reason="its Trainer needs accelerate")
 
 STEPS, BATCH, RATE = 50, 8, 5e-3

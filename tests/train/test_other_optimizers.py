@@ -153,7 +153,7 @@ def test_adafactor_is_torchs() -> None:
 
 @pytest.mark.parametrize("relative", [True, False])
 def test_adafactor_is_the_reference_librarys(relative: bool) -> None:
-    pytest.importorskip("transformers", reason="the reference library is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
     from transformers.optimization import Adafactor as Reference
 
     options = {"lr": 1.0, "scale_parameter": relative, "relative_step": False}

@@ -99,7 +99,7 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
                 where=at(file, number),
                 found=repr(columns[6]),
                 wanted="another word, or 0 for none",
-                do="mend its column HEAD, the seventh",
+                do="correct its column HEAD, the seventh",
             )
         if not columns[6].isdecimal() or int(columns[6]) > len(words):
             raise DataError(

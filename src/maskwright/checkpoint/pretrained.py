@@ -5,7 +5,7 @@
 
 Everything is compared before anything is allocated: the sizes the config asks for with the memory
 there is, the names and shapes of the file with those of the config. A model that lies in a family
-is saved under that family's names and loads in the reference library; any other is saved with
+is saved under that family's names and loads in transformers; any other is saved with
 `model_type: maskwright` and our own config, and says so. No code in a folder is ever run.
 """
 

@@ -95,7 +95,7 @@ def reading(path: Path) -> Iterator[None]:
             "reading failed",
             where=path,
             found=error.strerror or error,
-            do="mend its permissions, or check the disk",
+            do="correct its permissions, or check the disk",
         ) from error
 
 

@@ -3,7 +3,7 @@
 Notable: `gelu_new` throughout; the second task of pretraining is the order of two sentences, whose
 head has the classifiers' dropout. The second version of the published models has no other dropout.
 Both branches of a layer have dropout, as in the first code (google-research/albert, modeling.py);
-the reference library leaves it out after the feed-forward. Several groups of layers are outside.
+transformers leaves it out after the feed-forward. Several groups of layers are outside.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def point(fields: Fields) -> TransformerConfig:
     width, token_width = fields.whole("hidden_size", 4096), fields.whole("embedding_size", 128)
     if token_width == width:
         raise ConfigError(
-            "the reference library projects even between equal widths",
+            "transformers projects even between equal widths",
             where="config.json: embedding_size",
             found=token_width,
             wanted="another width than hidden_size",

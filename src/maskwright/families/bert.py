@@ -1,9 +1,9 @@
 """BERT: a bidirectional encoder, normalised after each sub-layer, with learned positions.
 
-Notable: `gelu` is the exact (erf) form here, as in the reference library; the first TensorFlow code
+Notable: `gelu` is the exact (erf) form here, as in transformers; the first TensorFlow code
 used the tanh form. The masked-language head has a transform (dense, activation, norm), the token
 table as its projection, and a bias of its own. Where the table is not tied, the bias is written
-under both names that the two generations of the reference library read. The bare body may lack its
+under both names that the two generations of transformers read. The bare body may lack its
 pooler. Only classifiers have dropout before their projection.
 """
 

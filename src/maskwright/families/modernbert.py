@@ -6,7 +6,7 @@ entry (so the first layer has none before attention) and at the end; nothing has
 but the vocabulary's projection. `attention_dropout` is the rate of the weights and of what
 attention gives; the inner half has its own, inside. The file's `Wi` is activation then gate.
 
-The two generations of the reference library say the same in other words (`layer_types` and
+The two generations of transformers say the same in other words (`layer_types` and
 `rope_parameters`, or a cadence and two thetas), and each takes its defaults in silence where only
 the other's are there: both are read, and both are written.
 """
@@ -236,7 +236,7 @@ def _attention(fields: Fields, kind: str, num_heads: int, head_width: int) -> At
 
 def _layer_types(fields: Fields) -> list[str]:
     """What each layer sees: the list, or a cadence; where both are there, both must say the same,
-    because each generation of the reference library reads only one of them."""
+    because each generation of transformers reads only one of them."""
     count, every = fields.whole("num_hidden_layers", 22), "global_attn_every_n_layers"
     said = fields.names("layer_types", tuple(THETA))
     cadence = fields.whole(every, _cadence(said) if said else 3)

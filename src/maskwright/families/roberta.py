@@ -2,7 +2,7 @@
 
 Notable: positions are counted from the row after the padding token's id, so the table has
 `pad_token_id` + 1 rows before the first position's, and `max_position_embeddings` counts them too.
-The reference library finds padding by that id, so a tokenizer with another one is refused. Whole
+transformers finds padding by that id, so a tokenizer with another one is refused. Whole
 texts are classified by a dense layer with tanh of its own instead of the pooler; the activation of
 the masked-language head is always `gelu`.
 """

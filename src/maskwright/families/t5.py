@@ -6,7 +6,7 @@ table and scales hidden states by width^-0.5; version 1.1 does neither, and its 
 where `gelu` is the tanh form. The table of distances belongs to a stack but is stored in its first
 layer. The decoder starts with the padding token.
 
-The two generations of the reference library disagree about `tie_word_embeddings`: the newer ties
+The two generations of transformers disagree about `tie_word_embeddings`: the newer ties
 always, reads the key as "scaled", and moves it to `scale_decoder_outputs` when it saves. Both forms
 are read; written is the older form, which both read alike: a projection that is not scaled stands
 in the file even where it is shared (`lm_head_is_shared` is ours, so that we know again).

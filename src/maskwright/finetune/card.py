@@ -42,7 +42,7 @@ def card(
         cut: what did not fit, by part.
         settings: of the training, by name.
         figures: of the part `asked`, by measure.
-        plain: whether the reference library reads the folder.
+        plain: whether transformers reads the folder.
         loads: lines of code, as a person would type them.
     """
     library = "transformers" if plain else "maskwright"

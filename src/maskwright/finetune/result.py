@@ -46,7 +46,7 @@ from maskwright.report.tables import Table
 from maskwright.tasks.parts.task_type import Encoded, TaskType
 
 RESULTS, PAGE = "results.json", "report.html"
-# What the reference library asks a folder of ours by, in its last two generations.
+# What transformers asks a folder of ours by, in its last two generations.
 PIPELINES = ("text-classification", "token-classification")
 
 
@@ -265,7 +265,7 @@ class Result:
 
 
 def _writing(kind: TaskType) -> dict[str, int]:
-    """How the reference library is to write answers as they are written here."""
+    """How transformers is to write answers as they are written here."""
     said = {"num_beams": int(kind.settled.get("beams", 1))}
     longest = kind.settled.get("longest")
     return said if longest is None else {**said, "max_new_tokens": int(longest)}

@@ -132,7 +132,7 @@ def finetune(
     facts |= {"seeds tried": len(numbers)}
     if learner.family is None:
         say(
-            "note: no class of the reference library has such a model, so what is saved is read by "
+            "note: no class of transformers has such a model, so what is saved is read by "
             "Maskwright alone"
         )
     with commit.Lock(out / LOCK):

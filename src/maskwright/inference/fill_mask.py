@@ -6,7 +6,7 @@ those of a pair. The tokenizer is asked for through `Words`; this room knows no 
 
     one stack     the encoder reads the text                      read off at the hole
     two stacks    it does, and the decoder the same text behind   read off where the decoder would
-                  its start token, as the reference library does  write what stands at the hole
+                  its start token, as transformers does  write what stands at the hole
 """
 
 from __future__ import annotations

@@ -99,8 +99,7 @@ class SentencePair(Objective):
         return Loss(parts)
 
     def judge(self, first: Tensor) -> Tensor:
-        """(R, 2) from the states of first positions: column 0 says "B follows A", as in the
-        reference library."""
+        """(R, 2) from the states of first positions; column 0: B follows A, as in transformers."""
         return self.product.head(self.head, first)
 
     def decisions(self, batch: Batch) -> tuple[Tensor, Tensor]:

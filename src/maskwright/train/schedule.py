@@ -10,7 +10,7 @@
 With a `cooldown` each ends that much earlier, and what is left of the run goes straight down to 0
 from there (after a cosine: GPT-BERT; after `constant`: a trapezoid).
 
-Indexing follows the reference library: the update at step 0 uses position 0, so a warm-up begins
+Indexing follows transformers: the update at step 0 uses position 0, so a warm-up begins
 at 0 and `linear` without one begins at 1.
 """
 

@@ -11,7 +11,7 @@ The contract of a member module:
 
     MODEL_TYPE, PAPERS, STYLE    its name, who described it, which tokenizers it goes with
     COORDINATES, CONSTANTS       keys of config.json: read from the config, or always the same
-    ARCHITECTURES, SIZES         classes of the reference library and their heads; published shapes
+    ARCHITECTURES, SIZES         classes of transformers and their heads; published shapes
     PREFIX, IGNORED, SWITCHES    how a body is prefixed, which tensors are no weights, and which key
                                  is false where a file lacks a part
     TOKEN_IDS                    if it has any: further ids in config.json, each by its token's role
@@ -43,7 +43,7 @@ TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")  # of any family
 
 @dataclass(frozen=True)
 class Architecture:
-    """What an architecture (a class of the reference library) has on top of the body."""
+    """What an architecture (a class of transformers) has on top of the body."""
 
     pooler: bool = False
     vocabulary: bool = False
@@ -151,7 +151,7 @@ class Family:
         return not self.departures(config)
 
     def architecture(self, config: TransformerConfig) -> str:
-        """The class of the reference library that `config` is; refused when it departs."""
+        """The class of transformers that `config` is; refused when it departs."""
         self.require(config)
         return self._nearest(config)
 

@@ -13,7 +13,7 @@ from maskwright.errors import ConfigError, near
 
 T = TypeVar("T")
 
-# Names of activations in the reference library -> ours (`gelu` is the exact form).
+# Names of activations in transformers -> ours (`gelu` is the exact form).
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_new",

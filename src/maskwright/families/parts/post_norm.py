@@ -203,7 +203,7 @@ def vocabulary_rules(
     """The rules for the masked-language head, where the config has one.
 
     Args:
-        bias: the name the reference library gives the projection's bias beside its own.
+        bias: the name transformers gives the projection's bias beside its own.
     """
     head, ours = config.vocabulary_head, "vocabulary_head"
     if head is None:

@@ -239,5 +239,5 @@ def _same_names(have: Iterable[str], carried: Iterable[str]) -> None:
         raise CheckpointError(
             "the model and the family's rules do not name the same tensors",
             found=f"unnamed {unnamed[:10]}, absent {absent[:10]}, named twice {twice[:10]}",
-            do="mend `weights` of the family",
+            do="correct `weights` of the family",
         )

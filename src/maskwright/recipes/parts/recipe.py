@@ -38,7 +38,7 @@ INEXACT = ("training.microbatches",)
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyModel:
-    """A published family and one of its architectures (class names of the reference library);
+    """A published family and one of its architectures (class names of transformers);
     `settings` are its own config.json keys, over those of `size` if given."""
 
     family: str

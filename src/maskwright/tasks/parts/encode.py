@@ -1,7 +1,7 @@
 """Texts of a task as framed ids of a bounded length; what had to be cut is counted.
 
 A single text loses its end, its beginning or its middle, or becomes several that overlap; of a pair
-the longer text is cut first, as the reference library's `longest_first` does. Special tokens always
+the longer text is cut first, as transformers' `longest_first` does. Special tokens always
 stay. The cutting itself is `labelled/windows/windows.py`.
 """
 

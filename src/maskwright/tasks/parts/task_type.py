@@ -122,7 +122,7 @@ class TaskType(ABC):
     @property
     @abstractmethod
     def pipeline(self) -> str:
-        """What the reference library's hub calls such a task."""
+        """What transformers' hub calls such a task."""
 
     @property
     @abstractmethod
@@ -259,7 +259,7 @@ class TaskType(ABC):
 
     @abstractmethod
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
-        """An answer for each row as `pipeline` of the reference library gives it."""
+        """An answer for each row as `pipeline` of transformers gives it."""
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
         """A sentence where the answers to all `rows` are one and the same though not all of them
