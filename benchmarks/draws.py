@@ -27,7 +27,7 @@ def seconds(act: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    config = family("bert").point({"model_type": "bert", "vocab_size": 30_522})
+    config = family("bert").config({"model_type": "bert", "vocab_size": 30_522})
     shapes = [p.shape for p in build(config).parameters()]
 
     def theirs() -> None:

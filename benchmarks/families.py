@@ -253,7 +253,7 @@ def trainer_worker(work: Work, a: argparse.Namespace) -> None:
     from maskwright.nn.transformer import Transformer
 
     with torch.device("meta"):  # only its corruption is wanted
-        network = Transformer(family(work.family).point(work.config))
+        network = Transformer(family(work.family).config(work.config))
     objective = objective_of(work, network)
     options = work.tuned if a.side == "tuned" else {}
     model = getattr(transformers, work.architecture).from_pretrained(
@@ -292,7 +292,7 @@ def save(work: Work, folder: Path, dropout: float | None) -> Any:
 
     rates = {} if dropout is None else dict.fromkeys(work.rates, dropout)
     network = build(
-        family(work.family).point({**work.config, **rates}), torch.Generator().manual_seed(0)
+        family(work.family).config({**work.config, **rates}), torch.Generator().manual_seed(0)
     )
     pretrained.save(network, None, folder, About(family=work.family))
     path = folder / "config.json"

@@ -117,7 +117,7 @@ def our_worker(a: argparse.Namespace, turn: Turn | None = None) -> Any:
 
     chosen = machine.choose(a.precision)
     torch.manual_seed(0)
-    point = family("bert").point(
+    config = family("bert").config(
         {
             "vocab_size": VOCABULARY,
             **SHAPES[a.model],
@@ -126,7 +126,7 @@ def our_worker(a: argparse.Namespace, turn: Turn | None = None) -> Any:
             "architectures": ["BertForMaskedLM"],
         }
     )
-    network = build(point, torch.Generator().manual_seed(0)).to(chosen.device)
+    network = build(config, torch.Generator().manual_seed(0)).to(chosen.device)
     objective = Masked(network, Options(), Vocabulary(size=VOCABULARY, mask=MASK, special=SPECIAL))
     natural = a.lengths == "natural"
     parts = documents((a.steps + 1) * a.batch * (4 if natural else 1), natural)

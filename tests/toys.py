@@ -69,7 +69,7 @@ def bert(architecture: str = "BertForMaskedLM", dropout: float = 0.0, seed: int 
         "attention_probs_dropout_prob": dropout,
         "architectures": [architecture],
     }
-    return build(family("bert").point(keys), torch.Generator().manual_seed(seed))
+    return build(family("bert").config(keys), torch.Generator().manual_seed(seed))
 
 
 def gpt2(dropout: float = 0.0, seed: int = 0) -> Transformer:
@@ -84,7 +84,7 @@ def gpt2(dropout: float = 0.0, seed: int = 0) -> Transformer:
         "resid_pdrop": dropout,
         "architectures": ["GPT2LMHeadModel"],
     }
-    return build(family("gpt2").point(keys), torch.Generator().manual_seed(seed))
+    return build(family("gpt2").config(keys), torch.Generator().manual_seed(seed))
 
 
 def encoder_decoder(seed: int = 0) -> Transformer:

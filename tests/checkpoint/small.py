@@ -115,7 +115,7 @@ SMALL: dict[str, dict[str, Any]] = {
 def small(family: Family, architecture: str | None = None, **keys: Any) -> TransformerConfig:
     """A member of the family that is small and has no two sizes alike."""
     chosen = {} if architecture is None else {"architectures": [architecture]}
-    return family.point({**SMALL[family.name], **chosen, **keys})
+    return family.config({**SMALL[family.name], **chosen, **keys})
 
 
 def twin(*, causal: bool) -> TransformerConfig:

@@ -106,7 +106,7 @@ OTHERS: dict[str, list[tuple[str, Any]]] = {
         ("model_type", "../bert"),
         ("model_type", "family"),
         ("model_type", "weights"),
-        ("model_type", "bert.point"),
+        ("model_type", "bert.config"),
     ],
     "openai-gpt": [
         ("n_embd", 25),

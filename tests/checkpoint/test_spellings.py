@@ -57,12 +57,12 @@ OLD = ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta")
 @pytest.mark.parametrize("left_out", [NEW, OLD, ()])
 def test_either_spelling_of_cadence_and_theta_means_the_same(left_out: tuple[str, ...]) -> None:
     keys = {k: v for k, v in SMALL["modernbert"].items() if k not in left_out}
-    assert MODERN.point(keys) == small(MODERN)
+    assert MODERN.config(keys) == small(MODERN)
     written = MODERN.hf_config(small(MODERN))
     assert all(written[key] == SMALL["modernbert"][key] for key in (*NEW, *OLD))
     # The control: without both, the defaults are another model.
     neither = {k: v for k, v in keys.items() if k not in (*NEW, *OLD)}
-    assert MODERN.point(neither) != small(MODERN)
+    assert MODERN.config(neither) != small(MODERN)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_either_spelling_of_cadence_and_theta_means_the_same(left_out: tuple[str
 def test_what_the_two_would_read_differently_is_refused(key: str, value: Any) -> None:
     kind = {"architectures": ["ModernBertForSequenceClassification"]}
     with pytest.raises(ConfigError):
-        MODERN.point({**SMALL["modernbert"], **kind, key: value})
+        MODERN.config({**SMALL["modernbert"], **kind, key: value})
 
 
 # ------------------------------------------------------------------------------ null
@@ -114,16 +114,18 @@ def test_null_for_the_theta_of_the_nearby_layers_is_that_of_the_others() -> None
     """What the older generation computes; the newer cannot build such a model. A file without the
     key has the default."""
     old = {k: v for k, v in SMALL["modernbert"].items() if k not in (*NEW, "local_rope_theta")}
-    read = MODERN.read(MODERN.point({**old, "local_rope_theta": None}))
+    read = MODERN.read(MODERN.config({**old, "local_rope_theta": None}))
     assert (read["global_rope_theta"], read["local_rope_theta"]) == (500.0, 500.0)
-    assert MODERN.read(MODERN.point(old))["local_rope_theta"] == 10_000.0, "the control"
+    assert MODERN.read(MODERN.config(old))["local_rope_theta"] == 10_000.0, "the control"
     # Beside the newer spelling, both must mean the same.
     both = {**SMALL["modernbert"], "local_rope_theta": None}
     with pytest.raises(ConfigError, match=r"rope_parameters\.sliding_attention\.rope_theta"):
-        MODERN.point(both)
+        MODERN.config(both)
     turns = {"rope_type": "default", "rope_theta": 500.0}
     alike = {"full_attention": turns, "sliding_attention": turns}
-    assert MODERN.read(MODERN.point({**both, "rope_parameters": alike}))["rope_parameters"] == alike
+    assert (
+        MODERN.read(MODERN.config({**both, "rope_parameters": alike}))["rope_parameters"] == alike
+    )
 
 
 @pytest.mark.parametrize("width", [2, 3, 7, 128])
@@ -203,15 +205,15 @@ def test_a_shared_but_unscaled_head_is_written_in_the_older_form(tmp_path: Path)
 
 def test_the_exact_function_wins_over_the_name_of_the_form() -> None:
     gelu = {"feed_forward_proj": "gated-gelu", "is_gated_act": True}
-    assert T5.point({**SMALL["t5"], **gelu}) == T5.point(
+    assert T5.config({**SMALL["t5"], **gelu}) == T5.config(
         {**SMALL["t5"], **gelu, "dense_act_fn": "gelu_new"}
     )
-    exact = T5.point({**SMALL["t5"], **gelu, "dense_act_fn": "gelu"})
+    exact = T5.config({**SMALL["t5"], **gelu, "dense_act_fn": "gelu"})
     assert exact.encoder is not None
     assert exact.encoder.blocks[0].feed_forward.activation == "gelu"
     assert T5.belongs(exact)
     with pytest.raises(ConfigError, match="is_gated_act"):
-        T5.point({**SMALL["t5"], **gelu, "is_gated_act": False})
+        T5.config({**SMALL["t5"], **gelu, "is_gated_act": False})
 
 
 def test_gelu_of_the_first_gpt_is_the_tanh_form() -> None:
@@ -279,8 +281,8 @@ def test_classes_that_nobody_named() -> None:
     """BART has three labels where the config is silent, the others two."""
     bart = {k: v for k, v in SMALL["bart"].items() if k != "id2label"}
     kind = {"architectures": ["BartForSequenceClassification"]}
-    assert BART.point({**bart, **kind}).heads[0].labels == 3
-    assert BART.point({**bart, **kind, "num_labels": 5}).heads[0].labels == 5
+    assert BART.config({**bart, **kind}).heads[0].labels == 3
+    assert BART.config({**bart, **kind, "num_labels": 5}).heads[0].labels == 5
 
 
 # ------------------------------------------------------------------------------ token ids

@@ -142,7 +142,7 @@ def test_the_family_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for name in OF_A_CLASS:
             getattr(families, f"test_{name}")(FAMILY, kind)
         families.test_saved_and_loaded_is_the_same(FAMILY, kind, tmp_path / kind)
-    others = [n for n, other in families.FAMILIES.items() if other.belongs(member.point(small))]
+    others = [n for n, other in families.FAMILIES.items() if other.belongs(member.config(small))]
     assert others == [FAMILY]
 
 

@@ -28,7 +28,7 @@ SIZES = [(name, size) for name in NAMES for size in FAMILIES[name].sizes]
 KINDS = [(name, kind) for name in NAMES for kind in FAMILIES[name].architectures]
 CONTRACT = {
     *("MODEL_TYPE", "PAPERS", "STYLE", "PREFIX", "IGNORED", "SWITCHES"),
-    *("ARCHITECTURES", "COORDINATES", "CONSTANTS", "SIZES", "point", "weights"),
+    *("ARCHITECTURES", "COORDINATES", "CONSTANTS", "SIZES", "config", "weights"),
 }
 
 # families.md; bodies with their pooler where the family has one, else as the class is named.
@@ -114,14 +114,14 @@ def test_published_config_comes_back(name: str, size: str) -> None:
         back = member.hf_config(config)
         assert {key: back[key] for key in member.sizes[size]} == member.sizes[size]
         assert back["architectures"] == [kind] and back["model_type"] == name
-        assert member.point(back) == config
+        assert member.config(back) == config
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS)
 def test_config_with_odd_values_comes_back(name: str, kind: str) -> None:
     member = FAMILIES[name]
     config = small(member, kind)
-    assert member.point(member.read(config)) == config
+    assert member.config(member.read(config)) == config
     assert member.belongs(config) and family_of(config) is not None
     assert member.architecture(config) == kind
 

@@ -15,7 +15,7 @@ import torch
 from checkpoint.small import model_of, small
 from conformance import method_table
 from conformance.test_adapters import BARE, FAMILIES
-from maskwright.checkpoint.transfer import carry
+from maskwright.checkpoint.transfer import load_matching
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.families.parts.family import family
 from maskwright.finetune.method import Method, names
@@ -130,7 +130,7 @@ def begun(name: str) -> tuple[set[str], set[str], Transformer]:
     drawn = build(source.config, torch.Generator().manual_seed(1))
     declared = set(reinitialised(Method("reinit-1"), drawn))
     before = {n: p.detach().clone() for n, p in drawn.named_parameters()}
-    made = carry(source, drawn, anew=declared)
+    made = load_matching(source, drawn, anew=declared)
     assert set(made.new) == declared and not made.left
     pretrained = dict(source.named_parameters())
     changed = {n for n, p in drawn.named_parameters() if not torch.equal(p, pretrained[n])}

@@ -33,7 +33,7 @@ def classifier(point: TransformerConfig, labels: int) -> Supervised:
 
 def test_a_head_of_three_classes_on_768_has_2307_parameters() -> None:
     shape = {"num_hidden_layers": 1, "vocab_size": 100, "max_position_embeddings": 16}
-    made = classifier(family("bert").point({**shape, "architectures": ["BertModel"]}), 3)
+    made = classifier(family("bert").config({**shape, "architectures": ["BertModel"]}), 3)
     assert sum(p.numel() for p in made.product.heads.parameters()) == 2_307
     batch = Batch(
         tokens=torch.randint(2, 100, (32, 8)),

@@ -108,7 +108,7 @@ BUILT = """
 import torch
 from maskwright.families.parts.family import family
 from maskwright.nn.initialise import build
-build(family("bert").point({"architectures": ["BertForMaskedLM"], "vocab_size": 50,
+build(family("bert").config({"architectures": ["BertForMaskedLM"], "vocab_size": 50,
     "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
     "max_position_embeddings": 16}))
 """

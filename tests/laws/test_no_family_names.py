@@ -78,7 +78,7 @@ def test_no_family_is_named(file: Path) -> None:
         "from maskwright.families import weights, bert",
         "from maskwright.families.bert import point",
         "import maskwright.families.bert",
-        "families.bert.point(config)",
+        "families.bert.config(config)",
     ],
 )
 def test_a_named_family_is_noticed(line: str) -> None:

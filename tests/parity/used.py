@@ -47,7 +47,7 @@ def folder_of(member: Family, architecture: str, out: Path, style: str | None = 
     }
     for name in ("max_position_embeddings", "n_positions"):
         keys |= {name: keys[name] + 64} if name in keys else {}
-    model = model_of(member.point(keys))
+    model = model_of(member.config(keys))
     pretrained.save(model, tokenizer, out, About(family=member.name))
     return out
 

@@ -135,7 +135,7 @@ def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> Layout:
                 do="name one of its family, or none at all",
             )
         hf = {**hf, "architectures": [architecture]}
-    return Layout(_our_config(hf) if member is None else member.point(hf), member)
+    return Layout(_our_config(hf) if member is None else member.config(hf), member)
 
 
 def _family_of(hf: Mapping[str, Any]) -> Family | None:

@@ -53,7 +53,7 @@ class Pretrained:
     Attributes:
         model: on the CPU, in evaluation mode.
         tokenizer: None where the folder has none.
-        config: the point of the model in the configuration space.
+        config: the config of the model.
         model_type: the family's name, or `maskwright`.
         about: names of labels and the like, ready to be saved again.
         extra: the keys of config.json that the config does not decide.

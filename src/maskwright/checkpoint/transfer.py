@@ -54,13 +54,13 @@ def transfer(
     Raises:
         IncompatibleError: the two differ in their bodies; the message has the first tensors.
     """
-    return carry(
+    return load_matching(
         source, initialise.build(config, generator, dtype=source.tokens.weight.dtype), heads
     )
 
 
 @torch.no_grad()
-def carry(
+def load_matching(
     source: Transformer, model: Transformer, heads: bool = True, anew: Collection[str] = ()
 ) -> Transfer:
     """`model` with the weights of `source` in the place of its own, where they fit.

@@ -112,8 +112,8 @@ NAMES = {
 }
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `albert` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `albert` config -> our config."""
     fields.fixed(SHARED)
     kit = fields.kit(ARCHITECTURES)
     encoder = post_norm.encoder(fields, DEFAULTS)

@@ -122,8 +122,8 @@ def _sized(count: int, width: int) -> dict[str, Any]:
 SIZES = {"base": _sized(6, 768), "large": _sized(12, 1024)}
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `bart` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `bart` config -> our config."""
     fields.fixed(FIXED)
     kit = fields.kit(ARCHITECTURES)
     width, dropout = fields.whole("d_model", 1024), fields.rate("dropout", 0.1)

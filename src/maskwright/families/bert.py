@@ -70,8 +70,8 @@ SIZES = {
 }
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `bert` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `bert` config -> our config."""
     kit = fields.kit(ARCHITECTURES)
     encoder = post_norm.encoder(fields, BASE)
     width = fields.whole("hidden_size", 768)

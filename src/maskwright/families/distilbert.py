@@ -86,8 +86,8 @@ NAMES = {
 }
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `distilbert` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `distilbert` config -> our config."""
     kit = fields.kit(ARCHITECTURES)
     width, dropout = fields.whole("dim", 768), fields.rate("dropout", 0.1)
     encoder = post_norm.stack(

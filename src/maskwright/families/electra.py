@@ -79,8 +79,8 @@ SIZES = {
 }
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `electra` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `electra` config -> our config."""
     kit = fields.kit(ARCHITECTURES)
     if any(kind == "choice" for _, kind in kit.heads):
         fields.fixed(SUMMARY, null=False)  # null would be no projection, or no activation

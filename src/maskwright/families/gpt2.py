@@ -109,8 +109,8 @@ SIZES = {
 }
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `gpt2` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `gpt2` config -> our config."""
     fields.fixed({"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False})
     kit = fields.kit(ARCHITECTURES)
     width, num_heads = fields.whole("n_embd", 768), fields.whole("n_head", 12)

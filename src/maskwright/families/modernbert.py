@@ -168,8 +168,8 @@ def _sized(count: int, width: int, inner: int) -> dict[str, Any]:
 SIZES = {"base": _sized(22, 768, 1152), "large": _sized(28, 1024, 2624)}
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `modernbert` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `modernbert` config -> our config."""
     kit = fields.kit(ARCHITECTURES)
     width, num_heads = fields.whole("hidden_size", 768), fields.whole("num_attention_heads", 12)
     norm = Norm(eps=fields.positive("norm_eps", 1e-5), bias=fields.flag("norm_bias", False))

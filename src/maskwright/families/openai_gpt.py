@@ -93,8 +93,8 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `openai-gpt` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `openai-gpt` config -> our config."""
     kit = fields.kit(ARCHITECTURES)
     width, num_heads = fields.whole("n_embd", 768), fields.whole("n_head", 12)
     attention = Attention(

@@ -77,8 +77,8 @@ def _sized(count: int, width: int) -> dict[str, Any]:
 SIZES = {"base": _sized(12, 768), "large": _sized(24, 1024), "distil": _sized(6, 768)}
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `roberta` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `roberta` config -> our config."""
     kit = fields.kit(ARCHITECTURES)
     padding = fields.whole("pad_token_id", 1, smallest=0)
     encoder = post_norm.encoder(fields, DEFAULTS, offset=padding + 1)

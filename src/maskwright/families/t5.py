@@ -137,8 +137,8 @@ SIZES = {
 }
 
 
-def point(fields: Fields) -> TransformerConfig:
-    """Hugging Face `t5` config -> our point."""
+def config(fields: Fields) -> TransformerConfig:
+    """Hugging Face `t5` config -> our config."""
     kit = fields.kit(ARCHITECTURES)
     fields.fixed({"is_decoder": False})
     if kit.decoder:

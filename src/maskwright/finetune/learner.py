@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from maskwright.adapters.parts.adapter import Adapter
-from maskwright.checkpoint.transfer import carry
+from maskwright.checkpoint.transfer import load_matching
 from maskwright.errors import UsageError
 from maskwright.families.parts.family import family as family_named
 from maskwright.finetune import trained_weights
@@ -187,7 +187,7 @@ class Learner:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
             model = initialise.build(self.config, generator)
-            made = carry(
+            made = load_matching(
                 self.loaded.network,
                 model,
                 not self.head_is_new,

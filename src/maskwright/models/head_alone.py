@@ -18,7 +18,7 @@ from maskwright.adapters.parts.folder import Base
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.pretrained import Pretrained
-from maskwright.checkpoint.transfer import carry
+from maskwright.checkpoint.transfer import load_matching
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.models.fingerprint import fingerprint
 from maskwright.nn import initialise
@@ -37,7 +37,7 @@ def opened(folder: Path) -> Pretrained | None:
     loaded = pretrained.load(_found(base, folder))
     generator = torch.Generator().manual_seed(0)  # every value is replaced by one that is read
     model = initialise.build(base.config, generator)
-    carry(loaded.model, model, heads=False)
+    load_matching(loaded.model, model, heads=False)
     folder_of_adapters.load(model, folder).merge()
     return replace(
         loaded, model=model.eval(), config=base.config, about=About(family=loaded.about.family)

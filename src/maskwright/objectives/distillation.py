@@ -32,10 +32,10 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives import causal, masked
 from maskwright.objectives.parts.objective import (
     Loss,
+    NetworkWork,
     Objective,
     Part,
     Vocabulary,
-    Work,
     at_targets,
     encode,
     encode_targets,
@@ -156,14 +156,14 @@ class Distillation(Objective):
             parts["cosine"] = Part((1 - near).sum(), o.alpha_cos)
         return Loss(parts)
 
-    def work(self, batch: Batch) -> list[Work]:
+    def work(self, batch: Batch) -> list[NetworkWork]:
         (own,) = super().work(batch)
         real = self._compared(batch)
         if real is None:
             return [replace(own, scored=2 * own.scored), replace(own, network=self.teacher)]
         return [
-            Work(self.product, None, own.scored + len(real)),
-            Work(self.teacher, real, len(real)),
+            NetworkWork(self.product, None, own.scored + len(real)),
+            NetworkWork(self.teacher, real, len(real)),
         ]
 
     def target_states(self, batch: Batch) -> Tensor:

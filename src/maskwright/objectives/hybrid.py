@@ -62,7 +62,7 @@ class Options:
 class Hybrid(Objective):
     """Two ways to read, one stack: a batch's `prefix` is 0 in causal rows and T in masked ones."""
 
-    shift = SPEC.prediction_offset
+    prediction_offset = SPEC.prediction_offset
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -60,7 +60,7 @@ class Options:
 class PrefixLM(Objective):
     """Next-token prediction behind a prefix that is seen whole."""
 
-    whole = SPEC.bidirectional_prefix
+    bidirectional_prefix = SPEC.bidirectional_prefix
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()

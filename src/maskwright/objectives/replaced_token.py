@@ -35,10 +35,10 @@ from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
 from maskwright.objectives.parts.objective import (
     Loss,
+    NetworkWork,
     Objective,
     Part,
     Vocabulary,
-    Work,
     encode,
     encode_targets,
 )
@@ -152,9 +152,9 @@ class ReplacedToken(Objective):
         shape = batch.tokens.shape
         return total, replace(batch, tokens=tokens.view(shape)), put.view(shape)
 
-    def work(self, batch: Batch) -> list[Work]:
+    def work(self, batch: Batch) -> list[NetworkWork]:
         (masked,) = super().work(batch)
-        return [replace(masked, network=self.generator), Work(self.product)]
+        return [replace(masked, network=self.generator), NetworkWork(self.product)]
 
     def target_states(self, batch: Batch) -> Tensor:
         return self.masked.target_states(batch)

@@ -22,10 +22,10 @@ from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
 from maskwright.objectives.parts.objective import (
     Loss,
+    NetworkWork,
     Objective,
     Part,
     Vocabulary,
-    Work,
     encode,
     facts,
 )
@@ -107,7 +107,7 @@ class SentencePair(Objective):
         scores = self.judge(encode(self.product, batch, batch.pooled)).float()
         return scores[:, 1] - scores[:, 0], batch.labels == 1
 
-    def work(self, batch: Batch) -> list[Work]:
+    def work(self, batch: Batch) -> list[NetworkWork]:
         (whole,) = super().work(batch)
         return [replace(whole, at=_read(batch))]
 

@@ -29,7 +29,14 @@ from maskwright.nn.norm import Norm
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.masked import Masked
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary, Work, encode
+from maskwright.objectives.parts.objective import (
+    Loss,
+    NetworkWork,
+    Objective,
+    Part,
+    Vocabulary,
+    encode,
+)
 from maskwright.objectives.parts.spec import Spec
 
 SPEC = Spec(rows="documents")
@@ -119,12 +126,12 @@ class SpanBoundary(Objective):
             }
         )
 
-    def work(self, batch: Batch) -> list[Work]:
+    def work(self, batch: Batch) -> list[NetworkWork]:
         assert batch.index is not None
         chosen, left, right, _ = pairs(batch, self.options.max_pair_targets)
         at = torch.cat([batch.index, left, right]).unique()
         head = 2 * (self.boundary.first.weight.numel() + self.boundary.second.weight.numel())
-        return [Work(self.product, at, len(batch.index) + len(chosen), len(chosen) * head)]
+        return [NetworkWork(self.product, at, len(batch.index) + len(chosen), len(chosen) * head)]
 
     def target_states(self, batch: Batch) -> Tensor:
         return self.masked.target_states(batch)

@@ -44,10 +44,10 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.encoder_decoder import memory_visible
 from maskwright.objectives.parts.objective import (
     Loss,
+    NetworkWork,
     Objective,
     Part,
     Vocabulary,
-    Work,
     at_targets,
     encode,
     facts,
@@ -194,9 +194,9 @@ class Supervised(Objective):
         """`last_states` of the model."""
         return last_states(self.product, batch)
 
-    def work(self, batch: Batch) -> list[Work]:
+    def work(self, batch: Batch) -> list[NetworkWork]:
         at = batch.pooled if self.head.pools else batch.index
-        return [Work(self.product, None if self._read_whole else at)]
+        return [NetworkWork(self.product, None if self._read_whole else at)]
 
     def target_states(self, batch: Batch) -> Tensor:
         raise IncompatibleError(

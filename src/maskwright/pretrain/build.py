@@ -99,7 +99,11 @@ def model(
         deviation=choice.deviation,
         scaled_residual=choice.scaled_residual,
     )
-    return start.begin(recipe.model, fresh, say) if isinstance(recipe.model, Folder) else fresh
+    return (
+        start.init_from_folder(recipe.model, fresh, say)
+        if isinstance(recipe.model, Folder)
+        else fresh
+    )
 
 
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:

@@ -45,13 +45,17 @@ def sample(
         left, right = tokenizer.decode(ids[:first]), tokenizer.decode(ids[after:])
         prompt = f"{left}{glue}{sign}{glue}{right.removeprefix(glue)}"
         # Of two stacks this objective trains the encoder alone, and that is what is shown.
-        found = fill(model, tokenizer, [prompt], top=5, shift=objective.shift, alone=True)[0]
+        found = fill(
+            model, tokenizer, [prompt], top=5, shift=objective.prediction_offset, alone=True
+        )[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in found[0].candidates)
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
     if model.config.decoder is not None and model.config.encoder is None:
         start = ids[:PROMPT_TOKENS]
         sampling = _sampling(prepared, model, 0.8)
-        made = generate(model, [start], SHOWN_TOKENS, sampling, whole=objective.whole)[0]
+        made = generate(
+            model, [start], SHOWN_TOKENS, sampling, whole=objective.bidirectional_prefix
+        )[0]
         return {
             "kind": "sample",
             "step": step,

@@ -161,7 +161,7 @@ def _objective(
     if not saved and (note := untrained_positions(recipe, point)):
         say(note)
     if not saved and isinstance(recipe.model, Folder):
-        start.bring(objective, recipe.model, say)
+        start.load_objective_state(objective, recipe.model, say)
         if "vocabulary_head" in recipe.model.new:
             counts = likelihood.token_counts(prepared.train, recipe.corpus.weights)
             head_first.expect_frequencies(objective.product, counts)

@@ -18,7 +18,7 @@ from torch import nn
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.layout import Layout
 from maskwright.checkpoint.safe_read import model_folder
-from maskwright.checkpoint.transfer import carry
+from maskwright.checkpoint.transfer import load_matching
 from maskwright.errors import IncompatibleError
 from maskwright.models import folders
 from maskwright.models.fingerprint import fingerprint
@@ -71,7 +71,7 @@ def layout(model: Folder) -> Layout:
     return pretrained.described(model.path, model.architecture)
 
 
-def begin(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Transformer:
+def init_from_folder(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Transformer:
     """`fresh` with the folder's weights; says what was taken, drawn and left behind.
 
     Raises:
@@ -79,12 +79,12 @@ def begin(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Tran
         CheckpointError and others: it is no model.
     """
     require_same(Path(model.path), model.sha256)
-    transfer = carry(open_weights(model.path).network, fresh)
+    transfer = load_matching(open_weights(model.path).network, fresh)
     say(f"model: from {model.path}: {transfer.render()}")
     return transfer.model
 
 
-def bring(objective: nn.Module, model: Folder, say: Callable[[str], None]) -> None:
+def load_objective_state(objective: nn.Module, model: Folder, say: Callable[[str], None]) -> None:
     """Give `objective` what was trained beside the folder's model and is no part of it, such as the
     generator of replaced tokens, where it has the same."""
     if names := checkpoints.take_others(objective, Path(model.path)):

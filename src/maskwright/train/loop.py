@@ -135,28 +135,28 @@ def step(
     """One optimizer step; moves `state` on and returns what there is to log."""
     every = ((n, batches(state.step, n)) for n in processes.share(plan.microbatches))
     mine = [(number, batch) for number, batch in every if batch is not None]
-    everybodys = (batches(state.step, n) for n in range(plan.microbatches))
-    counts = _counts(objective, [b for _, b in mine], everybodys, processes)
+    any_batch = (batches(state.step, n) for n in range(plan.microbatches))
+    counts = _counts(objective, [b for _, b in mine], any_batch, processes)
     sizes = [sum(len(b.tokens) for _, b in mine), sum(b.tokens.numel() for _, b in mine)]
     rows, tokens = processes.totals([float(size) for size in sizes])
     parameters = optimizer.parameters
     parameters.clear()
     sums, weights = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 1.0)
-    each: dict[int, torch.Tensor] = {}
+    losses: dict[int, torch.Tensor] = {}
     for number, batch in mine:
         machine.seed(plan.device, torch_seed(key("dropout", plan.seed, state.step, number)))
-        loss = objective(batch.to(plan.device))
-        whole = loss.scaled(counts)
-        whole.backward()
-        each[number] = whole.detach()
-        for name, part in loss.parts.items():
+        terms = objective(batch.to(plan.device))
+        loss = terms.scaled(counts)
+        loss.backward()
+        losses[number] = loss.detach()
+        for name, part in terms.parts.items():
             sums[name] = sums[name] + part.total.detach().double()  # as processes add them up
             weights[name] = part.weight
     parameters.settle()
     processes.sum(parameters.gradient)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
     norm = float(optimizer.norm())
-    outcome = Outcome(sum(means[n] * weights[n] for n in means), means, norm, each)
+    outcome = Outcome(sum(means[n] * weights[n] for n in means), means, norm, losses)
     told: Record
     if outcome.finite:
         rate = _update(optimizer, plan, state, norm, average)
@@ -194,7 +194,7 @@ def _update(
 def _counts(
     objective: Objective,
     mine: list[Batch],
-    everybodys: Iterable[Batch | None],
+    any_batch: Iterable[Batch | None],
     processes: Processes,
 ) -> dict[str, int]:
     """Targets of the whole step, per part of the loss. A process without a microbatch learns from
@@ -203,7 +203,7 @@ def _counts(
     for batch in mine:
         for name, count in objective.counts(batch).items():
             totals[name] = totals.get(name, 0) + count
-    other = None if mine else next((b for b in everybodys if b is not None), None)
+    other = None if mine else next((b for b in any_batch if b is not None), None)
     if other is not None:
         totals = dict.fromkeys(objective.counts(other), 0)
     names = sorted(totals)

@@ -1,11 +1,11 @@
 """A family: how a Hugging Face model type sits in the configuration space.
 
 A module `families/<model_type>.py` is data; `Family` reads it. Membership is computed, never
-declared: a config belongs to a family exactly when `point(read(config)) == config`, and when it
+declared: a config belongs to a family exactly when `config(read(c)) == c`, and when it
 does not, the difference of the two is the message. A model that belongs to no family is never
 written under a family's name.
 
-    hf dict --point--> TransformerConfig --read--> hf dict     both ways, one table (COORDINATES)
+    hf dict --config--> TransformerConfig --read--> hf dict     both ways, one table (COORDINATES)
 
 The contract of a member module:
 
@@ -16,7 +16,7 @@ The contract of a member module:
                                  is false where a file lacks a part
     TOKEN_IDS                    if it has any: further ids in config.json, each by its token's role
     FORMERLY                     if it has any: old names of classes, each with today's
-    point(fields)                HF config -> our config
+    config(fields)               HF config -> our config
     weights(config)              the rules for its tensors
 """
 
@@ -43,7 +43,7 @@ TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")  # of any family
 
 @dataclass(frozen=True)
 class Architecture:
-    """What an architecture (a class of transformers) has on top of the body."""
+    """What a class of transformers, such as BertForMaskedLM, has on top of the body."""
 
     pooler: bool = False
     vocabulary: bool = False
@@ -57,7 +57,7 @@ class Architecture:
     """Whether the decoder is there, in a family of two stacks that has both forms."""
 
     def agreement(self, config: TransformerConfig) -> tuple[bool, ...]:
-        """How far a config has this kit, the weightiest first; all true when it has it."""
+        """Which parts a config has as this architecture does, the weightiest first."""
         heads = tuple((head.name, head.kind) for head in config.heads)
         return (
             [kind for _, kind in self.heads] == [kind for _, kind in heads],
@@ -83,17 +83,17 @@ class Family:
         self.sizes: dict[str, dict[str, Any]] = module.SIZES
         self._coordinates: dict[str, Coordinate] = module.COORDINATES
         self._constants: dict[str, Any] = module.CONSTANTS
-        self._point: Callable[[Fields], TransformerConfig] = module.point
+        self._config: Callable[[Fields], TransformerConfig] = module.config
         self._weights: Callable[[TransformerConfig], list[Rule]] = module.weights
 
-    def point(self, hf: Mapping[str, Any]) -> TransformerConfig:
+    def config(self, hf: Mapping[str, Any]) -> TransformerConfig:
         """The config that a Hugging Face config means.
 
         Raises:
             ConfigError: a key is missing, of the wrong type, out of range, or asks for something
                 that is outside the family as it is built here.
         """
-        return self._point(Fields(hf, formerly=self._formerly))
+        return self._config(Fields(hf, formerly=self._formerly))
 
     def require_known(self, settings: Iterable[str], hf: Mapping[str, Any], where: str) -> None:
         """Refuse settings, keys of the config `hf`, that the family does not look at.
@@ -102,7 +102,7 @@ class Family:
             ConfigError: the first of them, with the near names.
         """
         fields = Fields(hf)
-        made = self._point(fields)
+        made = self._config(fields)
         known = fields.asked | {*self.read(made), *self._constants, *self.token_ids, *TOKEN_IDS}
         for key in sorted(set(settings) - known):
             raise ConfigError(
@@ -120,10 +120,10 @@ class Family:
                 wanted=near(name, self.sizes),
             )
         chosen = {} if architecture is None else {"architectures": [architecture]}
-        return self.point({**self.sizes[name], **chosen, **keys})
+        return self.config({**self.sizes[name], **chosen, **keys})
 
     def read(self, config: TransformerConfig) -> dict[str, Any]:
-        """The coordinates of `config`: the reverse of `point` for a config that belongs.
+        """The coordinates of `config`: the reverse of `config` for a config that belongs.
 
         Raises:
             LookupError: the config has nothing at one of the coordinates.
@@ -135,7 +135,7 @@ class Family:
     def departures(self, config: TransformerConfig) -> list[str]:
         """Where `config` leaves the family, one line each; empty when it belongs."""
         try:
-            here = self.point(self.read(config))
+            here = self.config(self.read(config))
         except _NoCoordinateError as error:
             return [f"{error}: family has one, config has none"]
         except ConfigError as error:
@@ -173,7 +173,7 @@ class Family:
         hf = self.read(config)
         names: set[str] = set()
         for architecture in self.architectures:
-            rules = self.weights(self.point({**hf, "architectures": [architecture]}))
+            rules = self.weights(self.config({**hf, "architectures": [architecture]}))
             names |= {name for rule in carriers(rules) for name in rule.names()}
             names |= {rule.theirs for rule in ties(rules)}
         bare = {name.removeprefix(self.prefix) for name in names}

@@ -49,38 +49,28 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Work:
+class NetworkWork:
     """What one network of an objective does for a batch, to be counted (`train/machine/flops.py`).
 
     Attributes:
         at: the flat positions of its last stack that it is asked for; None: all of them.
         scored: how many states are scored over its vocabulary; one scored twice counts twice.
-        beside: operations of a forward through what is trained outside the network.
+        extra_flops: operations of a forward through what is trained outside the network.
     """
 
     network: Transformer
     at: Tensor | None = None
     scored: int = 0
-    beside: int = 0
+    extra_flops: int = 0
 
 
 class Objective(nn.Module, abc.ABC):
     """The contract of the room. `product` is the network that gets saved.
 
-    A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `ROWS` (the kind
-    of rows it eats) and `build(model, options, vocabulary)`. It may also offer
-
-        SENTENCES                      whether rows must say where sentences start
-        text_length(options, length)   how many tokens of a block of text become `length` that the
-                                       model reads
-        lengths_of(options, length)    how many tokens the encoder and the decoder read of a text
-                                       of so many
-        SHIFT, WHOLE                   its `shift` and `whole`, where they are not 0 and False
-        WRITES                         whether an encoder learns to predict the next token from
-                                       what stands before it, so that it can write
-        NETWORKS                       the options that are model folders, each with an option
-                                       `NAME_sha256: str | None` beside it: `build` is given those
-                                       networks by the same names
+    A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `SPEC`
+    (parts/spec.py) and `build(model, options, vocabulary)`. `build` is also given the networks that
+    `SPEC.networks` names: each is an option that holds a model folder, with an option
+    `NAME_sha256: str | None` besides.
 
     Further modules of its own are trained and kept with the state of training, not with the
     product.
@@ -89,10 +79,10 @@ class Objective(nn.Module, abc.ABC):
     product: Transformer
     # Whether the loss is a code length of the text: every token once, from what precedes it.
     is_language_model = False
-    # How many places before a hole the state stands from which an encoder fills it.
-    shift = 0
-    # Whether a decoder reads the text it is to go on with in both directions.
-    whole = False
+    # How many positions before a masked token its scores stand.
+    prediction_offset = 0
+    # Whether the tokens of a prompt see each other.
+    bidirectional_prefix = False
     # The ids among its targets that frame a text and are no part of it.
     framing: tuple[int, ...] = ()
     # Of how many classes a target is one; None: of the tokens.
@@ -125,10 +115,10 @@ class Objective(nn.Module, abc.ABC):
     def target_states(self, batch: Batch) -> Tensor:
         """Hidden states (N, D) at the batch's targets, from which the vocabulary is scored."""
 
-    def work(self, batch: Batch) -> list[Work]:
+    def work(self, batch: Batch) -> list[NetworkWork]:
         """What each of its networks does for `batch`."""
         scored = 0 if batch.targets is None else len(batch.targets)
-        return [Work(self.product, batch.index, scored)]
+        return [NetworkWork(self.product, batch.index, scored)]
 
     def decisions(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
         """Questions of yes or no that are asked beside the targets: (N,) scores, above 0 for yes,

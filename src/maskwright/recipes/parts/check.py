@@ -45,7 +45,7 @@ def config_of(model: FamilyModel, of_tokenizer: Mapping[str, Any]) -> Transforme
     keys = {**of_tokenizer, **model.settings}
     architectures = {"architectures": [model.architecture]}
     if model.size is None:
-        config = member.point({**keys, **architectures})
+        config = member.config({**keys, **architectures})
     else:
         config = member.size(model.size, model.architecture, **keys)
         keys = {**member.sizes[model.size], **keys}

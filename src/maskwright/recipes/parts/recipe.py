@@ -49,7 +49,7 @@ class FamilyModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """Any point of the configuration space, written out."""
+    """Any config, written out."""
 
     config: TransformerConfig
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from maskwright.data.batch import Batch
 from maskwright.nn.cost import cost
 from maskwright.nn.selection import Selection
-from maskwright.objectives.parts.objective import Objective, Work
+from maskwright.objectives.parts.objective import NetworkWork, Objective
 
 
 def training_operations(objective: Objective, batch: Batch) -> float:
@@ -19,7 +19,7 @@ def training_operations(objective: Objective, batch: Batch) -> float:
     return sum(_operations(work, batch) for work in objective.work(batch))
 
 
-def _operations(work: Work, batch: Batch) -> float:
+def _operations(work: NetworkWork, batch: Batch) -> float:
     network, written = work.network, batch.decoder_tokens
     trained = any(parameter.requires_grad for parameter in network.parameters())
     length = batch.tokens.shape[1]
@@ -35,5 +35,5 @@ def _operations(work: Work, batch: Batch) -> float:
             total -= left_out * counted.last[stack]
     if written is not None:
         total += batch.tokens.numel() * counted.memory
-    total += work.scored * counted.vocabulary + work.beside
+    total += work.scored * counted.vocabulary + work.extra_flops
     return (3 if trained else 1) * total
