@@ -34,7 +34,7 @@ METHODS = {
     "evaluate/compare/candidate.py",
 }
 # "causal" is a pattern of attention there.
-PATTERNS = {"nn/config.py", "nn/mask.py"}
+PATTERNS = {"nn/config.py", "nn/mask.py", "inference/prepared_writer.py"}
 FILES = [
     file
     for room in ROOMS
