@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -123,3 +125,23 @@ def test_nothing_is_dropped_where_bytes_are_missing() -> None:
     assert pruned.decode(pruned.encode("the cat")) == "the cat"
     with pytest.raises(IncompatibleError, match="does not have"):
         pruned.encode(bytes([0xC3, 0x80]).decode())
+
+
+def test_many_requests_cost_one_walk_over_the_vocabulary() -> None:
+    class Watched(list[str]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[str]:
+            self.walks += 1
+            return super().__iter__()
+
+    tokenizer = copy.copy(trained("wordpiece"))  # which other tests share
+    tokenizer.__dict__.pop("_characters", None)
+    tokenizer.vocabulary = watched = Watched(tokenizer.vocabulary)
+    for _ in range(3):
+        assert tokenizer.unknown_in(["the cat ☃"]).characters == {"☃": 1}
+    assert watched.walks == 1
+    # The control: a tokenizer that forgot walks again.
+    del tokenizer.__dict__["_characters"]
+    tokenizer.counting()
+    assert watched.walks == 2

@@ -215,16 +215,20 @@ class Tokenizer:
 
     def counting(self) -> tuple[Tokenizer, UnknownText]:
         """The same tokenizer, and counts of what is unknown of the texts that it is given."""
-        watched, model = copy.copy(self), self._plain["model"]
+        watched = copy.copy(self)
+        watched._counts = counts = UnknownText(
+            self._plain["model"].get("max_input_chars_per_word"), self.normalise, self._characters
+        )
+        return watched, counts
+
+    @functools.cached_property
+    def _characters(self) -> frozenset[str]:
+        """The tokens of one character, wherever in a word; kept, since every request counts."""
+        model = self._plain["model"]
         prefix = model.get("continuing_subword_prefix") or ""
         suffix = model.get("end_of_word_suffix") or ""
         bare = (token.removeprefix(prefix).removesuffix(suffix) for token in self.vocabulary)
-        watched._counts = counts = UnknownText(
-            model.get("max_input_chars_per_word"),
-            self.normalise,
-            frozenset(token for token in bare if len(token) == 1),
-        )
-        return watched, counts
+        return frozenset(token for token in bare if len(token) == 1)
 
     def unknown_in(self, texts: Iterable[str]) -> UnknownText:
         """How many characters of `texts` are unknown."""
