@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from checkpoint.small import model_of, small
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.families.parts.family import family
 from maskwright.inference.fill_mask import fill
+from maskwright.inference.prepared import Prepared, prepare
 from maskwright.nn.transformer import Transformer
 
 BERT = family("bert")
@@ -125,6 +127,22 @@ def test_a_hole_stands_for_the_space_before_it_where_tokens_carry_it(model: Tran
     assert hole.position == 2
     (other,) = fill(model, Bytes(), ["the<mask> sat"], top=3)[0]
     assert [c.id for c in hole.candidates] == [c.id for c in other.candidates]
+
+
+def test_a_prepared_network_fills_alike(model: Transformer, pair: Transformer) -> None:
+    """Rows of different length among them, so that a mask is needed; one stack and two."""
+    texts = ["the [MASK] sat on the [MASK]", "[MASK]", "a dog ran on the [MASK]"]
+
+    def chances(network: Transformer | Prepared, **how: Any) -> list[dict[int, float]]:
+        found = [h for holes in fill(network, Toy(), texts, top=12, **how) for h in holes]
+        return [{c.id: c.probability for c in hole.candidates} for hole in found]
+
+    for network, how in ((model, {}), (pair, {"start": 2}), (pair, {"alone": True})):
+        wanted = chances(network, **how)
+        found = chances(prepare(network, precision="float32"), **how)
+        assert all(one == pytest.approx(other) for one, other in zip(found, wanted, strict=True))
+        # The control: the next hole's chances are others.
+        assert found[0] != pytest.approx(wanted[1])
 
 
 def test_a_text_is_filled_the_same_in_any_batch(model: Transformer) -> None:

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from maskwright.errors import IncompatibleError, UsageError
+from maskwright.inference.prepared import Prepared
 from maskwright.nn import mask
 from maskwright.nn.transformer import Transformer
 
@@ -62,7 +63,7 @@ class Hole:
 
 
 def fill(
-    model: Transformer,
+    model: Transformer | Prepared,
     words: Words,
     texts: Sequence[str],
     *,
@@ -110,8 +111,9 @@ def fill(
     framed = [words.frame(_joined(piece, words.mask)) for piece in pieces]
     for text, (ids, _) in zip(texts, framed, strict=True):
         _require_room(model, text, len(ids))
-    was_training = model.training
-    model.eval()
+    network = model.network if isinstance(model, Prepared) else model
+    was_training = network.training
+    network.eval()
     try:
         found: list[list[Hole]] = []
         for first in range(0, len(texts), ROWS_AT_ONCE):
@@ -120,7 +122,7 @@ def fill(
             found += _holes(words, pieces[rows], *scores, top)
         return found
     finally:
-        model.train(was_training)
+        network.train(was_training)
 
 
 def _pieces(words: Words, sign: str, text: str) -> list[list[int]]:
@@ -146,7 +148,7 @@ def _joined(pieces: Sequence[Sequence[int]], sign: int) -> list[int]:
     return ids
 
 
-def _require_room(model: Transformer, text: str, count: int) -> None:
+def _require_room(model: Transformer | Prepared, text: str, count: int) -> None:
     longest = model.config.longest
     if longest is not None and count > longest:
         raise UsageError(
@@ -160,7 +162,7 @@ def _require_room(model: Transformer, text: str, count: int) -> None:
 
 @torch.inference_mode()
 def _scores(
-    model: Transformer,
+    model: Transformer | Prepared,
     words: Words,
     framed: Sequence[tuple[list[int], list[int]]],
     shift: int,

@@ -20,6 +20,7 @@ from maskwright.inference.decode import Sampling, require_writer
 from maskwright.inference.fill_mask import Candidate, Hole, fill
 from maskwright.inference.gaps import Gapped, gapped, spelled
 from maskwright.inference.incremental import trained_length
+from maskwright.inference.prepared import Prepared
 from maskwright.inference.prepared_writer import PreparedWriter
 from maskwright.inference.spans import spans
 from maskwright.inference.stream import BYTE, Piece, stream
@@ -33,7 +34,12 @@ from maskwright.tokenizer.unknown import OTHER_MODEL
 
 
 def fill_masks(
-    model: Model, texts: Sequence[str], *, top: int = 5, say: Say = quiet
+    model: Model,
+    texts: Sequence[str],
+    *,
+    top: int = 5,
+    say: Say = quiet,
+    prepared: Prepared | None = None,
 ) -> list[list[Hole]]:
     """The likeliest `top` tokens for every mask of each text, in its order; of a model that was
     trained to fill gaps (T5) the likeliest spans for every sentinel, such as <extra_id_0>, each
@@ -41,6 +47,7 @@ def fill_masks(
 
     Args:
         say: is told when much of a text is unknown to the tokenizer.
+        prepared: the network, if it was prepared before; spans are written by the network itself.
 
     Raises:
         UsageError: a text without a mask, or longer than the model reads.
@@ -62,9 +69,8 @@ def fill_masks(
             return [_fill_gaps(model, given, top) for given in gaps if given is not None]
     start = model.decoder_start if tokenizer.mask is not None else None
     shift = model.conventions.prediction_offset
-    found = fill(
-        model.network, tokenizer, texts, top=top, shift=shift, start=start, alone=start is None
-    )
+    network = model.network if prepared is None else prepared
+    found = fill(network, tokenizer, texts, top=top, shift=shift, start=start, alone=start is None)
     return [
         _with_unknown(model, text, holes, say) for text, holes in zip(texts, found, strict=True)
     ]

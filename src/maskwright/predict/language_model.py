@@ -27,6 +27,7 @@ from maskwright.errors import DataError, IncompatibleError, MaskwrightError, Usa
 from maskwright.inference import texts as asked
 from maskwright.inference.decode import require_writer
 from maskwright.inference.fill_mask import Hole
+from maskwright.inference.prepared import Prepared, prepare
 from maskwright.inference.prepared_writer import PreparedWriter
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
@@ -133,7 +134,9 @@ class LanguageModel:
         """
         many = self._texts(texts, "fill_mask")
         with self._asked("fill_mask"):
-            found = asked.fill_masks(self.model, many, top=top, say=_warn)
+            found = asked.fill_masks(
+                self.model, many, top=top, say=_warn, prepared=self._prepared
+            )
         return found[0] if isinstance(texts, str) else found
 
     def generate(
@@ -209,6 +212,12 @@ class LanguageModel:
                 writer=self._writer(precision),
             )
         return (piece.text for piece in pieces if piece.text)
+
+    @cached_property
+    def _prepared(self) -> Prepared | None:
+        """The network that fills masks, prepared once; None of one that writes spans instead."""
+        filling = self.model.tokenizer.mask is not None and self.model.config.encoder is not None
+        return prepare(self.model.network) if filling else None
 
     def _writer(self, precision: Precision) -> PreparedWriter:
         """The network with its weights prepared, once for each precision."""
