@@ -134,9 +134,7 @@ class LanguageModel:
         """
         many = self._texts(texts, "fill_mask")
         with self._asked("fill_mask"):
-            found = asked.fill_masks(
-                self.model, many, top=top, say=_warn, prepared=self._prepared
-            )
+            found = asked.fill_masks(self.model, many, top=top, say=_warn, prepared=self._prepared)
         return found[0] if isinstance(texts, str) else found
 
     def generate(
