@@ -1,4 +1,4 @@
-"""Which kind serves a task, of those that lie in `kinds/`."""
+"""Which kind serves a task, of those that lie in `tasks/`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What a kind of task asks of a model, and how its scores become answers.
 
-    rows of tasks/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, predictions
+    rows of labelled/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, answers
 
-Every module of `kinds/` is one kind, of one head or of written words. It names the tasks that it
+Every module of `tasks/` is one kind, of one head or of written words. It names the tasks that it
 serves (`TASKS`) and has a class `TYPE`. What a task is to be read from is a line of `KINDS` in
 `labelled/columns/infer.py`; how one of them is learned is a file there and nothing else.
 """
