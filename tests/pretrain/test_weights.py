@@ -140,7 +140,7 @@ def test_weights_that_say_nothing(tmp_path: Path) -> None:
             Corpus(**wrong)  # type: ignore[arg-type]
         assert error.value.where == "corpus.weights"
     static = override(weighted(tmp_path, 3, 1), ["objective.options.static=true"])
-    with pytest.raises(IncompatibleError, match="never change"):
+    with pytest.raises(IncompatibleError, match="static masking"):
         build.resolved(static)
     assert with_text(weighted(tmp_path, 3, 1), [two, one]).corpus.weights == (3, 1)
     with pytest.raises(ConfigError, match="a weight for each text"):
