@@ -124,6 +124,19 @@ def test_pieces_and_strings_that_end_a_text(models: dict[str, Path]) -> None:
     assert opened._writer("float32") is first, "weights are prepared once"
 
 
+def test_one_prepared_network_serves_all(classifier: Path, model: Path) -> None:
+    answering = api.load(classifier, precision="float32")
+    answering.predict(TEXTS)
+    for pooling in ("mean", "max"):
+        answering.embed(TEXTS, pooling=pooling)
+    networks = {id(each.network()) for each in answering._poolings.values() if each.network}
+    assert networks == {id(answering._network)} and len(answering._poolings) == 2
+    assert answering.predictor.network is not None
+    assert answering.predictor.network() is answering._network
+    with pytest.raises(UsageError, match="no such precision"):
+        api.load(model, precision="int8")  # type: ignore[arg-type]
+
+
 def test_arrays_and_columns_go_in(opened: LanguageModel, classifier: Path) -> None:
     answering = api.load(classifier)
     wanted, vectors = answering.predict(TEXTS), opened.embed(TEXTS)

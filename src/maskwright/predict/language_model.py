@@ -15,6 +15,7 @@ import html
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args, overload
@@ -45,11 +46,16 @@ class LanguageModel:
     """A model that was opened, and what it can be asked.
 
     Attributes:
+        precision: what is computed in: "float32", "bfloat16", or "auto", which is bfloat16 where
+            there are matrix units for it. Likelihoods are always computed in float32.
         model: the opened folder: network, tokenizer, config, conventions and where they come from.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, precision: Precision = "auto") -> None:
+        if precision not in get_args(Precision):
+            raise _no_precision(precision)
         self.model = model
+        self.precision = precision
         self._poolings: dict[str, Predictor] = {}
         self._writers: dict[torch.dtype, PreparedWriter] = {}
 
@@ -91,7 +97,7 @@ class LanguageModel:
         Raises:
             IncompatibleError: it was trained for none.
         """
-        return predictor(self.model)
+        return replace(predictor(self.model), network=lambda: self._network)
 
     # ---------------------------------------------------------------------------------- answers
     def predict(
@@ -212,20 +218,20 @@ class LanguageModel:
         return (piece.text for piece in pieces if piece.text)
 
     @cached_property
+    def _network(self) -> Prepared:
+        """The network with its weights prepared, once for all that reads."""
+        return prepare(self.model.network, precision=self.precision)
+
+    @property
     def _prepared(self) -> Prepared | None:
-        """The network that fills masks, prepared once; None of one that writes spans instead."""
+        """The network that fills masks; None of one that writes spans instead."""
         filling = self.model.tokenizer.mask is not None and self.model.config.encoder is not None
-        return prepare(self.model.network) if filling else None
+        return self._network if filling else None
 
     def _writer(self, precision: Precision) -> PreparedWriter:
         """The network with its weights prepared, once for each precision."""
         if precision not in get_args(Precision):
-            raise UsageError(
-                "no such precision",
-                where="precision",
-                found=repr(precision),
-                wanted=", ".join(get_args(Precision)),
-            )
+            raise _no_precision(precision)
         require_writer(self.model.config, one_way=self.model.conventions.writes)
         network = self.model.network
         dtype = choose(precision, str(network.device)).compute
@@ -273,7 +279,8 @@ class LanguageModel:
                 wanted=", ".join(sorted(known)),
             )
         if pooling not in self._poolings:
-            self._poolings[pooling] = of_vectors(self.model, pooling)
+            made = of_vectors(self.model, pooling)
+            self._poolings[pooling] = replace(made, network=lambda: self._network)
         return self._poolings[pooling]
 
     def _require_room(self, texts: Sequence[str]) -> None:
@@ -407,19 +414,31 @@ NEEDS = {
 }
 
 
-def load(folder: Path | str, *, base: Path | str | None = None) -> LanguageModel:
+def load(
+    folder: Path | str, *, base: Path | str | None = None, precision: Precision = "auto"
+) -> LanguageModel:
     """Open the model in `folder` once, to be asked any number of times: a run, a checkpoint, what
     `finetune` wrote, a Hugging Face or sentence-transformers folder, or an adapter.
 
     Args:
         base: the folder of an adapter's base; None: the one that the adapter names.
+        precision: what is computed in; "auto" is bfloat16 where there are matrix units for it.
 
     Raises:
         UsageError: no such folder, or several models under it.
         CheckpointError: a file is damaged or missing, or a training is not finished.
         IncompatibleError: an adapter without its base, a tokenizer that does not fit.
     """
-    return LanguageModel(open_model(folder, base=base))
+    return LanguageModel(open_model(folder, base=base), precision)
+
+
+def _no_precision(found: str) -> UsageError:
+    return UsageError(
+        "no such precision",
+        where="precision",
+        found=repr(found),
+        wanted=", ".join(get_args(Precision)),
+    )
 
 
 def _nothing(what: str) -> UsageError:

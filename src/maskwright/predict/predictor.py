@@ -35,7 +35,7 @@ from maskwright.errors import (
 )
 from maskwright.finetune import learner
 from maskwright.inference.encoded import Collation
-from maskwright.inference.prepared import prepare
+from maskwright.inference.prepared import Prepared, prepare
 from maskwright.labelled.columns.columns import JOINED
 from maskwright.labelled.columns.contents import is_empty
 from maskwright.labelled.examples.cell import joined_or_whole
@@ -185,6 +185,7 @@ class Predictor(Answering):
         separator: what stood there between several labels in a cell; None: no cells had several.
         also: what to know of how texts are read, a sentence each.
         precision: what is computed in; "auto" is bfloat16 where there are matrix units for it.
+        network: gives the prepared network where others use it, too; None: it is prepared here.
         path: the folder of the weights, and `hashes` of the files that were compared there.
     """
 
@@ -200,6 +201,7 @@ class Predictor(Answering):
     path: Path | None = None
     hashes: Mapping[str, str] = field(default_factory=dict)
     precision: Precision = "auto"
+    network: Callable[[], Prepared] | None = None
 
     @property
     def notes(self) -> list[str]:
@@ -242,7 +244,9 @@ class Predictor(Answering):
         prepares itself (`inference/decode.py`)."""
         network: Any = self.model
         if not self.kind.writes:
-            network = prepare(self.model, precision=self.precision)
+            network = (
+                self.network() if self.network else prepare(self.model, precision=self.precision)
+            )
         return learner.reader(network, self.kind, self.frame, self.collation)
 
 
