@@ -155,7 +155,7 @@ def test_every_name_of_a_model_gives_one_answer(
     again = tmp_path / "again"
     about = replace(opened.about, decoder_start=opened.decoder_start)
     api.save_pretrained(opened.network, opened.words, again, about)
-    if name != "replaced-token":  # its generator lies beside the model
+    if name != "replaced-token":  # its generator is a file of its own
         assert answers(again, text) == wanted
     odd = answers(without_conventions(copy), text)
     if name in UNUSUAL:

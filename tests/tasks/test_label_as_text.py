@@ -276,7 +276,7 @@ def test_several_labels_are_not_told_in_words(models: dict[str, Path], tmp_path:
             for n in range(60)
         )
     )
-    with pytest.raises(UsageError, match=r"not told in words[\s\S]*--prompt"):
+    with pytest.raises(UsageError, match=r"not learned as text to text[\s\S]*--prompt"):
         finetune_file(models["t5"], data, tmp_path / "out", prompt="{text}", stream=io.StringIO())
 
 

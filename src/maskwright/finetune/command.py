@@ -318,7 +318,7 @@ def _settled(
     if prompt is not None:
         if not kind.writes:
             raise UsageError(
-                "such a task is not told in words",
+                "such a task is not learned as text to text",
                 where="--prompt",
                 found=kind.task,
                 do="say which column is source=… and which target=…",

@@ -1,4 +1,4 @@
-"""A text for a text: translation, summary, any task that is told in words.
+"""A text for a text: translation, summary, any task of text to text.
 
     {"summary_text": "…"}         "translation_text" or "generated_text", by the columns' names
 

@@ -1,4 +1,4 @@
-"""How labelled files are read, told in words: `on_bad=skip`, `encoding=latin-1`, `separator=;`.
+"""How labelled files are read, as options: `on_bad=skip`, `encoding=latin-1`, `separator=;`.
 
 Every field of `Reading` can be set, and four things more: `header=text,label` names the columns of
 a file without a header row, `fold_labels=true` joins labels that differ only by case or blanks,

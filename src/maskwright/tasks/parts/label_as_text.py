@@ -1,4 +1,4 @@
-"""Tasks that a head could answer, told in words (Raffel et al. 2020): the model writes the label.
+"""Tasks that a head could answer, as text to text (Raffel et al. 2020): the model writes the label.
 
     sst2 sentence: it confirms fincher's status …    ->  positive      {"label": "positive", …}
     stsb sentence1: … sentence2: …                   ->  3.8           {"score": 3.8, …}

@@ -285,7 +285,7 @@ class TaskType(ABC):
         Raises:
             UsageError: there is only one answer in such a task.
         """
-        what = f"{self.task}, told in words" if self.writes else self.task
+        what = f"{self.task}, text to text" if self.writes else self.task
         raise UsageError(
             "such a model has one answer for each row",
             where="--top",
