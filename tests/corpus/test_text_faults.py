@@ -64,7 +64,7 @@ def test_F51_policies_skip_and_replace_are_counted(tmp_path: Path) -> None:
         "five",
     ]
     assert reader.counts.replaced == 3  # the mark that was in the file is not one of ours
-    assert "3 characters replaced" in " ".join(reader.counts.warnings)
+    assert "3 characters replaced" in " ".join(list(map(str, reader.counts.findings)))
 
 
 def test_F51_a_replaced_line_may_grow_but_not_hide_a_nul(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_F52_utf8_mark_is_removed_and_reported(tmp_path: Path, name: str) -> Non
     reader = Reader(path)
     assert [d.text for d in reader] == wanted
     assert reader.counts.byte_order_marks == 1
-    assert reader.counts.warnings == ["1 byte order marks removed"]
+    assert list(map(str, reader.counts.findings)) == ["1 byte order marks removed"]
 
 
 def test_marks_of_files_that_were_put_together_are_removed(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_F58_some_empty_files_are_listed_and_allowed(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     assert [d.text for d in reader] == ["text"]
     assert reader.counts.empty_files == [str(tmp_path / "a.txt")]
-    assert reader.counts.warnings == [f"empty files: {tmp_path / 'a.txt'}"]
+    assert list(map(str, reader.counts.findings)) == [f"empty files: {tmp_path / 'a.txt'}"]
 
 
 @given(

@@ -35,7 +35,9 @@ def test_folders_of_parts_hold_those_of_classes(tmp_path: Path) -> None:
     table = load(root)
     assert {part: len(rows) for part, rows in table.parts.items()} == {"train": 60, "test": 60}
     assert {row.values["label"] for row in table.first} == {"pos", "neg"}
-    (said,) = [line for line in table.counts["train"].warnings if "not read" in line]
+    (said,) = [
+        line for line in list(map(str, table.counts["train"].findings)) if "not read" in line
+    ]
     assert "unsup" in said and "31" not in said
     one = load(root / "test", learned=False)  # evaluate names the folder of a part
     assert sum(map(len, one.parts.values())) == 60

@@ -101,7 +101,7 @@ def test_numbers_with_names_are_classes_however_many(tmp_path: Path) -> None:
 def test_names_that_nothing_uses_are_told(tmp_path: Path) -> None:
     folder = data(tmp_path, ["bad", "good"], 1, 0, file="other_labels.json")
     assert "is not used: it names the classes of 'other_label'" in str(
-        loaded(folder).counts["all"].notes
+        list(map(str, loaded(folder).counts["all"].notes))
     )
 
 

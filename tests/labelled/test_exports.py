@@ -206,7 +206,7 @@ def test_what_label_studio_has_besides_is_told_and_its_places_are_those_of_tasks
         result("choices", {**MARK, "choices": ["A"]}, "of_part"),
     ]
     made = prepare(wrote(tmp_path, tasks))
-    said = " ".join(survey(made).warnings)
+    said = " ".join(list(map(str, survey(made).findings)))
     for told in (
         "cancelled",
         "no annotation",
@@ -297,7 +297,9 @@ def test_a_hash_in_another_table_is_part_of_a_name(tmp_path: Path) -> None:
 def test_files_that_hold_all_rows_in_an_object(tmp_path: Path) -> None:
     pairs = [[text(n), ENTITIES] if n else None for n in range(SIZE)]
     made = prepare(wrote(tmp_path, {"classes": ["PER"], "annotations": pairs}))
-    assert len(every(made)) == SIZE - 1 and "1 null" in " ".join(survey(made).warnings)
+    assert len(every(made)) == SIZE - 1 and "1 null" in " ".join(
+        list(map(str, survey(made).findings))
+    )
     assert every(made)[0].where.endswith("item 2")
     examples = [
         {"content": text(n), "annotations": [{"start": 3, "end": 8, "tag": "PER"}]}

@@ -166,15 +166,15 @@ def test_so_it_is_in_a_file_of_squad(tmp_path: Path) -> None:
 
 def test_the_share_of_unanswerable_questions_is_told(tmp_path: Path) -> None:
     rows = questions()
-    assert not survey(prepare(wrote(tmp_path, rows))).warnings
+    assert not list(map(str, survey(prepare(wrote(tmp_path, rows))).findings))
     for row in rows[::2]:
         row["answers"] = NONE
-    said = survey(prepare(wrote(tmp_path, rows))).warnings
+    said = list(map(str, survey(prepare(wrote(tmp_path, rows))).findings))
     assert any("in train (" in line and "have no answer" in line for line in said)
     table = tmp_path / "table.csv"
     table.write_text(
         "question,context,answers\n"
         + "".join(f"who {n},anna {n} sleeps,{'' if n % 3 else 'anna'}\n" for n in range(40))
     )
-    said = survey(prepare(table)).warnings
+    said = list(map(str, survey(prepare(table)).findings))
     assert any("an empty cell in the column 'answers'" in line for line in said)

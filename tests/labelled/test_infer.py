@@ -360,7 +360,9 @@ def test_a_test_part_without_the_column_of_labels_is_not_used() -> None:
     train = rows(id=lambda n: n, text=some, label=lambda n: n % 2)
     table = table_of(train=train, test=rows(id=lambda n: n, text=some))
     assert infer(table).kind == "classification" and list(table.parts) == ["train"]
-    assert table.counts["test"].warnings == ["not used: it has no column 'label' with the label"]
+    assert list(map(str, table.counts["test"].findings)) == [
+        "not used: it has no column 'label' with the label"
+    ]
     error = refusal(DataError, lambda: infer(table_of(train=train, validation=rows(text=some))))
     assert error.what == "the part 'validation' has no column 'label'"
 

@@ -175,7 +175,7 @@ def test_F74_a_part_without_labels(value: Any) -> None:
     # As public sets have it: the test part is left out, and that is said.
     _, examples = understood(table_of(train=texts(0, 1, 0, 1), test=texts(value, value, value)))
     assert list(examples.parts) == ["train"]
-    (said,) = [line for line in survey(examples).warnings if "not used" in line]
+    (said,) = [line for line in list(map(str, survey(examples).findings)) if "not used" in line]
     assert said.startswith("test: ") and repr(value) in said
 
 
@@ -234,7 +234,9 @@ def test_how_many_labels_were_joined_is_said() -> None:
     table = table_of(*texts("good", "bad", "Good", "good", "bad", "GOOD "))
     made = build(table, infer(table), fold_labels=True)
     assert made.folded == 2
-    assert next(line for line in left_out(made) if "joined" in line).startswith("2 labels joined")
+    assert next(line for line in map(str, left_out(made)) if "joined" in line).startswith(
+        "2 labels joined"
+    )
 
 
 def test_rows_left_out_are_listed_beside_those_of_the_file(tmp_path: Path) -> None:
@@ -340,18 +342,18 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) ->
     path = write_rows(tmp_path / "snli.jsonl", rows)
     plain = prepare(path)
     assert plain.labels is not None and "-1" in plain.labels.names
-    (said,) = (line for line in survey(plain).warnings if "-1" in line)
+    (said,) = (line for line in list(map(str, survey(plain).findings)) if "-1" in line)
     assert "--read no_label=-1" in said
     made = prepare(path, no_label="-1")
     assert made.labels is not None and set(made.labels.names) == {"0", "1", "2"}
     assert made.unlabelled == 20 and sum(map(len, made.parts.values())) == 60
-    assert "left out: 20 rows without a label" in survey(made).warnings
+    assert "left out: 20 rows without a label" in list(map(str, survey(made).findings))
     folder = tmp_path / "parts"
     folder.mkdir()
     write_rows(folder / "train.jsonl", rows)
     write_rows(folder / "test.jsonl", [{**row, "label": -1} for row in rows[:8]])
     drawn = prepare(folder, no_label="-1")
-    assert any("test: not used" in line for line in survey(drawn).warnings)
+    assert any("test: not used" in line for line in list(map(str, survey(drawn).findings)))
     assert set(drawn.parts) == {"train", "validation"}
     write_rows(folder / "dev.jsonl", [{**row, "label": -1} for row in rows[:8]])
     error = refusal(DataError, lambda: prepare(folder, no_label="-1"))
@@ -360,11 +362,11 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) ->
     scored = prepare(
         write_rows(tmp_path / "scores.jsonl", numbers), kind="regression", no_label="-1"
     )
-    assert "left out: 20 rows without a label" in survey(scored).warnings
+    assert "left out: 20 rows without a label" in list(map(str, survey(scored).findings))
     # The control: where numbers below zero are usual, -1 is one of them.
     spread = [{**row, "label": row["label"] - 1} for row in rows]
     usual = prepare(write_rows(tmp_path / "spread.jsonl", spread))
-    assert not any("no_label" in line for line in survey(usual).warnings)
+    assert not any("no_label" in line for line in list(map(str, survey(usual).findings)))
     with pytest.raises(UsageError, match="no column of labels"):
         prepare(write_rows(tmp_path / "t.jsonl", tagged(("one two", "O B-x"))), no_label="-1")
 

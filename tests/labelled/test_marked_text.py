@@ -117,10 +117,14 @@ def test_one_bad_row_is_refused_with_its_place() -> None:
 def test_widened_parts_are_told() -> None:
     some = [*rows(10), {"id": 1, "text": "Annas Buch", "label": [[0, 3, "PER"]]}]
     _, examples = understood(table_of(*some))
-    (said,) = [line for line in survey(examples).warnings if "within a word" in line]
+    (said,) = [
+        line for line in list(map(str, survey(examples).findings)) if "within a word" in line
+    ]
     assert said.startswith("1 marked part of all")
     _, examples = understood(table_of(*rows(10)))
-    assert not [line for line in survey(examples).warnings if "within a word" in line]
+    assert not [
+        line for line in list(map(str, survey(examples).findings)) if "within a word" in line
+    ]
 
 
 def test_words_of_many_scripts() -> None:

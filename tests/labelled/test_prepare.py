@@ -59,7 +59,7 @@ def test_what_was_dropped_is_said(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     skip = Reading(on_bad="skip")
     made = prepare(path, reading=skip, rejects=tmp_path / "rejects.jsonl")
-    assert [w for w in survey(made).warnings if "repeat" not in w] == [
+    assert [w for w in list(map(str, survey(made).findings)) if "repeat" not in w] == [
         "all: 1 bad rows dropped",
         "all: 1 byte order marks removed",
         "rows that share their 'author' may be in different parts; --column group=author keeps "
@@ -74,5 +74,5 @@ def test_the_files_of_a_part_are_told_where_they_are_several(tmp_path: Path) -> 
     for name, count in (("train", 40), ("test", 10), ("Testing", 10)):
         rows = "".join(f"{name} text {n},{n % 2}\n" for n in range(count))
         (tmp_path / f"{name}.csv").write_text("text,label\n" + rows, encoding="utf-8")
-    told = [w for w in survey(prepare(tmp_path)).warnings if ".csv" in w]
+    told = [w for w in list(map(str, survey(prepare(tmp_path)).findings)) if ".csv" in w]
     assert told == [f"test: {tmp_path / 'Testing.csv'}, {tmp_path / 'test.csv'}"]

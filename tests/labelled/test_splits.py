@@ -266,24 +266,28 @@ def test_pairs_that_share_a_text_stay_together(names: str) -> None:
     made = divided(pairs(300, first=3, second=1, names=names))
     assert made.together == "first" and not shared(made, "first")
     assert [len(rows) for rows in made.parts.values()] == [240, 30, 30]
-    assert not [note for note in survey(made).warnings if "share" in note]
+    assert not [note for note in list(map(str, survey(made).findings)) if "share" in note]
     made = divided(pairs(300, first=1, second=4, names=names))
     assert made.together == "second" and not shared(made, "second")
     # Both come back: what most rows share is kept together, and the other is told.
     made = divided(pairs(300, first=2, second=3, names=names))
     assert made.together == "first" and not shared(made, "first") and shared(made, "second")
-    assert any(f"group={names.split()[1]}" in note for note in survey(made).warnings)
+    assert any(
+        f"group={names.split()[1]}" in note for note in list(map(str, survey(made).findings))
+    )
 
 
 def test_pairs_that_share_nothing_are_divided_as_ever() -> None:
     made = divided(pairs(300, first=1, second=1))
     assert made.together == ""
     rows = made.parts["train"] + made.parts["validation"] + made.parts["test"]
-    assert len(rows) == 300 and not [n for n in survey(made).warnings if "share" in n]
+    assert len(rows) == 300 and not [
+        n for n in list(map(str, survey(made).findings)) if "share" in n
+    ]
     # A few premises that many rows share would leave nothing to divide.
     few = divided(pairs(300, first=60, second=1))
     assert few.together == "" and shared(few, "first")
-    assert any("group=premise" in note for note in survey(few).warnings)
+    assert any("group=premise" in note for note in list(map(str, survey(few).findings)))
     kept = divided(pairs(300, first=30, second=1), {"group": "premise"})
     assert not shared(kept, "first")
 
@@ -298,7 +302,9 @@ def test_aspects_are_no_texts_to_be_shared() -> None:
         for n in range(100)
     ]
     made = divided(rows)
-    assert made.together == "" and not [n for n in survey(made).warnings if "share" in n]
+    assert made.together == "" and not [
+        n for n in list(map(str, survey(made).findings)) if "share" in n
+    ]
 
 
 @pytest.mark.parametrize("name", ["sentence1", "sentence2"])
@@ -336,7 +342,9 @@ def test_parts_of_files_that_share_a_text_are_told() -> None:
     other = pairs(9, first=1, second=1, names="premise hypothesis")[6:]
     table = table_of(train=train, validation=other, test=rows[::4])
     made = splits.complete(build(table, infer(table)))
-    (note,) = [note for note in survey(made).warnings if "rows of test share" in note]
+    (note,) = [
+        note for note in list(map(str, survey(made).findings)) if "rows of test share" in note
+    ]
     assert note.startswith("15 rows of test share their 'premise'") and "--column" not in note
 
 
@@ -346,7 +354,9 @@ def test_a_column_of_what_rows_have_in_common_is_told() -> None:
             {"text": sentence(n), "label": n % 2, "url": f"http://a.b/{n // each}"}
             for n in range(100)
         ]
-        return [n for n in survey(divided(rows, columns)).warnings if "group=url" in n]
+        return [
+            n for n in list(map(str, survey(divided(rows, columns)).findings)) if "group=url" in n
+        ]
 
     assert len(noted(4)) == 1
     assert noted(1) == [] and noted(4, group="url") == [], "the controls"

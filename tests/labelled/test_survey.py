@@ -1,4 +1,4 @@
-"""The survey counts what was planted, and says in sentences what a user should hear."""
+"""The survey counts what was planted, and finds what a user should know."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def of(*some: dict[str, Any], **parts: Any) -> Survey:
 
 
 def said(found: Survey, words: str) -> str:
-    (sentence_,) = [w for w in found.warnings if words in w]
+    (sentence_,) = [w for w in map(str, found.findings) if words in w]
     return sentence_
 
 
 def test_clean_data_give_counts_and_no_warnings() -> None:
     found = of(train=rows(40), validation=rows(10, 100), test=rows(20, 200))
-    assert found.kind == "classification" and found.warnings == [] and found.leaks == []
+    assert found.kind == "classification" and found.findings == [] and found.leaks == []
     assert {name: p.rows for name, p in found.parts.items()} == {
         "train": 40,
         "validation": 10,
@@ -54,6 +54,8 @@ def test_F67_planted_leaks_are_counted() -> None:
         "2 rows of test stand in train, too, 1 of them with another label; "
         "the first: test.jsonl, line 4 and train.jsonl, line 8"
     )
+    (planted,) = [each for each in found.findings if each.name == "rows-in-two-parts"]
+    assert planted.evidence == "the first: test.jsonl, line 4 and train.jsonl, line 8"
 
 
 def test_pairs_that_are_nearly_the_same_are_leaks_too(tmp_path: Path) -> None:
@@ -115,12 +117,12 @@ def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     found = survey(loaded(write(tmp_path / "several.csv", f"text,labels\n{lines}")))
     assert any(
         "in the column 'labels' is read as none of the labels, in 20 rows" in w
-        for w in found.warnings
-    ), found.warnings
+        for w in list(map(str, found.findings))
+    ), list(map(str, found.findings))
     labels = ("yes", "no", "NA", "None", "none")
     lines = "".join(f"{sentence(n)},{labels[n % 5] if n % 5 < 4 else 'no'}\n" for n in range(50))
     found = survey(loaded(write(tmp_path / "one.csv", f"text,label\n{lines}")))
-    told = [w for w in found.warnings if "the name of a class" in w]
+    told = [w for w in map(str, found.findings) if "the name of a class" in w]
     assert len(told) == 2 and told[0].startswith("'NA' (10 rows)"), told
     emptied = write(tmp_path / "one.csv", f"text,label\n{lines.replace('NA', '')}")
     left = loaded(emptied, reading=Reading(on_bad="skip", max_bad_fraction=0.3))
@@ -166,5 +168,5 @@ def test_files_that_are_not_read_are_named(tmp_path: Path) -> None:
             tmp_path / f"{name}.jsonl",
             [{"text": sentence(100 * start + n), "label": "ab"[n % 2]} for n in range(40)],
         )
-    told = [w for w in survey(prepare(tmp_path)).warnings if "not read" in w]
+    told = [w for w in list(map(str, survey(prepare(tmp_path)).findings)) if "not read" in w]
     assert len(told) == 1 and told[0].startswith("train: ") and "more_reviews.jsonl" in told[0]

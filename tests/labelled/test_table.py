@@ -285,7 +285,7 @@ def test_a_json_object_that_is_no_table(tmp_path: Path) -> None:
 def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
     write_rows(tmp_path / "train.jsonl", ROWS)
     write(tmp_path / "test.xlsx", "no text")
-    (said,) = load(tmp_path).counts["train"].warnings
+    (said,) = list(map(str, load(tmp_path).counts["train"].findings))
     assert "test.xlsx" in said and "not read" in said
 
 
@@ -323,7 +323,9 @@ def test_rows_that_an_annotator_rejected_are_left_out(tmp_path: Path) -> None:
     rows = [{"text": sentence(n), "label": "ab"[n % 2], "answer": said[n % 3]} for n in range(30)]
     table = load(write_rows(tmp_path / "a.jsonl", rows))
     assert len(table.first) == 10
-    assert "20 rows left out whose 'answer' is reject or ignore" in table.counts["all"].warnings
+    assert "20 rows left out whose 'answer' is reject or ignore" in list(
+        map(str, table.counts["all"].findings)
+    )
     rows[0]["answer"] = "yes"  # a column of another kind
     assert len(load(write_rows(tmp_path / "b.jsonl", rows)).first) == 30
 
@@ -537,7 +539,7 @@ def test_words_and_tags_whose_lines_end_in_cr(tmp_path: Path) -> None:
     made = load(path)
     assert [row.values["tokens"] for row in made.parts["all"]] == [["Ann", "sat"], ["Bob"]]
     assert [row.number for row in made.parts["all"]] == [1, 4]
-    assert "CR alone" in made.counts["all"].warnings[0]
+    assert "CR alone" in list(map(str, made.counts["all"].findings))[0]
     path.write_bytes(text.replace("\r", "\n", 3).encode())
     error = refusal(DataError, lambda: load(path))
     assert "line_ends='any'" in str(error.do)

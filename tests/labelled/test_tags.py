@@ -13,7 +13,7 @@ from maskwright.errors import ConfigError, DataError, IncompatibleError
 from maskwright.labelled.examples.build import build
 from maskwright.labelled.examples.survey import survey
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.tag_spelling import about, as_entities, spelling_of
+from maskwright.labelled.formats.tag_spelling import as_entities, findings, spelling_of
 from maskwright.labelled.formats.tags import (
     SCHEMES,
     Entity,
@@ -255,7 +255,7 @@ def test_tags_in_other_spellings_are_entities(spelled: list[str]) -> None:
     assert spelling is not None
     read = [spelling.read(tag).upper() for tag in spelled]
     assert read == IOB2 and [spelling.write(spelling.read(tag)) for tag in spelled] == spelled
-    assert (about(spelled) is None) == (spelled == IOB2)
+    assert (list(findings(spelled)) == []) == (spelled == IOB2)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_tags_in_other_spellings_are_entities(spelled: list[str]) -> None:
 )
 def test_every_scheme_is_known_as_it_is(names: list[str]) -> None:
     spelling = spelling_of(names)
-    assert spelling is not None and about(names) is None
+    assert spelling is not None and list(findings(names)) == []
     assert [spelling.read(name) for name in names] == names
 
 
@@ -289,7 +289,7 @@ def test_every_scheme_is_known_as_it_is(names: list[str]) -> None:
 )
 def test_tags_of_no_scheme_are_said_to_have_no_entities(names: list[str]) -> None:
     assert spelling_of(names) is None
-    said = about(names)
+    said = " ".join(map(str, findings(names)))
     assert said is not None and said.startswith("no entities are scored: tags such as")
 
 
@@ -310,7 +310,7 @@ def test_O_is_no_kind_of_entity(tags: tuple[str, ...]) -> None:
     task, examples = understood(tagged(*tags))
     assert examples.labels is not None and examples.labels.names == ("O", "B-LOC", "B-PER")
     assert examples.parts["all"][0].tags == (2, 0, 0, 1)
-    told = examples.counts["all"].notes
+    told = list(map(str, examples.counts["all"].notes))
     assert any("tags 'I-O'" in note or "tags 'S-O'" in note for note in told)
     # Where the model has such a class, it stays one, and is no entity.
     classes = ["O", *dict.fromkeys(tags)]
@@ -322,7 +322,7 @@ def test_O_is_no_kind_of_entity(tags: tuple[str, ...]) -> None:
 def test_O_may_be_one_letter_of_several() -> None:
     _, examples = understood(tagged("B-P", "B-O", "I-O", "B-L"))
     assert examples.labels is not None and "B-O" in examples.labels.names
-    assert any("entity of the kind O" in note for note in survey(examples).warnings)
+    assert any("entity of the kind O" in note for note in list(map(str, survey(examples).findings)))
 
 
 def test_repair_writes_what_the_file_has() -> None:
@@ -336,9 +336,13 @@ def test_repair_writes_what_the_file_has() -> None:
 
 def test_no_entities_are_promised_for_plain_kinds() -> None:
     _, examples = understood(tagged("PER", "O", "LOC", "LOC"))
-    assert any("no entities are scored" in note for note in survey(examples).warnings)
+    assert any(
+        "no entities are scored" in note for note in list(map(str, survey(examples).findings))
+    )
     _, examples = understood(tagged("B-PER", "O", "B-LOC", "I-LOC"))
-    assert not any("entities" in note for note in survey(examples).warnings), "the control"
+    assert not any("entities" in note for note in list(map(str, survey(examples).findings))), (
+        "the control"
+    )
 
 
 def test_tags_that_are_all_the_same_are_of_another_column() -> None:

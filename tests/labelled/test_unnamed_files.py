@@ -51,7 +51,7 @@ def test_the_name_before_the_language_may_have_dots_and_be_packed(tmp_path: Path
     assert [row.values for row in table.parts["all"]] == [
         {"en": f"en {n}", "pt-BR": f"pt-BR {n}"} for n in range(3)
     ]
-    assert any("README.md" in line for line in table.counts["all"].warnings)
+    assert any("README.md" in line for line in list(map(str, table.counts["all"].findings)))
 
 
 def test_lines_stay_beside_their_translations(tmp_path: Path) -> None:
@@ -116,7 +116,9 @@ def test_what_lies_beside_two_languages_is_left_alone(tmp_path: Path) -> None:
         write(tmp_path / name, "a line\n")
     table = load(tmp_path)
     assert {part: len(rows) for part, rows in table.parts.items()} == {"train": 40}
-    (said,) = [line for line in table.counts["train"].warnings if "not read" in line]
+    (said,) = [
+        line for line in list(map(str, table.counts["train"].findings)) if "not read" in line
+    ]
     assert "test.en" in said and "train.ids" in said
 
 

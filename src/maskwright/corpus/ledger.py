@@ -16,11 +16,13 @@ from typing import TextIO
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.errors import DataError, OutputError, StorageError, shorten
+from maskwright.findings import Finding
 from maskwright.storage.one_file import new_text
 
 # The share of bad rows means little before this many rows; the end of the reading checks it always.
 ROWS_BEFORE_JUDGING = 1000
 LISTED = 5
+REJECTED, SPANNING = "rejected-rows", "rows-of-several-lines"
 OR_SKIP = "or read with on_bad='skip' (drops and counts)"
 
 
@@ -62,50 +64,62 @@ class Counts:
     """CR without LF, which are text."""
     cr_files: list[str] = field(default_factory=list)
     """Files whose lines end in CR alone."""
-    notes: list[str] = field(default_factory=list)
-    """What else is to be told, a sentence each."""
+    notes: list[Finding] = field(default_factory=list)
+    """What else was met."""
     hashes: dict[str, str] = field(default_factory=dict)
     """SHA-256 of every file as it was read."""
 
     @property
-    def warnings(self) -> list[str]:
-        """What the user should know even when all went well, a sentence each."""
-        said = list(self.notes)
-        for number, sentence in (
-            (self.rejected, "bad rows dropped"),
-            (self.byte_order_marks, "byte order marks removed"),
-            (self.nul_stripped, "NUL characters left out"),
-            (self.replaced, "characters replaced by U+FFFD"),
+    def findings(self) -> list[Finding]:
+        """What the user should know even when all went well."""
+        found = list(self.notes)
+        for number, name, what in (
+            (self.rejected, REJECTED, "bad rows dropped"),
+            (self.byte_order_marks, "byte-order-marks", "byte order marks removed"),
+            (self.nul_stripped, "nul-characters", "NUL characters left out"),
+            (self.replaced, "replaced-characters", "characters replaced by U+FFFD"),
         ):
             if number:
-                said.append(f"{number:,} {sentence}")
+                found.append(Finding(name, f"{number:,} {what}"))
         if self.controls:
             listed = ", ".join(f"{n:,} of {c}" for c, n in sorted(self.controls.items()))
-            said.append(f"control characters left out: {listed}")
+            found.append(Finding("control-characters", f"control characters left out: {listed}"))
         if self.separators:
             marks = " and ".join(sorted({repr(mark) for mark in self.separators.values()}))
-            said.append(f"columns separated by {marks}, as a first line sep= says")
+            found.append(
+                Finding(
+                    "declared-separator", f"columns separated by {marks}, as a first line sep= says"
+                )
+            )
         if self.spanning:
-            said.append(
-                f"{counted(self.spanning, 'row')} of several lines each, in quoted fields; the "
-                f"first: {self.first_spanning}"
+            found.append(
+                Finding(
+                    SPANNING,
+                    f"{counted(self.spanning, 'row')} of several lines each, in quoted fields",
+                    f"the first: {self.first_spanning}",
+                )
             )
         if self.lone_cr:
-            said.append(
-                f"{counted(self.lone_cr, 'carriage return')} within lines, read as text; where "
-                "they end lines, read with line_ends='any'"
+            found.append(
+                Finding(
+                    "lone-carriage-returns",
+                    f"{counted(self.lone_cr, 'carriage return')} within lines, read as text",
+                    remedy="where they end lines, read with line_ends='any'",
+                )
             )
-        if self.cr_files:
-            said.append(f"lines end in CR alone (line_ends): {_some(self.cr_files)}")
-        if self.empty_files:
-            said.append(f"empty files: {_some(self.empty_files)}")
-        if self.ignored_files:
-            said.append(f"files of another kind, not read: {_some(self.ignored_files)}")
-        if self.without_part:
-            said.append(
-                f"not read, as no name says their part or class: {_some(self.without_part)}"
-            )
-        return said
+        for name, what, files in (
+            ("cr-line-ends", "lines end in CR alone (line_ends)", self.cr_files),
+            ("empty-files", "empty files", self.empty_files),
+            ("ignored-files", "files of another kind, not read", self.ignored_files),
+            (
+                "files-without-part",
+                "not read, as no name says their part or class",
+                self.without_part,
+            ),
+        ):
+            if files:
+                found.append(Finding(name, f"{what}: {_some(files)}"))
+        return found
 
     def summary(self) -> str:
         """One line: files, rows, documents, and why rows went missing."""

@@ -27,10 +27,9 @@ from maskwright.labelled.columns.contents import stands
 from maskwright.labelled.columns.infer import Task, infer
 from maskwright.labelled.examples.build import build
 from maskwright.labelled.examples.survey import as_read, left_out
-from maskwright.labelled.formats import table
+from maskwright.labelled.formats import table, tag_spelling
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.labelled.formats.parts import ALL, TEST, TRAIN, VALIDATION
-from maskwright.labelled.formats.tag_spelling import about
 from maskwright.metrics.intervals import Estimate
 from maskwright.models import folders
 from maskwright.predict.predictor import Predictor, load
@@ -168,10 +167,9 @@ def _rows(
         values=model.values,
         assume=bool(model.kind.settled.get(UNTOLD)),
     )
-    for line in (*as_read(part, whole.counts[part]), *left_out(made)):
-        say(line)
-    if task.kind == "tagging" and (said := about(model.kind.labels)) is not None:
-        say(f"note: {said}")
+    of_tags = tag_spelling.findings(model.kind.labels) if task.kind == "tagging" else ()
+    for found in (*as_read(part, whole.counts[part]), *left_out(made), *of_tags):
+        say(found.line())
     return made.parts[ALL], model.kind
 
 

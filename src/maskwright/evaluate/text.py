@@ -126,7 +126,7 @@ def evaluate_text(
                 reading = Reading() if recipe is None else recipe.corpus
             reader = Reader(texts, reading)
             build_store(reader, tokenizer, built, sentences=sentences)
-            read_of += [reader.counts.summary(), *map("note: {}".format, reader.counts.warnings)]
+            read_of += [reader.counts.summary(), *(f.line() for f in reader.counts.findings)]
             store = TokenStore.open(built)
         elif (data / HELD_OUT).is_dir():
             store = TokenStore.open(data / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)

@@ -257,8 +257,8 @@ def _say_what_was_read(examples: Examples, say: Say) -> None:
         if examples.together:
             name = examples.task.columns[examples.together]
             say(f"rows that share their {name!r} are in the same part")
-    for warning in looked.warnings:
-        say(f"note: {warning}")
+    for found in looked.findings:
+        say(found.line())
 
 
 def _refuse_idle(recipe: Recipe, kind: TaskType) -> None:

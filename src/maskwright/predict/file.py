@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from maskwright.corpus import growing
 from maskwright.corpus.files import listed
-from maskwright.corpus.ledger import Counts
+from maskwright.corpus.ledger import REJECTED, SPANNING, Counts
 from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.labelled.columns.columns import JOINED, as_names
@@ -192,15 +192,13 @@ def _finite(value: Any) -> Any:
 
 def say_bad(bad: int, counts: Counts, say: Say) -> None:
     """Tell of the rows without an answer, and what else was met."""
-    for note in counts.notes:
-        say(f"note: {note}")
     if bad:
         say(f"{counted(bad, 'row')} could not be answered; the prediction there is null")
-    for note in counts.warnings:
-        if counts.spanning and "of several lines" in note:
-            note += "; where quotes are plain signs: --read quoting=false"
-        if "rows dropped" not in note:
-            say(f"note: {note}")
+    for found in counts.findings:
+        if found.name == SPANNING:
+            found = replace(found, remedy="where quotes are plain signs: --read quoting=false")
+        if found.name != REJECTED:  # told below, with the reasons
+            say(found.line())
     if counts.blank:
         say(
             f"{counted(counts.blank, 'blank line')} passed over, with no line among the predictions"

@@ -215,7 +215,7 @@ def _keep_origin(path: Path, texts: Sequence[Text], unknown: str) -> None:
         said = {
             "files": {name: digest for counts in met for name, digest in counts.hashes.items()},
             "summary": "; ".join(counts.summary() for counts in met),
-            "notes": [warning for counts in met for warning in counts.warnings],
+            "notes": [found.to_json() for counts in met for found in counts.findings],
             "unknown": unknown,
         }
         document.write(path, json.dumps(said, indent=2) + "\n")

@@ -105,7 +105,7 @@ class Text:
         if self._reader is None or (held_out and not self.held_out_paths):
             return
         yield f"read: {self._reader.counts.summary()}"
-        yield from (f"note: {warning}" for warning in self._reader.counts.warnings)
+        yield from (found.line() for found in self._reader.counts.findings)
         if self._reader.cut:
             yield f"note: the text goes on behind corpus.limit_bytes={self.corpus.limit_bytes}"
         if self._divided:

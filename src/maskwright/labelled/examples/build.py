@@ -15,6 +15,7 @@ from typing import Any
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
+from maskwright.findings import Finding
 from maskwright.labelled.columns.contents import is_empty, value_of
 from maskwright.labelled.columns.infer import KINDS, Task, is_said
 from maskwright.labelled.examples import classes as classes_of
@@ -72,7 +73,10 @@ def build(
         for tag, count in sorted(outside.items()):
             note(
                 table,
-                f"{counted(count, 'tag')} {tag!r} read as outside: no entity is of the kind O",
+                Finding(
+                    "tag-read-as-outside",
+                    f"{counted(count, 'tag')} {tag!r} read as outside: no entity is of the kind O",
+                ),
             )
     if repair_tags:
         table, changed = repaired(table, task)

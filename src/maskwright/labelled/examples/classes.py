@@ -10,6 +10,7 @@ from typing import Any
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
+from maskwright.findings import Finding
 from maskwright.labelled.columns.contents import value_of
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.examples import labels
@@ -157,11 +158,12 @@ def _names_beside(table: Table, task: Task, column: str) -> Mapping[int, str]:
     return {} if table.loose and not fits else names
 
 
-def note(table: Table, said: str) -> None:
-    """Have the user told, once."""
+def note(table: Table, found: Finding | str) -> None:
+    """Have the user know it, once; a sentence is about the names of classes."""
+    finding = Finding("names-of-classes", found) if isinstance(found, str) else found
     notes = table.counts.setdefault(next(iter(table.parts)), Counts()).notes
-    if said not in notes:
-        notes.append(said)
+    if finding not in notes:
+        notes.append(finding)
 
 
 def readable(row: Row, task: Task) -> list[Any]:

@@ -1,7 +1,7 @@
 """Texts that several rows have in common: a premise with hypotheses, a passage with questions.
 
 A model that has learned a premise knows something of the others that share it. Where parts are
-drawn, rows stay together by the text that most of them share; what is left is told.
+drawn, rows stay together by the text that most of them share; what is left is a finding.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from maskwright.counted import counted
+from maskwright.findings import Finding
 from maskwright.labelled.columns.columns import Columns, option
 from maskwright.labelled.columns.spellings import plain
 from maskwright.labelled.examples.examples import Choice, Example, Examples, Match, Pair, folded
@@ -52,9 +53,9 @@ def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
     return best
 
 
-def told(examples: Examples) -> Iterator[str]:
-    """A sentence for each text that rows of a part share with the training rows, and for a column
-    by which rows of parts that were drawn may belong together."""
+def findings(examples: Examples) -> Iterator[Finding]:
+    """One for each text that rows of a part share with the training rows, and for a column by which
+    rows of parts that were drawn may belong together."""
     columns = examples.task.columns
     train = texts_by_role(examples.parts.get(TRAIN, []))
     for role, texts in train.items():
@@ -72,16 +73,19 @@ def told(examples: Examples) -> Iterator[str]:
             ]
             if again:
                 whole = part in examples.drawn and "group" not in columns.roles
-                keep = f"; {option('group', name)} keeps them together" if whole else ""
-                yield (
+                yield Finding(
+                    "text-shared-with-train",
                     f"{counted(len(again), 'row')} of {part} share their {name!r} with rows of "
-                    f"train, and are easier for it{keep}; the first: {again[0].where}"
+                    "train, and are easier for it",
+                    f"the first: {again[0].where}",
+                    f"{option('group', name)} keeps them together" if whole else "",
                 )
     if examples.drawn and "group" not in columns.roles and not examples.together:
         for name in _of_groups(columns):
-            yield (
-                f"rows that share their {name!r} may be in different parts; "
-                f"{option('group', name)} keeps them together"
+            yield Finding(
+                "possible-groups",
+                f"rows that share their {name!r} may be in different parts",
+                remedy=f"{option('group', name)} keeps them together",
             )
 
 

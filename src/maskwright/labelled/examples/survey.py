@@ -1,15 +1,15 @@
 """What is in labelled data, and what is wrong with it, before anything is trained.
 
 Rows and classes of each part, lengths, duplicates with equal and with different labels, texts that
-two parts share (case and blanks aside), and what a user should hear about it as sentences. Plain
-values, and tables of texts as `report/tables.py` shows them: {"title", "head", "rows", "note"}.
+two parts share (case and blanks aside), and findings: what a user should know of it. Plain values,
+and tables of texts as `report/tables.py` shows them: {"title", "head", "rows", "note"}.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
+from maskwright.findings import Finding
 from maskwright.labelled.columns.contents import MISSING
 from maskwright.labelled.examples import shared_texts
 from maskwright.labelled.examples.examples import (
@@ -91,12 +92,12 @@ class Leak:
 
 @dataclass(frozen=True)
 class Survey:
-    """The parts, what they share, and what to tell the user."""
+    """The parts, what they share, and what the user should know."""
 
     kind: str
     parts: dict[str, Part]
     leaks: list[Leak]
-    warnings: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     def tables(self) -> list[dict[str, Any]]:
         """Rows and lengths; classes, where there are any."""
@@ -155,7 +156,7 @@ def survey(examples: Examples) -> Survey:
     ]
     leaks = [leak for leak in leaks if leak.rows]
     found = Survey(examples.task.kind, parts, leaks)
-    return Survey(found.kind, parts, leaks, list(_warnings(examples, found)))
+    return replace(found, findings=list(_findings(examples, found)))
 
 
 # ------------------------------------------------------------------------------ one part
@@ -220,120 +221,133 @@ def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Examp
     return Leak(part, other, count, relabelled, places)
 
 
-def as_read(part: str, counts: Counts) -> Iterator[str]:
-    """A sentence for each thing that was met when the files of `part` were read; its files where
-    there are several."""
+def as_read(part: str, counts: Counts) -> Iterator[Finding]:
+    """What was met when the files of `part` were read; its files where there are several."""
     if len(files := list(counts.hashes)) > 1:
         more = len(files) - LISTED_FILES
         listed = ", ".join(files[:LISTED_FILES]) + (f" and {more:,} more files" if more > 0 else "")
-        yield f"{part}: {listed}"
-    yield from (f"{part}: {said}" for said in counts.warnings)
+        yield Finding("files-of-part", f"{part}: {listed}")
+    yield from (found.of(part) for found in counts.findings)
 
 
-def left_out(examples: Examples) -> Iterator[str]:
-    """A sentence for each way in which the examples are not the rows of the files."""
+def left_out(examples: Examples) -> Iterator[Finding]:
+    """Where the examples are not the rows of the files."""
     if examples.dropped:
         where, reason = examples.dropped[0]
-        yield f"left out: {counted(len(examples.dropped), 'bad row')}; the first: {where}, {reason}"
+        yield Finding(
+            "bad-rows",
+            f"left out: {counted(len(examples.dropped), 'bad row')}",
+            f"the first: {where}, {reason}",
+        )
     if examples.rejects and (examples.dropped or any(c.rejected for c in examples.counts.values())):
-        yield f"rows left out are listed in {examples.rejects}"
+        yield Finding("list-of-bad-rows", f"rows left out are listed in {examples.rejects}")
     if examples.unlabelled:
-        yield f"left out: {counted(examples.unlabelled, 'row')} without a label"
+        yield Finding(
+            "rows-without-label",
+            f"left out: {counted(examples.unlabelled, 'row')} without a label",
+        )
     if examples.folded:
-        yield (
+        yield Finding(
+            "labels-joined",
             f"{counted(examples.folded, 'label')} joined with a commoner spelling, which "
-            "differs only by case or blanks"
+            "differs only by case or blanks",
         )
     if examples.repaired:
-        yield f"{counted(examples.repaired, 'tag')} changed, so that spans begin with B-"
+        yield Finding(
+            "tags-changed",
+            f"{counted(examples.repaired, 'tag')} changed, so that spans begin with B-",
+        )
 
 
-def _warnings(examples: Examples, found: Survey) -> Iterator[str]:
-    """A sentence for each thing that should not pass in silence."""
+def _findings(examples: Examples, found: Survey) -> Iterator[Finding]:
+    """Each thing that should not pass in silence."""
     for name, counts in examples.counts.items():
         yield from as_read(name, counts)
     for leak in found.leaks:
         here, there = leak.places[0]
         also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
-        yield (
+        yield Finding(
+            "rows-in-two-parts",
             f"{counted(leak.rows, 'row')} of {leak.part} stand{_s(leak.rows)} in {leak.other}, "
-            f"too{also}; "
-            f"the first: {here} and {there}"
+            f"too{also}",
+            f"the first: {here} and {there}",
         )
-    yield from shared_texts.told(examples)
+    yield from shared_texts.findings(examples)
     for name, part in found.parts.items():
-        if part.contradictions:
-            places = " and ".join(part.contradictions[0][:2])
-            yield (
-                f"different labels of the same text in {name}: "
-                f"{counted(len(part.contradictions), 'text')}; "
-                f"the first: {places}"
-            )
-        if part.copies:
-            yield (
-                f"{counted(part.copies, 'row')} of {name} repeat{_s(part.copies)} an earlier "
-                "row, label included"
-            )
-        widened = [row for row in examples.parts[name] if isinstance(row, Tagged) and row.widened]
-        if widened:
-            yield (
-                f"{counted(sum(row.widened for row in widened), 'marked part')} of {name} "
-                "begin or end within a word, and take the whole of it; the first: "
-                f"{widened[0].where}"
-            )
+        yield from _repeated(name, part)
+        yield from _widened(name, examples)
         yield from _unanswerable(name, examples)
     yield from left_out(examples)
     if examples.labels is not None:
-        yield from _label_warnings(examples, found)
-        yield from _class_warnings(found)
+        yield from _label_findings(examples, found)
+        yield from _class_findings(found)
 
 
-def _unanswerable(part: str, examples: Examples) -> Iterator[str]:
+def _repeated(name: str, part: Part) -> Iterator[Finding]:
+    """Texts that stand in a part more than once."""
+    if part.contradictions:
+        places = " and ".join(part.contradictions[0][:2])
+        yield Finding(
+            "contradicting-labels",
+            f"different labels of the same text in {name}: "
+            f"{counted(len(part.contradictions), 'text')}",
+            f"the first: {places}",
+        )
+    if part.copies:
+        yield Finding(
+            "repeated-rows",
+            f"{counted(part.copies, 'row')} of {name} repeat{_s(part.copies)} an earlier row, "
+            "label included",
+        )
+
+
+def _widened(part: str, examples: Examples) -> Iterator[Finding]:
+    """Marked parts of texts that do not begin and end where words do."""
+    widened = [row for row in examples.parts[part] if isinstance(row, Tagged) and row.widened]
+    if widened:
+        yield Finding(
+            "marks-within-words",
+            f"{counted(sum(row.widened for row in widened), 'marked part')} of {part} "
+            "begin or end within a word, and take the whole of it",
+            f"the first: {widened[0].where}",
+        )
+
+
+def _unanswerable(part: str, examples: Examples) -> Iterator[Finding]:
     """How many questions of a part have no answer."""
     rows = [row for row in examples.parts[part] if isinstance(row, Answered)]
     none = [row for row in rows if not row.answers]
     if none:
-        yield (
+        yield Finding(
+            "questions-without-answer",
             f"{counted(len(none), 'question')} of {len(rows):,} in {part} "
-            f"({len(none) / len(rows):.0%}) have no answer in their context; the first: "
-            f"{none[0].where}"
+            f"({len(none) / len(rows):.0%}) have no answer in their context",
+            f"the first: {none[0].where}",
         )
     columns = examples.task.columns
     empty = columns.column("answers").empty if none else 0
     if empty and TABLE_FILE.search(none[0].where.rpartition(",")[0]):  # elsewhere null is refused
-        yield (
-            f"an empty cell in the column {columns['answers']!r} is read as no answer; take out "
-            "rows whose answers are not known"
+        yield Finding(
+            "empty-answers",
+            f"an empty cell in the column {columns['answers']!r} is read as no answer",
+            remedy="take out rows whose answers are not known",
         )
 
 
-def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
+def _label_findings(examples: Examples, found: Survey) -> Iterator[Finding]:
     """What may be a label that nobody gave."""
     columns = examples.task.columns
     names = columns.roles.get("label", ())
     if examples.task.kind == "tagging" and examples.labels is not None:
-        said = tag_spelling.about(examples.labels.names)
-        yield from [said] if said else []
-    if examples.task.kind == "multi-label" and len(names) == 1:
-        empty = columns.described[names[0]].empty
-        if empty:
-            yield (
-                f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
-                f"{counted(empty, 'row')}; take out rows whose labels are not "
-                "known"
-            )
+        yield from tag_spelling.findings(examples.labels.names)
     if examples.task.kind == "multi-label":
-        sets = [row.label for rows in examples.parts.values() for row in rows]
-        if len(sets) >= RARE and all(len(some) == 1 for some in sets):
-            yield (
-                "every row has exactly one label; where only one can be right, a column with "
-                "its name makes the task a classification"
-            )
+        yield from _sets_of_labels(examples, names)
     blank = [name for name in next(iter(found.parts.values())).classes if name != name.strip()]
     if blank:
-        yield (
-            f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers; "
-            "take them out of the file if that is not meant"
+        yield Finding(
+            "blanks-around-labels",
+            f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers",
+            remedy="take them out of the file if that is not meant",
         )
     counts: Counter[str] = Counter()
     for part in found.parts.values():
@@ -342,43 +356,73 @@ def _label_warnings(examples: Examples, found: Survey) -> Iterator[str]:
         counts.update({name: n for name, n in part.classes.items() if name in odd})
     for name, rows in counts.items():
         if rows and len(names) == 1:  # of others nothing is left out
-            yield (
-                f"{name!r} ({counted(rows, 'row')}) is read as the name of a class; where it "
-                f"means that there is no label, say --read no_label={name}"
+            yield Finding(
+                "label-like-missing-value",
+                f"{name!r} ({counted(rows, 'row')}) is read as the name of a class",
+                remedy=f"where it means that there is no label, say --read no_label={name}",
             )
 
 
-def _class_warnings(found: Survey) -> Iterator[str]:
+def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Finding]:
+    """Sets of labels, in the columns `names`, that are empty, or never more than one label."""
+    empty = examples.task.columns.described[names[0]].empty if len(names) == 1 else 0
+    if empty:
+        yield Finding(
+            "empty-labels",
+            f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
+            f"{counted(empty, 'row')}",
+            remedy="take out rows whose labels are not known",
+        )
+    sets = [row.label for rows in examples.parts.values() for row in rows]
+    if len(sets) >= RARE and all(len(some) == 1 for some in sets):
+        yield Finding(
+            "one-label-per-row",
+            "every row has exactly one label",
+            remedy="where only one can be right, a column with its name makes the task a "
+            "classification",
+        )
+
+
+def _class_findings(found: Survey) -> Iterator[Finding]:
     names = list(found.parts)
     first = found.parts[names[0]]
     for name, part in found.parts.items():
         empty = [c for c, n in part.classes.items() if n == 0]
         if empty and name == names[0]:
-            yield f"{name} has no row of {_some(empty)}: the model cannot learn what it never sees"
+            yield Finding(
+                "class-never-seen",
+                f"{name} has no row of {_some(empty)}: the model cannot learn what it never sees",
+            )
         elif len(part.classes) - len(empty) == 1:
             only = next(c for c, n in part.classes.items() if n)
-            yield f"all rows of {name} are {only!r}: no score on them tells classes apart"
+            yield Finding(
+                "single-class",
+                f"all rows of {name} are {only!r}: no score on them tells classes apart",
+            )
         elif empty:
-            yield f"{name} has no row of {_some(empty)}: no score can be given for them"
+            yield Finding(
+                "class-not-scored",
+                f"{name} has no row of {_some(empty)}: no score can be given for them",
+            )
     here = {c: n for c, n in first.classes.items() if n}
     rare = [c for c, n in here.items() if n < RARE]
     if rare:
-        yield f"{names[0]} has fewer than {RARE} rows of {_some(rare)}"
+        yield Finding("rare-classes", f"{names[0]} has fewer than {RARE} rows of {_some(rare)}")
     if here and max(here.values()) > UNEVEN * min(here.values()):
         common, least = max(here, key=lambda c: here[c]), min(here, key=lambda c: here[c])
-        yield (
+        yield Finding(
+            "uneven-classes",
             f"the classes are uneven: {here[common]:,} of {common!r} and {here[least]:,} of "
-            f"{least!r}; "
-            + (
-                "look at each class"
-                if found.kind == "tagging"
-                else "look at macro F1 beside accuracy"
-            )
+            f"{least!r}",
+            remedy="look at each class"
+            if found.kind == "tagging"
+            else "look at macro F1 beside accuracy",
         )
     for miss, name in near_misses(here):
-        yield (
+        yield Finding(
+            "misspelt-label",
             f"{miss!r} ({counted(here[miss], 'row')}) may be {name!r} "
-            f"({counted(here[name], 'row')}) misspelt"
+            f"({counted(here[name], 'row')}) misspelt",
         )
 
 

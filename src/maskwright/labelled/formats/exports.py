@@ -14,6 +14,7 @@ from typing import Any
 
 from maskwright.corpus.ledger import Ledger
 from maskwright.counted import counted
+from maskwright.findings import Finding
 from maskwright.labelled.formats import label_studio, spacy_forms
 from maskwright.labelled.formats.export_rows import row
 from maskwright.labelled.formats.exported import Chosen, Exported
@@ -35,7 +36,8 @@ def rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]] | None:
         return list(spacy_forms.sentences(found, file, ledger))
     if all(each is None or spacy_forms.is_pair(each) for each in found):
         if blank := found.count(None):
-            ledger.counts.notes.append(f"passed over: {counted(blank, 'null')} among the texts")
+            what = f"passed over: {counted(blank, 'null')} among the texts"
+            ledger.counts.notes.append(Finding("null-texts", what))
         return [spacy_forms.row(each, number) for number, each in enumerate(found, 1) if each]
     if isinstance(value, dict) and not all(type(each) is dict for each in found):
         return None

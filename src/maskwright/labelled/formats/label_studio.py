@@ -19,6 +19,7 @@ from typing import Any
 from maskwright.corpus.ledger import Ledger
 from maskwright.counted import counted
 from maskwright.errors import DataError
+from maskwright.findings import Finding
 from maskwright.labelled.formats.exported import Chosen, Exported
 from maskwright.storage.strict_json import parse
 
@@ -94,15 +95,18 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
     return found
 
 
-def _note(notes: list[str], several: int, golden: int, unread: Counter[str]) -> None:
+def _note(notes: list[Finding], several: int, golden: int, unread: Counter[str]) -> None:
     if several:
-        notes.append(f"{counted(several, 'text')} with several annotations: a row for each")
+        what = f"{counted(several, 'text')} with several annotations: a row for each"
+        notes.append(Finding("several-annotations", what))
     if golden:
-        notes.append(
+        what = (
             f"of {counted(golden, 'text')} only the annotation that is marked as the truth is read"
         )
+        notes.append(Finding("annotation-marked-true", what))
     for kind, number in unread.items():
-        notes.append(f"not read: {counted(number, 'result')} of the kind {kind}")
+        what = f"not read: {counted(number, 'result')} of the kind {kind}"
+        notes.append(Finding("results-not-read", what))
 
 
 def _why(task: Mapping[str, Any], every: list[Any]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
 from maskwright.errors import DataError
+from maskwright.findings import Finding
 from maskwright.labelled.formats.exported import Chosen, Exported
 from maskwright.labelled.formats.marked_text import are_parts
 from maskwright.labelled.formats.rows import Row
@@ -63,7 +64,9 @@ def _annotated(some: list[Row], counts: Counts) -> list[Row]:
     reasons = Counter(row.values.left_out for row in some if type(row.values) is Exported)
     del reasons[""]
     for reason, number in reasons.items():
-        counts.notes.append(f"{counted(number, 'text')} left out: {reason}")
+        counts.notes.append(
+            Finding("not-annotated", f"{counted(number, 'text')} left out: {reason}")
+        )
     return [row for row in some if not (type(row.values) is Exported and row.values.left_out)]
 
 
@@ -74,7 +77,8 @@ def _accepted(some: list[Row], counts: Counts) -> list[Row]:
         return some
     kept = [row for row, one in zip(some, said, strict=True) if one == ACCEPTED]
     if left := len(some) - len(kept):
-        counts.notes.append(f"{counted(left, 'row')} left out whose 'answer' is reject or ignore")
+        what = f"{counted(left, 'row')} left out whose 'answer' is reject or ignore"
+        counts.notes.append(Finding("not-accepted", what))
     return kept
 
 
@@ -82,18 +86,24 @@ def _is_one(value: Any) -> bool:
     return type(value) is str or value is None or (type(value) is Chosen and len(value) == 1)
 
 
-def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[str]) -> None:
+def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding]) -> None:
     if one:
         notes.append(
-            f"one label in every row of {name!r}: read as the names of classes (for "
-            "several labels: --task multi-label)"
+            Finding(
+                "one-label-per-row",
+                f"one label in every row of {name!r}: read as the names of classes",
+                remedy="for several labels: --task multi-label",
+            )
         )
         return
     values = [row.values.get(name) for row in every]
     if empty := sum(type(value) is Chosen and not value for value in values):
         notes.append(
-            f"no label in {counted(empty, 'row')} of {name!r}: read as none of them; take "
-            "out rows that nobody labelled"
+            Finding(
+                "empty-labels",
+                f"no label in {counted(empty, 'row')} of {name!r}: read as none of them",
+                remedy="take out rows that nobody labelled",
+            )
         )
     asked = {value.among for value in values if type(value) is Chosen and value.among}
     if len(asked) > 1:

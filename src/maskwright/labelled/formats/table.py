@@ -18,6 +18,7 @@ from maskwright.corpus.files import Source, find
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, MaskwrightError, UsageError
+from maskwright.findings import Finding
 from maskwright.labelled.formats import unnamed_files
 from maskwright.labelled.formats.class_names import LABEL, Names, read_names
 from maskwright.labelled.formats.parts import (
@@ -81,7 +82,8 @@ class Table:
         if part != TEST or TRAIN not in self.parts:
             return False
         del self.parts[part]
-        self.counts.setdefault(part, Counts()).notes.append(f"not used: {said}")
+        unused = Finding("part-not-used", f"not used: {said}")
+        self.counts.setdefault(part, Counts()).notes.append(unused)
         return True
 
     @property

@@ -6,10 +6,11 @@ are outside, too: files get them where a prefix is put before every tag.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from maskwright.findings import Finding
 from maskwright.labelled.formats.tags import OUTSIDE, PREFIXES
 
 MARKS = ("-", "_", ":", "|", "/")
@@ -117,28 +118,34 @@ def as_entities(tags: Sequence[str], names: Iterable[str]) -> list[str]:
     return list(tags) if spelling is None else [spelling.read(tag) for tag in tags]
 
 
-def about(names: Sequence[str]) -> str | None:
-    """What the user should hear of the tags of a task; None where they are as usual."""
+def findings(names: Sequence[str]) -> Iterator[Finding]:
+    """What the user should know of the tags of a task; nothing where they are as usual."""
     spelling = spelling_of(names)
     if spelling is None:
         odd = [name for name in names if name != OUTSIDE and Spelling().split(name) is None]
         some = ", ".join(map(repr, (odd or list(names))[:LISTED]))
-        return (
+        yield Finding(
+            "tags-without-scheme",
             f"no entities are scored: tags such as {some} are of no scheme of entities (B-LOC, "
-            "I-LOC, O); the figure is the share of words with the right tag"
+            "I-LOC, O)",
+            "the figure is the share of words with the right tag",
         )
+        return
     kinds = {name: found[1] for name in names if (found := spelling.split(name)) is not None}
     letter = next((n for n, k in kinds.items() if k == OUTSIDE and n not in spelling.empty), None)
     if letter is not None:
-        return (
-            f"{letter!r} is read as an entity of the kind O; where it is outside, write "
-            f"{spelling.outside}"
+        yield Finding(
+            "entity-of-kind-o",
+            f"{letter!r} is read as an entity of the kind O",
+            remedy=f"where it is outside, write {spelling.outside}",
         )
+        return
     if spelling.usual:
-        return None
+        return
     marked = next(name for name in names if spelling.split(name) and name not in spelling.empty)
-    said = [f"{marked!r} as {spelling.read(marked)!r}"] if marked != spelling.read(marked) else []
+    read = [f"{marked!r} as {spelling.read(marked)!r}"] if marked != spelling.read(marked) else []
     if spelling.outside != OUTSIDE and spelling.outside in names:
-        said.append(f"{spelling.outside!r} as outside")
-    said += [f"{name!r} as outside" for name in names if name in spelling.empty]
-    return f"tags are read as those of entities: {', '.join(said)}" if said else None
+        read.append(f"{spelling.outside!r} as outside")
+    read += [f"{name!r} as outside" for name in names if name in spelling.empty]
+    if read:
+        yield Finding("tags-translated", f"tags are read as those of entities: {', '.join(read)}")
