@@ -549,9 +549,7 @@ def test_lines_that_end_in_cr_alone(name: str, tmp_path: Path) -> None:
     mixed.write_bytes(content.replace(b"\r", b"\n", 4))
     if name == "a.txt":
         reader = Reader(mixed)
-        assert (
-            len(list(reader)) < 9 and "line_ends='any'" in list(map(str, reader.counts.findings))[0]
-        )
+        assert len(list(reader)) < 9 and "line_ends='any'" in next(map(str, reader.counts.findings))
     else:
         error = refusal(DataError, mixed)
         assert "line_ends='any'" in str(error.do)

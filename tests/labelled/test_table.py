@@ -539,7 +539,7 @@ def test_words_and_tags_whose_lines_end_in_cr(tmp_path: Path) -> None:
     made = load(path)
     assert [row.values["tokens"] for row in made.parts["all"]] == [["Ann", "sat"], ["Bob"]]
     assert [row.number for row in made.parts["all"]] == [1, 4]
-    assert "CR alone" in list(map(str, made.counts["all"].findings))[0]
+    assert "CR alone" in next(map(str, made.counts["all"].findings))
     path.write_bytes(text.replace("\r", "\n", 3).encode())
     error = refusal(DataError, lambda: load(path))
     assert "line_ends='any'" in str(error.do)
