@@ -98,7 +98,8 @@ def our_learner(a: argparse.Namespace) -> Any:
 
 
 def our_worker(a: argparse.Namespace) -> None:
-    from maskwright.objectives.supervised import Options, Supervised
+    from maskwright.objectives.modules.supervised import Supervised
+    from maskwright.objectives.supervised import Options
     from maskwright.train.machine import machine
 
     model, parts, collation, vocabulary = our_learner(a)
@@ -116,7 +117,8 @@ def our_worker(a: argparse.Namespace) -> None:
 def our_quality(a: argparse.Namespace) -> float:
     from maskwright.finetune.tune import Settings, tune
     from maskwright.inference.scores import scores
-    from maskwright.objectives.supervised import Options, Supervised
+    from maskwright.objectives.modules.supervised import Supervised
+    from maskwright.objectives.supervised import Options
     from maskwright.train.optimizers.settings import AdamW
     from maskwright.train.schedule import Schedule
 

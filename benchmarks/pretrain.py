@@ -111,7 +111,8 @@ def our_worker(a: argparse.Namespace, turn: Turn | None = None) -> Any:
     from maskwright.data.loader import Loader
     from maskwright.families.parts.family import family
     from maskwright.nn.initialise import build
-    from maskwright.objectives.masked import Masked, Options
+    from maskwright.objectives.masked import Options
+    from maskwright.objectives.modules.masked import Masked
     from maskwright.objectives.parts.objective import Vocabulary
     from maskwright.train.machine import machine
 

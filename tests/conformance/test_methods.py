@@ -25,8 +25,9 @@ from maskwright.inference.encoded import Collation, Examples, framed
 from maskwright.nn.config import Head, Learned, TransformerConfig
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.modules.supervised import Supervised
 from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.supervised import Options, Supervised
+from maskwright.objectives.supervised import Options
 from maskwright.train.machine.machine import Machine
 from maskwright.train.optimizers.settings import AdamW
 

@@ -15,7 +15,8 @@ from maskwright.inference.encoded import Collation, Examples, framed
 from maskwright.inference.scores import scores
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
-from maskwright.objectives.supervised import Options, Supervised
+from maskwright.objectives.modules.supervised import Supervised
+from maskwright.objectives.supervised import Options
 from maskwright.train.machine.machine import Machine
 from maskwright.train.optimizers.settings import AdamW
 from toys import CLS, SEP, VOCABULARY, bert

@@ -12,8 +12,9 @@ from maskwright.data.batch import Batch
 from maskwright.families.parts.family import family
 from maskwright.nn import initialise
 from maskwright.nn.config import Head, TransformerConfig
+from maskwright.objectives.modules.supervised import Supervised
 from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.supervised import Options, Supervised
+from maskwright.objectives.supervised import Options
 from maskwright.train import loop
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.parameters import Parameters

@@ -22,11 +22,11 @@ from maskwright.inference.fill_mask import fill
 from maskwright.models import folders
 from maskwright.models.open import open_model
 from maskwright.objectives import masked
+from maskwright.objectives.parts.spec import usual_for
 from maskwright.pretrain import checkpoints, journal, run
 from maskwright.recipes.parts.find import find
 from maskwright.recipes.parts.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
 from tinyrun import recipe, text_file
-from toys import VOCABULARY, bert
 
 ELECTRA = {"embedding_size": 16, "summary_last_dropout": 0.0}
 PROMPT = "The big [MASK] sat."
@@ -175,8 +175,8 @@ def test_it_is_noted_where_a_run_learned_by_other_questions(
     options: dict[str, Any], same: bool
 ) -> None:
     made = replace(find("bert-mini"), objective=ObjectiveChoice(name="masked", options=options))
-    asked = masked.build(bert(), masked.Options(), VOCABULARY)
-    assert (evaluate_text_module._other_question(made, asked) == "") is same
+    member, usual = usual_for("encoder"), masked.Options()
+    assert (evaluate_text_module._other_objective(member, usual, made) == "") is same
 
 
 def test_a_text_in_the_place_of_a_path(capsys: pytest.CaptureFixture[str]) -> None:

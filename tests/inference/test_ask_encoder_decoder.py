@@ -29,7 +29,7 @@ from maskwright.models import folders
 from maskwright.models.open import open_model
 from maskwright.models.special_tokens import opening
 from maskwright.pretrain import journal, run
-from maskwright.pretrain.objective_of import conventions_of
+from maskwright.pretrain.card import conventions_of
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.recipe import (
     Evaluation,

@@ -197,6 +197,15 @@ EARLY = {
     "probe M --data D --task clasification": "'classification'",
     "predict M D --read on_bda=skip": "'on_bad'",
     "evaluate M --data D --read on_bda=skip": "'on_bad'",
+    "evaluate M --data D --how casual": "'causal'",
+    "evaluate M --data D --part chosing": "'choosing'",
+    "pretrain bert-mini --set objective.options.rate=2": "0 < rate <= 1",
+    "pretrain bert-mini --set objective.options.raet=0.2": "'rate'",
+    "pretrain bert-mini --set objective.rate=0.2": "--set objective.options.rate=0.2",
+    "pretrain t5-mini --set objective.options.mean_span=0": "1 to 1000",
+    "pretrain distilbert-mini --set objective.options.temperature=0": "0 < temperature",
+    "compare bert-mini --budget tokens=1e6 --set objective.options.rate=2": "0 < rate <= 1",
+    "show albert-mini --set objective.options.masking.rate=2": "0 < rate <= 1",
     "tokenizer --text D --kind wordpeice": "'wordpiece'",
 }
 

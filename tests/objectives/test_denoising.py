@@ -13,7 +13,9 @@ import torch
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.objectives import denoising
-from maskwright.objectives.denoising import Denoising, Options
+from maskwright.objectives.denoising import Options
+from maskwright.objectives.modules import denoising as modules
+from maskwright.objectives.modules.denoising import Denoising
 from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.parts.sequences import Sequences, Texts, texts_of
 from objectives.texts import BEGIN, END, MASK, SPECIAL, blocks, epochs, read, rows_of
@@ -88,10 +90,10 @@ def test_infilling_covers_exactly_its_budget(length: int, mean: float) -> None:
 def test_span_lengths_follow_the_poisson_distribution() -> None:
     draws = np.random.default_rng(0).random(200_000)
     for mean in (0.7, 3.0, 3.5, 40.0):
-        found = denoising._poisson(draws, mean)
+        found = modules._poisson(draws, mean)
         assert found.mean() == pytest.approx(mean, abs=5 * np.sqrt(mean / len(draws)))
         assert found.var() == pytest.approx(mean, rel=0.02)
-    shares = np.bincount(denoising._poisson(draws, 3.0), minlength=8)[:8] / len(draws)
+    shares = np.bincount(modules._poisson(draws, 3.0), minlength=8)[:8] / len(draws)
     wanted = [3.0**k * exp(-3.0) / factorial(k) for k in range(8)]
     assert np.abs(shares - wanted).max() < 4.5 * np.sqrt(0.25 / len(draws))
 
@@ -134,12 +136,12 @@ def test_infilling_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of ten tokens; lengths 0, 2 and 5 are drawn, the last is cut to 1; they are put into
     the order 2, 0, 1 and stand second, fifth and last."""
     given = {
-        denoising.SPAN_LENGTH: [0.0, 0.0, 0.0],
-        denoising.SPAN_ORDER: [0.5, 0.1, 0.9],
-        denoising.SPAN_PLACE: [0.9, 0.1, 0.8, 0.7, 0.0, 0.9, 0.8, 0.7, 0.9, 0.2],
+        modules.SPAN_LENGTH: [0.0, 0.0, 0.0],
+        modules.SPAN_ORDER: [0.5, 0.1, 0.9],
+        modules.SPAN_PLACE: [0.9, 0.1, 0.8, 0.7, 0.0, 0.9, 0.8, 0.7, 0.9, 0.2],
     }
     monkeypatch.setattr(Texts, "draws", lambda texts, lengths, name, use: np.array(given[use]))
-    monkeypatch.setattr(denoising, "_poisson", lambda draws, mean: np.array([0, 2, 5]))
+    monkeypatch.setattr(modules, "_poisson", lambda draws, mean: np.array([0, 2, 5]))
     clean = rows_of([[[*range(300, 310)]]])
     after = [300, MASK, 303, 304, MASK, 305, 306, 307, 308, MASK]
     assert damaged(clean, infilling=0.3) == [after]
@@ -297,8 +299,8 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_a_wrong_budget_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: one token too many."""
-    budget = denoising.budget
-    monkeypatch.setattr(denoising, "budget", lambda lengths, rate: budget(lengths, rate) + 1)
+    budget = modules.budget
+    monkeypatch.setattr(modules, "budget", lambda lengths, rate: budget(lengths, rate) + 1)
     with pytest.raises(AssertionError):
         test_infilling_covers_exactly_its_budget(63, 3.0)
 

@@ -16,12 +16,8 @@ from maskwright.nn.config import Learned, Stack, TransformerConfig
 from maskwright.nn.kernels.vocabulary_divergence import vocabulary_divergence
 from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.distillation import (
-    Distillation,
-    Options,
-    alternate_layers,
-    start_from,
-)
+from maskwright.objectives.distillation import Options
+from maskwright.objectives.modules.distillation import Distillation, alternate_layers, start_from
 from maskwright.objectives.parts.objective import Loss, Part, encode
 from objectives.by_hand import epochs, framed, make, of
 from toys import bert, gpt2

@@ -16,8 +16,9 @@ from maskwright.inference.decode import generate
 from maskwright.inference.held_out_loss import evaluate, evaluation_batches
 from maskwright.nn import mask
 from maskwright.nn.mask import causal
-from maskwright.objectives.hybrid import Hybrid, Options
+from maskwright.objectives.hybrid import Options
 from maskwright.objectives.masked import Options as Masking
+from maskwright.objectives.modules.hybrid import Hybrid
 from maskwright.objectives.parts.objective import encode
 from objectives.by_hand import epochs, framed, make, of, rows_of
 from toys import CLS, PAD, SEP, VOCABULARY, bert, gpt2

@@ -13,7 +13,6 @@ from maskwright import catalogue
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.objectives import sentence_order, sentence_pair
 from maskwright.pretrain import build
-from maskwright.pretrain import objective_of as taught
 from maskwright.recipes.parts.find import find
 from maskwright.recipes.parts.override import override
 from maskwright.recipes.parts.recipe import Recipe
@@ -29,7 +28,7 @@ MASKING: dict[str, dict[str, Any]] = {
 
 def options(recipe: Recipe) -> Any:
     """As they are read when a run begins."""
-    return taught.options_of(build.resolved(recipe))
+    return build.resolved(recipe).objective.checked
 
 
 @pytest.mark.parametrize("name", MASKING)

@@ -15,7 +15,8 @@ from maskwright.nn.config import Embeddings
 from maskwright.nn.mask import prefix
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives import causal, prefix_lm
-from maskwright.objectives.prefix_lm import Options, PrefixLM
+from maskwright.objectives.modules.prefix_lm import PrefixLM
+from maskwright.objectives.prefix_lm import Options
 from nn.points import (
     DECODERS,
     ENCODERS,

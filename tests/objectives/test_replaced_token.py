@@ -17,8 +17,12 @@ from maskwright.nn.config import Head, Tokens
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives import replaced_token
 from maskwright.objectives.masked import Options as Masking
+from maskwright.objectives.modules.replaced_token import (
+    ReplacedToken,
+    generator_config,
+    share_embeddings,
+)
 from maskwright.objectives.parts.objective import encode
-from maskwright.objectives.replaced_token import ReplacedToken, generator_config, share_embeddings
 from nn.points import POINTS
 from objectives.by_hand import discriminator, epochs, framed, make, of, rows_of
 from toys import CLS, PAD, SEP, VOCABULARY, bert

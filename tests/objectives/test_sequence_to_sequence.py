@@ -11,7 +11,8 @@ import torch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
 from maskwright.objectives import sequence_to_sequence
-from maskwright.objectives.sequence_to_sequence import Options, SequenceToSequence
+from maskwright.objectives.modules.sequence_to_sequence import SequenceToSequence
+from maskwright.objectives.sequence_to_sequence import Options
 from objectives.texts import END, PAD, epochs, read, rows_of
 from toys import VOCABULARY, encoder_decoder
 

@@ -12,8 +12,8 @@ from torch.nn import functional
 from maskwright.data.batch import Batch
 from maskwright.errors import ConfigError
 from maskwright.objectives import span_boundary
+from maskwright.objectives.modules.span_boundary import SpanBoundary, pairs
 from maskwright.objectives.parts.objective import encode
-from maskwright.objectives.span_boundary import SpanBoundary, pairs
 from objectives.by_hand import epochs, framed, make
 from toys import bert
 

@@ -17,7 +17,8 @@ from maskwright.inference.scores import scores
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.supervised import Options, Supervised
+from maskwright.objectives.modules.supervised import Supervised
+from maskwright.objectives.supervised import Options
 from toys import CLS, SEP, VOCABULARY, bert, encoder_decoder, gpt2
 
 LABELS = 3

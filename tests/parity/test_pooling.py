@@ -12,8 +12,9 @@ from checkpoint.small import SMALL
 from maskwright.checkpoint import pretrained
 from maskwright.inference.encoded import Collation, Examples, framed
 from maskwright.inference.scores import scores
+from maskwright.objectives.modules.supervised import Supervised
 from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.supervised import Options, Supervised
+from maskwright.objectives.supervised import Options
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 pytestmark = pytest.mark.interop

@@ -23,9 +23,9 @@ from maskwright.models import folders, special_tokens
 from maskwright.models.open import open_model
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
 from maskwright.pretrain import build, journal, run
-from maskwright.pretrain import objective_of as taught
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.pretrain.rows import training_rows
+from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Evaluation, ObjectiveChoice, Point, Recipe, RowChoice
 from nn.points import POINTS
 from tinyrun import essence, forked, recipe, text_file, wait
@@ -152,7 +152,7 @@ def test_only_denoising_asks_for_sentences(prepared: tuple[Recipe, Prepared]) ->
     made, data = prepared
     assert isinstance(data.train[0], TokenStore) and not len(data.train[0].sentences)
     denoised = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
-    assert taught.needs_sentences(denoised) and not taught.needs_sentences(made)
+    assert needs_sentences(denoised) and not needs_sentences(made)
 
 
 def test_a_tokenizer_without_sentinels_is_refused_before_training(tmp_path: Path) -> None:

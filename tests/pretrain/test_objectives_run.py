@@ -16,7 +16,7 @@ from maskwright.checkpoint import files, pretrained
 from maskwright.errors import IncompatibleError
 from maskwright.models import folders
 from maskwright.nn.config import Head
-from maskwright.objectives.replaced_token import ReplacedToken
+from maskwright.objectives.modules.replaced_token import ReplacedToken
 from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.prepare import prepare
 from maskwright.recipes.parts.recipe import FamilyModel, Folder, ObjectiveChoice, Point, Recipe

@@ -24,6 +24,7 @@ from maskwright.errors import IncompatibleError
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.models import folders
 from maskwright.objectives import masked
+from maskwright.objectives.modules.masked import Masked
 from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import prepare
@@ -73,7 +74,7 @@ def digest(path: Path) -> str:
 
 
 # ------------------------------------------------------------------------------ what is read
-class Recording(masked.Masked):
+class Recording(Masked):
     """Remembers the rows that it is given."""
 
     seen: list[Rows]

@@ -182,7 +182,11 @@ def test_unreadable_lines_are_told(tmp_path: Path) -> None:
 
 def test_a_causal_model_is_asked_to_go_on_and_bits_are_shown(tmp_path: Path) -> None:
     metrics = [train(1, 5.0), evaluation(1, 5.0, bits_per_byte=1.226), sample(1, "It's", "It's so")]
-    folder = write_run(tmp_path / "run", metrics=metrics, run=RUN | {"objective": "causal"})
+    folder = write_run(
+        tmp_path / "run",
+        metrics=metrics,
+        run=RUN | {"objective": "causal", "ask": RUN["ask"] | {"verb": "generate"}},
+    )
     saved = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}
     (folder / "checkpoints" / "step-00000040" / "config.json").write_text(json.dumps(saved))
     text = plain(written(folder))
@@ -194,7 +198,7 @@ def test_a_causal_model_is_asked_to_go_on_and_bits_are_shown(tmp_path: Path) -> 
 def test_a_long_prompt_is_not_repeated_in_the_command(tmp_path: Path) -> None:
     metrics = [train(1, 5.0), sample(1, "word " * 20 + "<mask>", "the 4%  a 3%")]
     folder = write_run(tmp_path / "run", metrics=metrics)
-    assert f"maskwright fill-mask {folder} 'It is a <mask>.'" in plain(written(folder))
+    assert f"maskwright fill-mask {folder} 'It is <mask>'" in plain(written(folder))
 
 
 def test_many_samples_are_thinned_but_keep_the_first_and_the_last(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from maskwright.report.wording import (
     standing,
     token_loss,
 )
+from report.runs import RUN
 
 LINES = {"uniform_loss": 7.6, "unigram_loss": 6.1}
 
@@ -98,10 +99,10 @@ def test_small_numbers() -> None:
 
 
 def test_the_part_that_predicts_tokens_is_compared() -> None:
-    assert token_loss({"loss": 7.0, "parts": {"masked": 6.3, "pair": 0.7}}) == 6.3
-    assert token_loss({"loss": 3.0, "parts": {"something": 1.0}}) == 3.0
-    assert token_loss({"loss": 3.0}) == 3.0
-    assert math.isnan(token_loss({"loss": "3.0", "parts": []}))
+    assert token_loss({"loss": 7.0, "parts": {"masked": 6.3, "pair": 0.7}}, RUN) == 6.3
+    assert token_loss({"loss": 3.0, "parts": {"something": 1.0}}, RUN) == 3.0
+    assert token_loss({"loss": 3.0}, RUN) == 3.0
+    assert math.isnan(token_loss({"loss": "3.0", "parts": []}, RUN))
 
 
 def test_what_is_no_number_is_nan() -> None:

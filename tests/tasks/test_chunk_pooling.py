@@ -18,7 +18,8 @@ from maskwright.inference.scores import AT_ONCE, scores
 from maskwright.nn import chunk_pooling as pieces
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
-from maskwright.objectives.supervised import Options, Supervised
+from maskwright.objectives.modules.supervised import Supervised
+from maskwright.objectives.supervised import Options
 from maskwright.train.optimizers.settings import AdamW
 from toys import CLS, SEP, VOCABULARY, bert
 

@@ -12,6 +12,8 @@ import torch
 
 from maskwright.errors import DataError
 from maskwright.objectives import causal, hybrid, masked, sentence_pair
+from maskwright.objectives.modules.hybrid import Hybrid
+from maskwright.objectives.modules.masked import Masked
 from maskwright.objectives.parts.objective import Objective
 from maskwright.train import loop
 from maskwright.train.distribute import Processes
@@ -81,7 +83,7 @@ def run(
     return records, optimizer, state
 
 
-def mlm(dropout: float = 0.0) -> masked.Masked:
+def mlm(dropout: float = 0.0) -> Masked:
     return masked.build(bert(dropout=dropout), masked.Options(), VOCABULARY)
 
 
@@ -176,10 +178,10 @@ def test_what_is_not_a_number_stops_before_the_weights_change() -> None:
     assert torch.equal(before.nan_to_num(), optimizer.parameters.masters.nan_to_num())
 
 
-class Torn(masked.Masked):
+class Torn(Masked):
     """Whose loss is no number in the second microbatch of each step of `odd`."""
 
-    def __init__(self, whole: masked.Masked, odd: set[int]) -> None:
+    def __init__(self, whole: Masked, odd: set[int]) -> None:
         super().__init__(whole.product, masked.Options(), VOCABULARY)
         self.odd, self.calls = odd, -1
 
@@ -290,7 +292,7 @@ def begun(objective: Objective, **settings: Any) -> AdamWState:
     return AdamWState(Parameters(objective), AdamW(learning_rate=1e-2, **settings))
 
 
-def two_kinds(share: float = 0.1) -> hybrid.Hybrid:
+def two_kinds(share: float = 0.1) -> Hybrid:
     return hybrid.build(bert(), hybrid.Options(causal_share=share), VOCABULARY)
 
 

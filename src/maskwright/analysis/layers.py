@@ -37,8 +37,8 @@ from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
 from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, estimate
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.modules.supervised import pool_texts
 from maskwright.objectives.parts.sequences import Sequences
-from maskwright.objectives.supervised import pool_texts
 from maskwright.randomness import integers, key, permute, torch_seed
 from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.task_type import TaskType

@@ -22,7 +22,7 @@ from maskwright.labelled.formats.parts import ALL, TEST, TRAIN, VALIDATION
 from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, estimate
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.supervised import pool_texts
+from maskwright.objectives.modules.supervised import pool_texts
 from maskwright.randomness import key, permute
 from maskwright.tasks.parts.find import task_for
 

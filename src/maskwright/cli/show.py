@@ -14,8 +14,9 @@ from maskwright.errors import UsageError, near
 from maskwright.families.parts.family import Family, family
 from maskwright.models import folders
 from maskwright.nn.config import TransformerConfig
-from maskwright.pretrain import build, journal, run
+from maskwright.pretrain import journal, run
 from maskwright.pretrain.session import RUN
+from maskwright.recipes.parts.check import require_settings
 from maskwright.recipes.parts.find import find
 from maskwright.recipes.parts.override import override
 from maskwright.report import run_folder
@@ -46,7 +47,7 @@ def show(thing: str, settings: list[str]) -> str:
     ):
         recipe = override(find(thing), settings)
         if settings:  # else a recipe is shown as it is, also one that waits for a setting
-            build.require_settings(recipe)
+            require_settings(recipe)
         return to_toml(recipe).rstrip()
     beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     raise UsageError(

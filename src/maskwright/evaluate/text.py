@@ -31,13 +31,14 @@ from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.models.run_folder import RECIPE
 from maskwright.objectives.parts.objective import Objective
+from maskwright.objectives.parts.spec import Member, usual_for
 from maskwright.pretrain import build, checkpoints
 from maskwright.pretrain.checkpoints import OWN
-from maskwright.pretrain.objective_of import needs_sentences, options_of, spec_of, usual_for
 from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.find import find, read
+from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import ObjectiveChoice, Recipe, RowChoice
 
 LONGEST = 512
@@ -134,7 +135,7 @@ def evaluate_text(
             raise UsageError(
                 "there is no text to evaluate on", where=model.folder, do="--text PATH"
             )
-        objective, rows_of = _measure(model, recipe)
+        objective, rows_of, note = _measure(model, recipe)
         source = rows_of(store)
         if len(source) > rows:
             read_of.append(
@@ -158,7 +159,9 @@ def evaluate_text(
             source,
             rows=rows,
         )
-    return TextEvaluation(figures, lines, not trained_on, read_of, _notes(recipe, objective, kept))
+    return TextEvaluation(
+        figures, lines, not trained_on, read_of, _notes(note, recipe, objective, kept)
+    )
 
 
 def _measured_by(model: Model) -> Recipe | None:
@@ -185,37 +188,41 @@ def _measured_by(model: Model) -> Recipe | None:
         raise error.under(f"{where}, ") from None
 
 
-def _notes(recipe: Recipe | None, objective: Objective, kept: bool) -> list[str]:
+def _notes(note: str, recipe: Recipe | None, objective: Objective, kept: bool) -> list[str]:
     """What the figures are, and are not, comparable with."""
-    notes = []
-    if recipe is not None and (note := _other_question(recipe, objective)):
-        notes.append(note)
+    notes = [note] if note else []
     if not kept:
         notes.append(
             "note: the tokenizer does not keep all of the text (capitals, blanks or unknown "
             "words), so its bits per byte are not those of another tokenizer"
         )
-    if objective.scorer is not objective.product:
-        notes.append("of the network beside the model that fills its holes (the generator)")
+    if recipe is not None and objective.scorer is not objective.product:
+        scorer = recipe.objective.spec.scored_by
+        notes.append(f"note: the predictions are those of {scorer}, which fills the masks for it")
     return notes
 
 
 def _measure(
     model: Model, recipe: Recipe | None
-) -> tuple[Objective, Callable[[TokenStore], RowSource]]:
-    """The objective that measures the model, and its rows, as long as those of its pretraining:
-    masks for an encoder and next tokens for a decoder, and that of the pretraining where these
-    would not do."""
+) -> tuple[Objective, Callable[[TokenStore], RowSource], str]:
+    """The objective that measures the model, its rows, as long as those of its pretraining, and a
+    note where the pretraining had another objective.
+
+    An encoder is measured by masks and a decoder by next tokens; others by the objective of their
+    pretraining."""
     conventions, head = model.conventions, model.config.vocabulary_head
     simple = model.num_stacks == 1 and head is not None
     if simple and not (conventions.prediction_offset or conventions.bidirectional_prefix):
-        objective = _objective(model, recipe)
-        if recipe is not None and spec_of(recipe).usual_for is not None:
-            return objective, partial(held_out_rows, recipe)
+        member, options = _usual(model, recipe)
+        note = "" if recipe is None else _other_objective(member, options, recipe)
+        objective = member.build(model.network, options, special_tokens.vocabulary(model.tokenizer))
+        if recipe is not None and recipe.objective.spec.usual_for is not None:
+            return objective, partial(held_out_rows, recipe), note
         length = _length(model) if recipe is None else recipe.rows.length
         if objective.is_language_model:
-            return objective, lambda store: Stream(store, length)
-        return objective, lambda store: PackedDocuments(store, length, seed=likelihood.SEED)
+            return objective, lambda store: Stream(store, length), note
+        packed = partial(PackedDocuments, length=length, seed=likelihood.SEED)
+        return objective, packed, note
     if recipe is None:
         if head is None:
             raise IncompatibleError(
@@ -244,36 +251,28 @@ def _measure(
             wanted="the file that pretraining wrote beside the weights",
             do="name the run or a whole copy of its checkpoint",
         )
-    return objective, partial(held_out_rows, recipe)
+    return objective, partial(held_out_rows, recipe), ""
 
 
-def _other_question(recipe: Recipe, asked: Objective) -> str:
-    """That a run was trained, and its own held-out loss measured, by other questions than these."""
-    usual: Any = getattr(asked, "options", None)
-    name = recipe.objective.name
-    encoders: Any = usual_for("encoder").options
-    if not isinstance(usual, encoders):
+def _other_objective(member: Member, options: Any, recipe: Recipe) -> str:
+    """A note that a run was trained, and its own held-out loss measured, by another objective or by
+    other options than these; empty where it was not."""
+    measurement = member.spec.measurement
+    if measurement is None or measurement.at_end(recipe.objective.checked) == options:
         return ""
-    own = options_of(recipe)
-    if isinstance(own, encoders):
-        ended = own.rate if own.final_rate is None else own.final_rate
-        if replace(own, rate=ended, final_rate=None, static=False) == usual:
-            return ""
     return (
-        f"note: measured as every encoder is, with {usual.rate:.0%} of the tokens masked; the "
-        f"run's own held-out loss, of its objective ({name}), is in its report"
+        f"note: measured {measurement.words(options)}; the run's own held-out loss, of its "
+        f"objective ({recipe.objective.name}), is in its report"
     )
 
 
-def _objective(model: Model, recipe: Recipe | None) -> Objective:
-    """The usual one; how many tokens of a row are hidden is decided as in the pretraining."""
-    known = special_tokens.vocabulary(model.tokenizer)
-    usual = usual_for("decoder" if model.config.encoder is None else "encoder")
-    options = usual.options()
-    own = None if recipe is None else options_of(recipe)
-    if isinstance(own, usual.options) and getattr(own, "independent", False):
-        options = usual.options(independent=True)
-    return usual.build(model.network, options, known)
+def _usual(model: Model, recipe: Recipe | None) -> tuple[Member, Any]:
+    """The objective that measures every model of this form, and its options: how many tokens of a
+    row are hidden is decided as in the pretraining."""
+    member = usual_for("decoder" if model.config.encoder is None else "encoder")
+    measurement = member.spec.measurement
+    own = None if recipe is None else recipe.objective.checked
+    return member, member.options() if measurement is None else measurement.options(own)
 
 
 def _length(model: Model) -> int:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from maskwright.errors import IncompatibleError, UsageError, near
-from maskwright.nn.transformer import Transformer
-from maskwright.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # so that a command line is checked without torch
+    from maskwright.nn.transformer import Transformer
+    from maskwright.tokenizer.tokenizer import Tokenizer
 
 METHODS = (
     "causal",
@@ -37,12 +40,27 @@ class Frame:
 
 def frame_for(model: Transformer, tokenizer: Tokenizer, how: str) -> Frame:
     """What a text is framed by when it is asked `how`; refuses what cannot be asked."""
-    if how not in METHODS:
-        raise UsageError("unknown scoring method", found=repr(how), wanted=near(how, METHODS))
+    require_method(how, "how")
     try:
         return _fitting_frame(model, tokenizer, how)
     except IncompatibleError as error:
         raise _remedied(error, model, tokenizer) from None
+
+
+def require_method(name: str, where: str) -> None:
+    """Refuse a scoring method that there is not; `where` is the option that names it.
+
+    Raises:
+        UsageError: the message has the near names.
+    """
+    if name not in METHODS:
+        raise UsageError(
+            "unknown scoring method",
+            where=where,
+            found=repr(name),
+            wanted=near(name, METHODS),
+            do="leave it out to score as the model was trained",
+        )
 
 
 def _remedied(

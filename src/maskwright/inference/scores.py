@@ -17,8 +17,8 @@ from maskwright.data.batch import Batch
 from maskwright.inference.batches import portions
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.prepared import Place, Prepared
+from maskwright.objectives.modules.supervised import Supervised, pool_texts
 from maskwright.objectives.parts.contrastive import Contrast
-from maskwright.objectives.supervised import Supervised, pool_texts
 
 # Ids that are scored at a time; examples of like length are scored together.
 AT_ONCE = 16_384

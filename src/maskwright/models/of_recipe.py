@@ -11,19 +11,19 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from maskwright import catalogue, config
 from maskwright.checkpoint.conventions import Conventions, Measure
 from maskwright.corpus.reading import Reading
 from maskwright.errors import ConfigError
 from maskwright.models.run_folder import RECIPE, is_run
-from maskwright.objectives.parts.spec import Spec
+from maskwright.objectives.parts.spec import Member, member_of
 
 FRAMED_ROWS = ("documents", "sentences")
 """Rows in which every text stands in its frame."""
 
 
 def conventions_of(
-    objective: Mapping[str, Any],
+    objective: Member,
+    options: Mapping[str, Any],
     rows: Mapping[str, Any],
     reading: Mapping[str, Any],
     stacks: int,
@@ -31,31 +31,28 @@ def conventions_of(
     """The conventions of a model that was pretrained so.
 
     Args:
-        objective, rows, reading: those tables of a recipe, as JSON has them; of `reading` the
-            fields of `Reading` are kept.
+        options, rows, reading: those tables of a recipe, as JSON has them; of `reading` the fields
+            of `Reading` are kept.
         stacks: 1, or 2 of an encoder with a decoder.
 
     Raises:
-        UsageError: no such objective.  ConfigError: an option that it does not take.
+        ConfigError: an option that the objective does not take.
     """
-    name, options = str(objective["name"]), dict(objective.get("options", {}))
-    member = catalogue.load("objectives", name)
-    chosen = config.from_plain(member.Options, options, "objective.options")
-    kind = rows.get("kind", "auto")
-    spec: Spec = member.SPEC
+    objective.read(options)
+    spec, kind = objective.spec, rows.get("kind", "auto")
     kind = spec.rows if kind == "auto" else kind
     continues = spec.writes or spec.bidirectional_prefix or spec.rows == "stream"
     known = {each.name for each in fields(Reading)}
     return Conventions(
         prediction_offset=spec.prediction_offset,
         bidirectional_prefix=spec.bidirectional_prefix,
-        decoder_trained=stacks == 1 or hasattr(chosen, "start"),
+        decoder_trained=stacks == 1 or spec.trains_decoder,
         writes=spec.writes,
         framed_prompt=stacks == 1 and continues and kind in FRAMED_ROWS,
         framed_target=spec.framed_target and kind in FRAMED_ROWS,
         measure=Measure(
-            objective=name,
-            options=options,
+            objective=objective.name,
+            options=dict(options),
             rows=dict(rows),
             reading={key: value for key, value in reading.items() if key in known},
         ),
@@ -77,9 +74,10 @@ def conventions_of_run(run: Path, stacks: int) -> Conventions:
     path = run / RECIPE
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        tables = (plain["objective"], plain["rows"], plain.get("corpus", {}))
-        if not all(isinstance(each, dict) for each in tables):
+        objective, rows, corpus = plain["objective"], plain["rows"], plain.get("corpus", {})
+        if not all(isinstance(table, dict) for table in (objective, rows, corpus)):
             raise KeyError("objective")
-        return conventions_of(*tables, stacks)
+        member = member_of(str(objective["name"]))
+        return conventions_of(member, objective.get("options", {}), rows, corpus, stacks)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError("not the recipe of a run", where=path, found=error) from error

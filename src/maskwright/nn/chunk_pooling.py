@@ -11,15 +11,20 @@ A head with layers `over` the pieces lets these see each other first, as a hiera
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from maskwright.nn.config import Block, Embeddings, Rotary, Stack, TransformerConfig, layers
-
-Pooling = Literal["mean", "max"]
+from maskwright.nn.config import (
+    Block,
+    ChunkPooling,
+    Embeddings,
+    Rotary,
+    Stack,
+    TransformerConfig,
+    layers,
+)
 
 
 def in_rows(
@@ -38,7 +43,7 @@ def in_rows(
 
 
 def pooled(
-    rows: Float[Tensor, "R N D"], real: Bool[Tensor, "R N"], how: Pooling
+    rows: Float[Tensor, "R N D"], real: Bool[Tensor, "R N"], how: ChunkPooling
 ) -> Float[Tensor, "R D"]:
     """The mean, or the largest of each number, over the places of a row that are `real`."""
     if how == "max":

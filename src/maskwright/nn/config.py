@@ -27,6 +27,7 @@ from maskwright.errors import ConfigError
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh"]
 TextPooling = Literal["place", "mean", "max"]
+ChunkPooling = Literal["mean", "max"]
 
 NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 # A wall against hostile or mistyped configs, far above every published model.

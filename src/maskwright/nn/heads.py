@@ -12,9 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.errors import ConfigError
-from maskwright.nn.chunk_pooling import Pooling, in_rows, pooled
+from maskwright.nn.chunk_pooling import in_rows, pooled
+from maskwright.nn.config import ChunkPooling, TransformerConfig
 from maskwright.nn.config import Head as HeadConfig
-from maskwright.nn.config import TransformerConfig
 from maskwright.nn.config import VocabularyHead as VocabularyHeadConfig
 from maskwright.nn.feed_forward import ACTIVATIONS
 from maskwright.nn.kernels.dropout import dropout
@@ -92,7 +92,7 @@ class Head(nn.Module):
         self.over = None if config.over is None else Stack(config.over, width, width)
 
     def together(
-        self, vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"], how: Pooling
+        self, vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"], how: ChunkPooling
     ) -> Float[Tensor, "R D"]:
         """A vector of each text from those of its pieces."""
         rows, real = in_rows(vectors, texts)

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from maskwright.errors import ConfigError, DataError, near
 from maskwright.nn.cache import KVCache
-from maskwright.nn.chunk_pooling import Pooling
-from maskwright.nn.config import TransformerConfig
+from maskwright.nn.config import ChunkPooling, TransformerConfig
 from maskwright.nn.heads import Head, VocabularyHead
 from maskwright.nn.kernels.linear import Linear
 from maskwright.nn.mask import AttentionMask
@@ -195,7 +194,7 @@ class Transformer(nn.Module):
         hidden: Float[Tensor, "*any D"],
         *,
         texts: Int[Tensor, " P"] | None = None,
-        how: Pooling = "mean",
+        how: ChunkPooling = "mean",
     ) -> Float[Tensor, "*rows L"]:
         """Scores of the head `name`.
 

@@ -12,24 +12,25 @@ targets count alike.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from maskwright.data.batch import Batch
-from maskwright.data.rows import Rows
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.masked import Masked
+from maskwright.errors import ConfigError
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary, encode_targets
 from maskwright.objectives.parts.spec import Spec
-from maskwright.randomness import key, uniforms
 
-SPEC = Spec(rows="documents", prediction_offset=1, writes=True)
+if TYPE_CHECKING:
+    from maskwright.nn.transformer import Transformer
+    from maskwright.objectives.modules.hybrid import Hybrid
+    from maskwright.objectives.parts.objective import Vocabulary
+
+SPEC = Spec(
+    rows="documents",
+    prediction_offset=1,
+    writes=True,
+    static_option="masking.static",
+    token_parts=("masked", "causal"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,76 +60,7 @@ class Options:
             )
 
 
-class Hybrid(Objective):
-    """Two ways to read, one stack: a batch's `prefix` is 0 in causal rows and T in masked ones."""
-
-    prediction_offset = SPEC.prediction_offset
-
-    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
-        super().__init__()
-        self.product = model
-        self.masked = Masked(model, options.masking, vocabulary)
-        assert model.config.encoder is not None
-        for layer, block in enumerate(model.config.encoder.blocks):
-            if block.attention.pattern != "bidirectional":
-                raise IncompatibleError(
-                    "`hybrid` needs a stack that can read both ways",
-                    where=f"encoder.blocks.{layer}.attention",
-                    found=f"pattern {block.attention.pattern}",
-                    wanted="pattern bidirectional, which causal rows narrow",
-                )
-        self.options = options
-
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        follows = np.zeros(rows.tokens.shape, dtype=bool)  # has a token before it to predict it
-        follows[:, 1:] = rows.documents[:, 1:] == rows.documents[:, :-1]
-        follows &= rows.documents != 0
-        maskable = replace(rows, special=rows.special | ~follows)
-        batch = self.masked.corrupt(maskable, epochs, seed, progress)
-        assert batch.index is not None
-        masked = np.zeros(rows.tokens.size, dtype=bool)
-        masked[batch.index] = True
-        causal = uniforms(key("draw", seed, epochs, rows.ids), 1) < self.options.causal_share
-        wanted = np.flatnonzero(np.where(causal, follows, masked.reshape(follows.shape)))
-        tokens = np.where(causal, rows.tokens, batch.tokens.numpy())
-        return replace(
-            batch,
-            tokens=torch.from_numpy(tokens),
-            index=torch.from_numpy(wanted - 1),
-            targets=torch.from_numpy(rows.tokens.reshape(-1)[wanted]),
-            prefix=torch.from_numpy(np.where(causal[:, 0], 0, tokens.shape[1])),
-        )
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        causal = int(_is_causal(batch).sum())
-        return {"masked": len(_is_causal(batch)) - causal, "causal": causal}
-
-    def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        states = self.product.head_hidden(self.target_states(batch))
-        causal, rare = _is_causal(batch), self.options.causal_share
-        weight, bias = self.product.head_weight, self.product.head_bias
-        parts = {}
-        for name, mine, share in (("masked", ~causal, 1 - rare), ("causal", causal, rare)):
-            total, _ = vocabulary_loss(
-                states[mine], weight, bias, batch.targets[mine], self.options.z_loss
-            )
-            parts[name] = Part(total, share)
-        return Loss(parts)
-
-    def sorts(self, batch: Batch) -> dict[str, Tensor]:
-        causal = _is_causal(batch)
-        return {"masked": ~causal, "causal": causal}
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return encode_targets(self.product, batch)
-
-
-def _is_causal(batch: Batch) -> Tensor:
-    """(N,) bool: the target lies in a row of the causal kind."""
-    assert batch.index is not None and batch.prefix is not None
-    return batch.prefix[batch.index // batch.tokens.shape[1]] == 0
-
-
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Hybrid:
+    from maskwright.objectives.modules.hybrid import Hybrid
+
     return Hybrid(model, options, vocabulary)

@@ -14,29 +14,18 @@ whole in a decoder; in an encoder no further than its window, as in the model th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from maskwright.data.batch import Batch
-from maskwright.data.rows import Rows
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.causal import next_tokens
-from maskwright.objectives.parts.objective import (
-    Loss,
-    Objective,
-    Part,
-    Vocabulary,
-    encode_targets,
-    token_loss,
-)
+from maskwright.errors import ConfigError
 from maskwright.objectives.parts.spec import Spec
-from maskwright.randomness import key, uniforms
 
-SPEC = Spec(rows="stream", bidirectional_prefix=True, writes=True)
+if TYPE_CHECKING:
+    from maskwright.nn.transformer import Transformer
+    from maskwright.objectives.modules.prefix_lm import PrefixLM
+    from maskwright.objectives.parts.objective import Vocabulary
+
+SPEC = Spec(rows="stream", bidirectional_prefix=True, writes=True, token_parts=("prefix-lm",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,47 +46,7 @@ class Options:
             )
 
 
-class PrefixLM(Objective):
-    """Next-token prediction behind a prefix that is seen whole."""
-
-    bidirectional_prefix = SPEC.bidirectional_prefix
-
-    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
-        super().__init__()
-        if model.config.vocabulary_head is None or len(model.config.stacks) != 1:
-            raise IncompatibleError(
-                "`prefix-lm` needs one stack with a vocabulary head",
-                where="model",
-                found=" and ".join(model.config.stacks),
-                do="choose an encoder or a decoder family, or `span-corruption` for both at once",
-            )
-        self.product, self.options = model, options
-
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        real = rows.documents[:, 1:] != 0
-        keys = np.asarray(key("prefix", seed, epochs, rows.ids))
-        prefix = self.prefixes(real.sum(axis=1), uniforms(keys, 1)[:, 0])
-        wanted = real & (np.arange(1, rows.tokens.shape[1]) >= prefix[:, None])
-        return replace(next_tokens(rows, wanted), prefix=torch.from_numpy(prefix))
-
-    def prefixes(self, most: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        """(B,) how long each row's prefix is, from 1 to `most` (B,) tokens."""
-        shortest = np.maximum(1, np.ceil(self.options.shortest * most))
-        longest = np.maximum(shortest, np.floor(self.options.longest * most))
-        return (shortest + draws * (longest - shortest + 1)).astype(np.int64)
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {"prefix-lm": batch.targets.numel()}
-
-    def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        total = token_loss(self.product, self.target_states(batch), batch.targets)
-        return Loss({"prefix-lm": Part(total)})
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return encode_targets(self.product, batch)
-
-
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> PrefixLM:
+    from maskwright.objectives.modules.prefix_lm import PrefixLM
+
     return PrefixLM(model, options, vocabulary)

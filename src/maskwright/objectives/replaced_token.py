@@ -16,36 +16,25 @@ that is not repeated: averaging the ids drawn for one position, and counting its
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
-import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from maskwright import config
-from maskwright.data.batch import Batch
-from maskwright.data.rows import Rows
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn import initialise
-from maskwright.nn.config import Block, TransformerConfig, VocabularyHead
-from maskwright.nn.kernels.vocabulary_loss import vocabulary_sample
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.masked import Masked
+from maskwright.errors import ConfigError
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.parts.objective import (
-    Loss,
-    NetworkWork,
-    Objective,
-    Part,
-    Vocabulary,
-    encode,
-    encode_targets,
-)
 from maskwright.objectives.parts.spec import Spec
-from maskwright.randomness import key, uniforms
 
-SPEC = Spec(rows="documents")
+if TYPE_CHECKING:
+    from maskwright.nn.transformer import Transformer
+    from maskwright.objectives.modules.replaced_token import ReplacedToken
+    from maskwright.objectives.parts.objective import Vocabulary
+
+SPEC = Spec(
+    rows="documents",
+    static_option="masking.static",
+    token_parts=("masked",),
+    scored_by="its generator",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,141 +61,7 @@ class Options:
                 )
 
 
-class ReplacedToken(Objective):
-    """A generator and, as the product, a discriminator with one score per position."""
-
-    decides = "replaced tokens"
-
-    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
-        super().__init__()
-        judges = [h.name for h in model.config.heads if h.kind == "token" and h.labels == 1]
-        if model.config.encoder is None or len(judges) != 1:
-            raise IncompatibleError(
-                "`replaced-token` needs an encoder and one token head with a single score",
-                where="model.heads",
-                found=[h.name for h in model.config.heads],
-                do="choose a family with a discriminator, such as electra",
-            )
-        self.product = model
-        (self.head,) = judges
-        self.options = options
-        smaller = generator_config(model.config, options.generator_size, options.generator_layers)
-        generator = initialise.build(smaller).to(model.device)
-        self.generator = share_embeddings(generator, model)
-        self.masked = Masked(self.generator, options.masking, vocabulary)
-
-    @property
-    def scorer(self) -> Transformer:
-        return self.generator
-
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        batch = self.masked.corrupt(rows, epochs, seed, progress)
-        assert batch.index is not None
-        draws = uniforms(key("sample", seed, epochs, rows.ids), rows.tokens.shape[1])
-        return replace(batch, uniforms=torch.from_numpy(draws.reshape(-1))[batch.index])
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        judged = (
-            batch.tokens.numel()
-            if batch.documents is None
-            else int(batch.documents.count_nonzero())
-        )
-        return {**self.masked.counts(batch), "replaced": judged}
-
-    def decisions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        _, filled, put = self.fill(batch)
-        real = slice(None) if batch.documents is None else batch.documents != 0
-        return self.judge(filled)[real].flatten(), put[real].flatten() > 0
-
-    def judge(self, filled: Batch) -> Tensor:
-        """(B, T) float32 scores, above 0 where a token was put there."""
-        return self.product.head(self.head, encode(self.product, filled))[..., 0].float()
-
-    def forward(self, batch: Batch) -> Loss:
-        total, filled, put = self.fill(batch)
-        scores = self.judge(filled)
-        losses = functional.binary_cross_entropy_with_logits(scores, put, reduction="none")
-        if batch.documents is not None:
-            losses = losses * (batch.documents != 0)
-        o = self.options
-        return Loss(
-            {
-                "masked": Part(total, o.generator_weight),
-                "replaced": Part(losses.sum(), o.discriminator_weight),
-            }
-        )
-
-    def fill(self, batch: Batch) -> tuple[Tensor, Batch, Tensor]:
-        """The generator's loss, the batch with drawn tokens at all chosen positions, and (B, T)
-        float32: 1 where that made another token."""
-        assert batch.index is not None and batch.targets is not None
-        assert batch.uniforms is not None
-        network = self.generator
-        states = network.head_hidden(encode_targets(network, batch))
-        total, _, drawn = vocabulary_sample(
-            states, network.head_weight, network.head_bias, batch.targets, batch.uniforms
-        )
-        tokens = batch.tokens.reshape(-1).scatter(0, batch.index, drawn)
-        other = (drawn != batch.targets).float()
-        put = torch.zeros_like(tokens, dtype=torch.float32).scatter(0, batch.index, other)
-        shape = batch.tokens.shape
-        return total, replace(batch, tokens=tokens.view(shape)), put.view(shape)
-
-    def work(self, batch: Batch) -> list[NetworkWork]:
-        (masked,) = super().work(batch)
-        return [replace(masked, network=self.generator), NetworkWork(self.product)]
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return self.masked.target_states(batch)
-
-
-def generator_config(
-    config: TransformerConfig, size: float, layers: float = 1.0
-) -> TransformerConfig:
-    """The discriminator's config with its heads, and with them both widths, reduced to about
-    `size`; heads keep their width, and tokens theirs, so that the tables can be shared.
-
-    The layers are the first `layers` of them; the only head is that over the vocabulary.
-    """
-    assert config.encoder is not None
-    stack = config.encoder
-    count = max(1, round(len(stack.blocks) * layers))
-
-    def share(block: Block) -> float:
-        return max(1, round(block.attention.heads * size)) / block.attention.heads
-
-    def reduced(block: Block) -> Block:
-        attention, inner = block.attention, block.feed_forward
-        return replace(
-            block,
-            attention=replace(attention, heads=round(attention.heads * share(block))),
-            feed_forward=replace(inner, width=max(1, round(inner.width * share(block)))),
-        )
-
-    first = stack.blocks[0]
-    activation = first.feed_forward.activation
-    return replace(
-        config,
-        width=round(config.width * share(first)),
-        encoder=replace(
-            stack,
-            blocks=tuple(reduced(block) for block in stack.blocks[:count]),
-            weights_of=stack.weights_of[:count],
-        ),
-        vocabulary_head=VocabularyHead(transform=activation, norm=first.norm, bias=True),
-        pooler=False,
-        heads=(),
-    )
-
-
-def share_embeddings(generator: Transformer, model: Transformer) -> Transformer:
-    """`generator` with the tables of `model` and the norm behind them in place of its own."""
-    assert generator.encoder is not None and model.encoder is not None
-    generator.tokens = model.tokens
-    for part in ("position", "segment", "norm"):
-        setattr(generator.encoder.embeddings, part, getattr(model.encoder.embeddings, part))
-    return generator
-
-
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> ReplacedToken:
+    from maskwright.objectives.modules.replaced_token import ReplacedToken
+
     return ReplacedToken(model, options, vocabulary)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from maskwright.nn.transformer import Transformer
 from maskwright.objectives import sentence_pair
 from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.parts.objective import Vocabulary
 from maskwright.objectives.parts.spec import Spec
-from maskwright.objectives.sentence_pair import SentencePair
 
-SPEC = Spec(rows="swapped-pairs")
+SPEC = Spec(rows="swapped-pairs", static_option="masking.static", token_parts=("masked",))
+build = sentence_pair.build
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +22,3 @@ class Options(sentence_pair.Options):
     """As of `sentence-pair`, with n-grams for masks."""
 
     masking: Masking = field(default_factory=lambda: Masking(unit="ngram"))
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SentencePair:
-    return SentencePair(model, options, vocabulary)

@@ -8,19 +8,21 @@ et al. 2020, arXiv:1910.10683, 2.4). In the rows a document is a pair: its token
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
+from maskwright.objectives.parts.spec import Spec, Start
 
-from maskwright.data.batch import Batch
-from maskwright.data.rows import Rows
-from maskwright.errors import IncompatibleError
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.parts.encoder_decoder import EncoderDecoder, Start
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.parts.sequences import documents_of
-from maskwright.objectives.parts.spec import Spec
+if TYPE_CHECKING:
+    from maskwright.nn.transformer import Transformer
+    from maskwright.objectives.modules.sequence_to_sequence import SequenceToSequence
+    from maskwright.objectives.parts.objective import Vocabulary
 
-SPEC = Spec(rows="parallel")
+SPEC = Spec(
+    rows="parallel",
+    trains_decoder=True,
+    usual_for="parallel",
+    token_parts=("sequence-to-sequence",),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +32,7 @@ class Options:
     start: Start = "pad"
 
 
-class SequenceToSequence(EncoderDecoder):
-    """The loss of the given targets."""
-
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        if rows.segments is None:
-            raise IncompatibleError(
-                "the rows do not say what is read and what is to be written",
-                where="rows.segments",
-                wanted="segment 0 for inputs, 1 for targets",
-            )
-        pairs, origin = documents_of(rows)
-        written = rows.segments[rows.documents != 0] == 1
-        return self.batch(pairs.where(~written), pairs.where(written), origin, rows.tokens.shape)
-
-
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SequenceToSequence:
+    from maskwright.objectives.modules.sequence_to_sequence import SequenceToSequence
+
     return SequenceToSequence("sequence-to-sequence", model, vocabulary, options.start)

@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from maskwright.data.batch import Batch
-from maskwright.data.rows import Rows, spread
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.parts.encoder_decoder import EncoderDecoder, Start
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.parts.sequences import Sequences, compositions, owners, texts_of
-from maskwright.objectives.parts.spec import Spec
+from maskwright.errors import ConfigError
+from maskwright.objectives.parts.spec import Spec, Start
+
+if TYPE_CHECKING:
+    from maskwright.nn.transformer import Transformer
+    from maskwright.objectives.modules.span_corruption import SpanCorruption
+    from maskwright.objectives.parts.objective import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,71 +78,17 @@ def text_length(options: Options, length: int) -> int:
     return low + bisect.bisect_right(between, length, key=lambda t: lengths_of(options, t)[0])
 
 
-SPEC = Spec(rows="blocks", text_length=text_length, lengths=lengths_of, usual_for="sentinels")
-
-
-class SpanCorruption(EncoderDecoder):
-    """Sentinels in place of spans; the decoder writes the spans, each behind its sentinel.
-
-    Raises:
-        IncompatibleError: besides what `EncoderDecoder` refuses: a tokenizer without an end token
-        or with fewer sentinels than a text has spans.
-    """
-
-    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
-        super().__init__("span-corruption", model, vocabulary, options.start)
-        if vocabulary.end is None:
-            raise IncompatibleError(
-                "the tokenizer has no token that ends a text",
-                where="tokenizer",
-                do="train one that has </s> among its special tokens",
-            )
-        self.options, self.end = options, vocabulary.end
-        self.sentinels = np.asarray(vocabulary.sentinels, dtype=np.int64)
-        self._require_sentinels(1)
-
-    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        texts = texts_of(rows, epochs, seed)
-        text = texts.plain
-        hidden, spans = noise(self.options, text.lengths)
-        totals = text.lengths - hidden, hidden
-        sizes = np.stack(
-            [compositions(texts.draws(n, "span", i), n, spans) for i, n in enumerate(totals)], 1
-        ).reshape(-1)  # visible, hidden, visible, hidden, …
-        inputs, targets = self.gapped(text, owners(sizes) % 2 == 1)
-        width = rows.tokens.shape[1]
-        if not rows.special[rows.documents != 0].any():  # whole blocks, without frames
-            width = lengths_of(self.options, width)[0]
-        ends = inputs.ended(self.end), targets.ended(self.end)
-        return self.batch(*ends, texts.origin, (len(rows), width))
-
-    def gapped(self, text: Sequences, hidden: np.ndarray) -> tuple[Sequences, Sequences]:
-        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs, each behind
-        its sentinel."""
-        begins = hidden & ((spread(text.lengths) == 0) | ~np.roll(hidden, 1))
-        places = np.flatnonzero(begins)
-        spans = np.bincount(owners(text.lengths)[places], minlength=len(text.lengths))
-        self._require_sentinels(int(spans.max(initial=0)))
-        sentinels = self.sentinels[spread(spans)]
-        marked = text.tokens.copy()
-        marked[places] = sentinels
-        inputs = Sequences(marked, text.lengths).where(~hidden | begins)
-        runs = Sequences(np.insert(text.tokens, places, sentinels), text.lengths + spans)
-        return inputs, runs.where(np.insert(hidden, places, True))
-
-    def _require_sentinels(self, wanted: int) -> None:
-        if len(self.sentinels) < wanted:
-            raise IncompatibleError(
-                "the tokenizer has too few sentinels for the gaps of a text",
-                where="tokenizer",
-                found=f"{len(self.sentinels)} tokens <extra_id_0>, <extra_id_1>, …",
-                wanted=f"{wanted} or more",
-                do="train a tokenizer with 100 sentinels among its special tokens"
-                if wanted == 1
-                else "shorten the rows (rows.length), or make spans longer "
-                "(objective.options.mean_span)",
-            )
+SPEC = Spec(
+    rows="blocks",
+    trains_decoder=True,
+    usual_for="sentinels",
+    token_parts=("span-corruption",),
+    text_length=text_length,
+    lengths=lengths_of,
+)
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SpanCorruption:
+    from maskwright.objectives.modules.span_corruption import SpanCorruption
+
     return SpanCorruption(model, options, vocabulary)

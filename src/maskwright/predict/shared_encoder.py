@@ -20,7 +20,7 @@ from maskwright.errors import IncompatibleError, UsageError
 from maskwright.inference.scores import scores_together
 from maskwright.models import special_tokens
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.supervised import Supervised
+from maskwright.objectives.modules.supervised import Supervised
 from maskwright.predict.predictor import Answer, Answering, Predictor, answers_of, load
 from maskwright.report.say import Say, quiet
 from maskwright.tasks.parts.task_type import TaskType

@@ -25,10 +25,8 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain import start
 from maskwright.pretrain.lengths import check_length
-from maskwright.pretrain.objective_of import member_of, options_of, spec_of
-from maskwright.pretrain.rows import require_rows
 from maskwright.randomness import key, torch_seed
-from maskwright.recipes.parts.check import config_of, require_names
+from maskwright.recipes.parts.check import config_of, require_settings
 from maskwright.recipes.parts.recipe import FamilyModel, Folder, Point, Recipe
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.toml import to_toml
@@ -57,21 +55,6 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
             do="train a smaller tokenizer (tokenizer.vocabulary)",
         )
     return point
-
-
-def require_settings(recipe: Recipe) -> None:
-    """Refuse what no run of the recipe could use, whatever its text is.
-
-    Raises:
-        ConfigError: a setting that the family, or an option that the objective, does not know.
-        IncompatibleError: the objective does not learn from such rows.
-    """
-    require_rows(recipe)
-    chosen = recipe.objective
-    networks = dict.fromkeys(spec_of(recipe).networks, ".")
-    # Networks may be named later.
-    options_of(replace(recipe, objective=replace(chosen, options={**networks, **chosen.options})))
-    require_names(recipe)
 
 
 def family_name(recipe: Recipe) -> str | None:
@@ -109,11 +92,10 @@ def model(
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
     """The recipe's objective around `network`; weights of its own are a function of the recipe's
     seed, too."""
-    member = member_of(recipe.objective.name)
-    options, others = options_of(recipe), {}
-    for name in member.spec.networks:
-        folder = Path(getattr(options, name))
-        start.require_same(folder, getattr(options, f"{name}_sha256"))
+    member, options = recipe.objective.member, recipe.objective.checked
+    others = {}
+    for name, (folder, sha256) in _networks(recipe).items():
+        start.require_same(folder, sha256)
         others[name] = _finished(folder, tokenizer).to(network.device)
         check_length(recipe, others[name].config, f"objective.options.{name}")
     with torch.random.fork_rng(devices=()):
@@ -162,20 +144,22 @@ def resolved(recipe: Recipe) -> Recipe:
             wanted="paths in UTF-8",
             do="rename the file",
         ) from error
-    recipe = config.from_plain(Recipe, tomllib.loads(text))
+    read = config.from_plain(Recipe, tomllib.loads(text))
+    if read.objective == recipe.objective:
+        read = replace(read, objective=recipe.objective)  # which is resolved already
+    recipe = read
     require_settings(recipe)
     _require_networks(recipe)
     recipe = start.pinned(recipe)
     options = dict(recipe.objective.options)
-    for name in spec_of(recipe).networks:
+    for name in recipe.objective.spec.networks:
         path, found = start.pinned_folder(options[name], options.get(f"{name}_sha256"))
         options |= {name: path, f"{name}_sha256": found}
-    return replace(recipe, objective=replace(recipe.objective, options=options))
+    return replace(recipe, objective=recipe.objective.with_options(options))
 
 
 def _require_networks(recipe: Recipe) -> None:
-    networks = spec_of(recipe).networks
-    for name in networks:
+    for name in recipe.objective.spec.networks:
         if not recipe.objective.options.get(name):
             raise ConfigError(
                 f"`{recipe.objective.name}` needs a {name}",
@@ -184,9 +168,15 @@ def _require_networks(recipe: Recipe) -> None:
                 wanted="the folder of a model or of a run, with the tokenizer of this recipe",
                 do=f"train one, and name it: --set objective.options.{name}=FOLDER",
             )
-    options = options_of(recipe)
-    for name in networks:
-        pretrained.described(folders.model_folder(Path(getattr(options, name))))
+    for folder, _ in _networks(recipe).values():
+        pretrained.described(folders.model_folder(folder))
+
+
+def _networks(recipe: Recipe) -> dict[str, tuple[Path, str | None]]:
+    """The folder of each further network of the objective by name, and its hash, if it is known."""
+    options = vars(recipe.objective.checked)
+    names = recipe.objective.spec.networks
+    return {name: (Path(options[name]), options[f"{name}_sha256"]) for name in names}
 
 
 def _finished(folder: Path, tokenizer: Tokenizer) -> Transformer:

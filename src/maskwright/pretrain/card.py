@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maskwright.checkpoint import layout
 from maskwright.checkpoint.conventions import Conventions
 from maskwright.checkpoint.layout import About
+from maskwright.config import to_plain
 from maskwright.errors import IncompatibleError
+from maskwright.models import of_recipe
 from maskwright.nn.config import TransformerConfig
-from maskwright.pretrain.objective_of import conventions_of
 from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report import opened
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -30,6 +31,13 @@ def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, known
     return replace(known, readme=_card(recipe, config, json.loads(text), tokenizer, conventions))
 
 
+def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
+    """How the recipe's model, of one stack or two, is asked."""
+    member, options = recipe.objective.member, recipe.objective.options
+    rows, corpus = to_plain(recipe.rows), to_plain(recipe.corpus)
+    return of_recipe.conventions_of(member, to_plain(options), rows, corpus, stacks)
+
+
 def _card(
     recipe: Recipe,
     config: TransformerConfig,
@@ -38,10 +46,10 @@ def _card(
     conventions: Conventions,
 ) -> str:
     """The card as text; `saved` is the config.json beside it."""
-    asked, warning = _asked(config, tokenizer, conventions), opened.misread(saved)
+    ask, warning = ask_of(config, tokenizer, conventions), opened.misread(saved)
     front = {
         "library_name": "maskwright" if warning else "transformers",
-        **({"pipeline_tag": asked[0]} if asked else {}),
+        **({"pipeline_tag": ask.tag} if ask else {}),
         "tags": ["maskwright", recipe.objective.name],
     }
     head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in front.items())
@@ -55,8 +63,8 @@ def _card(
         "## Use\n\nFrom within this folder:",
         _block(opened.code(saved, HERE)),
     ]
-    if asked:
-        lines.append(_block(f"from maskwright import api\n\n{asked[1]}"))
+    if ask:
+        lines.append(_block(f"from maskwright import api\n\n{ask.line}"))
     return "\n\n".join(lines) + "\n"
 
 
@@ -64,25 +72,44 @@ def _block(code: str) -> str:
     return f"```python\n{code}\n```"
 
 
-def _asked(
-    config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
-) -> tuple[str, str] | None:
-    """What hubs call the way in which the model is asked, and a line that does it; None where it
-    is asked in none."""
+@dataclass(frozen=True)
+class Ask:
+    """How a user asks a model.
+
+    Attributes:
+        tag: the name that hubs have for it.
+        verb: the command, `fill-mask` or `generate`.
+        prompt: a text that the model can be given, in words that its tokenizer knows.
+    """
+
+    tag: str
+    verb: str
+    prompt: str
+
+    @property
+    def line(self) -> str:
+        """The call in Python, from within the model's folder."""
+        if self.verb == "fill-mask":
+            return f"api.fill_mask({HERE!r}, {self.prompt!r})"
+        return f"api.generate_text({HERE!r}, {self.prompt!r}, tokens=20)"
+
+
+def ask_of(config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions) -> Ask | None:
+    """How the model is asked; None where it scores no tokens, or was not trained to write."""
     if config.vocabulary_head is None:
         return None
     text, writes = _known(tokenizer), config.decoder is not None and conventions.decoder_trained
     spans = len(config.stacks) == 2 and writes and bool(tokenizer.sentinels)
     if config.encoder is not None and tokenizer.mask is not None and not spans:
         sign = tokenizer.tokens([tokenizer.mask])[0]
-        return "fill-mask", f"api.fill_mask({HERE!r}, {f'{text} {sign}'.strip()!r})"
+        return Ask("fill-mask", "fill-mask", f"{text} {sign}".strip())
     if not writes:
         return None
     if spans:
         sign = tokenizer.vocabulary[tokenizer.sentinels[0]]
-        return "fill-mask", f"api.fill_mask({HERE!r}, {f'{text} {sign}'.strip()!r})"
-    name = "text-generation" if config.encoder is None else "text2text-generation"
-    return name, f"api.generate_text({HERE!r}, {text!r}, tokens=20)"
+        return Ask("fill-mask", "fill-mask", f"{text} {sign}".strip())
+    tag = "text-generation" if config.encoder is None else "text2text-generation"
+    return Ask(tag, "generate", text)
 
 
 def _known(tokenizer: Tokenizer) -> str:

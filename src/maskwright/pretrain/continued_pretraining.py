@@ -35,10 +35,10 @@ from maskwright.models import folders, special_tokens
 from maskwright.models.open import open_weights
 from maskwright.models.run_folder import is_run
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.modules.supervised import pool_texts
 from maskwright.objectives.parts.objective import encode, facts
-from maskwright.objectives.supervised import pool_texts
+from maskwright.objectives.parts.spec import usual_for
 from maskwright.pretrain import build, checkpoints, head_first, run
-from maskwright.pretrain.objective_of import usual_for
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.continued import LENGTH, RATE, WIDTH, of_model, of_run
 from maskwright.recipes.parts.find import read

@@ -7,7 +7,7 @@ from functools import partial
 
 from maskwright.errors import IncompatibleError
 from maskwright.nn.config import Learned, TransformerConfig
-from maskwright.pretrain.objective_of import options_of, row_kind, spec_of, streams
+from maskwright.recipes.parts.objective_rows import row_kind, streams
 from maskwright.recipes.parts.recipe import Folder, Recipe
 
 # Of a table of positions: so much of it may be said to be trained.
@@ -67,9 +67,9 @@ def untrained_positions(recipe: Recipe, point: TransformerConfig) -> str:
 
 def _length_read(recipe: Recipe, point: TransformerConfig, stack: str, length: int) -> int:
     """How many tokens a stack reads at most where rows have `length`."""
-    spec, kind = spec_of(recipe), row_kind(recipe)
+    spec, kind = recipe.objective.spec, row_kind(recipe)
     if len(point.stacks) == 2 and spec.lengths is not None:
-        options = options_of(recipe)
+        options = recipe.objective.checked
         # Packed texts stand beside one special token at least, others may fill their row.
         text = length if kind in ("stream", "windows") else length - 1
         if kind == "blocks" and spec.text_length is not None:

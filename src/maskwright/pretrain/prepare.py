@@ -30,7 +30,6 @@ from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError
 from maskwright.pretrain.as_read import changed_meanwhile, differences
-from maskwright.pretrain.objective_of import needs_sentences
 from maskwright.pretrain.text import (
     Text,
     require_other_files,
@@ -39,6 +38,7 @@ from maskwright.pretrain.text import (
     texts_of,
 )
 from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Recipe, TokenizerFolder
 from maskwright.report import document
 from maskwright.report.say import Say

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.pretrain.objective_of import needs_sentences
 from maskwright.pretrain.prepare import is_prepared, take_tokens, text_changed, text_is_there
 from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Recipe, TokenizerFolder
 
 RECIPE = "recipe.toml"

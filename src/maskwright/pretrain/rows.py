@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args, get_type_hints
 
 from maskwright.data.mixture import mixed
 from maskwright.data.pack import PackedDocuments, PackedSentences
@@ -11,10 +10,9 @@ from maskwright.data.pairs import SentencePairs
 from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream, Windows
-from maskwright.errors import IncompatibleError
 from maskwright.inference import held_out_loss as likelihood
-from maskwright.pretrain.objective_of import PAIRS, options_of, row_kind, spec_of, streams
-from maskwright.recipes.parts.recipe import Recipe, RowChoice
+from maskwright.recipes.parts.objective_rows import require_rows, row_kind, streams
+from maskwright.recipes.parts.recipe import Recipe
 
 
 def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
@@ -43,7 +41,7 @@ def rows(
     """
     require_rows(recipe)
     kind, length = row_kind(recipe), length or recipe.rows.length
-    spec = spec_of(recipe)
+    spec = recipe.objective.spec
     shifted = spec.rows == "stream"
     seed = recipe.training.seed if seed is None else seed
     if kind == "documents":
@@ -56,55 +54,9 @@ def rows(
         return Windows(store, length + 1 if shifted else length)
     if kind == "blocks":
         if spec.text_length is not None:
-            length = spec.text_length(options_of(recipe), length)
+            length = spec.text_length(recipe.objective.checked, length)
         return Windows(store, length, step=length)
     if kind == "pairs":
         return SentencePairs(store, length, seed=seed)
     assert kind == "swapped-pairs"
     return SentencePairs(store, length, seed=seed, negatives="swapped")
-
-
-def require_rows(recipe: Recipe) -> None:
-    """Refuse rows without what the objective learns from. Pairs are made for one objective each;
-    the others learn from any text.
-
-    Raises:
-        IncompatibleError: the rows are of another kind, or no text is what the objective wants.
-    """
-    name, kind = recipe.objective.name, row_kind(recipe)
-    own = spec_of(recipe).rows
-    if own not in get_args(get_type_hints(RowChoice)["kind"]):
-        raise IncompatibleError(
-            f"`{name}` learns from labelled data, and a text has no labels",
-            where="objective.name",
-            found=name,
-            wanted="an objective that learns from text alone (maskwright list objectives)",
-            do="with labelled data: maskwright finetune",
-        )
-    drawn = "corpus.weights" if recipe.corpus.weights else "rows.kind" if kind in PAIRS else ""
-    if drawn and (static := _static(recipe)):
-        raise IncompatibleError(
-            "static masking needs rows that are the same in every epoch",
-            where=drawn,
-            found=f"{'pairs drawn' if kind in PAIRS else 'rows mixed'} anew in every epoch, and "
-            f"{static}",
-            wanted="one of them",
-            do=f"--set {static}=false",
-        )
-    if own in PAIRS and kind != own:
-        raise IncompatibleError(
-            f"`{name}` does not learn from rows of this kind",
-            where="rows.kind",
-            found=kind,
-            wanted=own,
-            do=f"--set rows.kind={own}, or choose another objective",
-        )
-
-
-def _static(recipe: Recipe) -> str:
-    """The setting by which masks never change; empty where they do."""
-    options = options_of(recipe)
-    masking = getattr(options, "masking", None)
-    if getattr(options, "static", False):
-        return "objective.options.static"
-    return "objective.options.masking.static" if getattr(masking, "static", False) else ""

@@ -25,13 +25,13 @@ from maskwright.nn.config import TransformerConfig
 from maskwright.objectives.parts.encoder_decoder import EncoderDecoder
 from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain import build, card, head_first, journal, start
-from maskwright.pretrain import objective_of as taught
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.head_first import HeadFirst
 from maskwright.pretrain.lengths import check_length, untrained_positions
 from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.rows import held_out_rows, training_rows
 from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.objective_rows import row_kind
 from maskwright.recipes.parts.recipe import Folder, Recipe, frozen_part
 from maskwright.report import document
 from maskwright.report.say import quiet
@@ -209,11 +209,25 @@ def _described(
         "steps": recipe.training.budget.steps,
         "budget": config.to_plain(recipe.training.budget),
         "objective": recipe.objective.name,
-        "writes": list(objective.product.config.stacks) == ["decoder"],
+        "token_parts": list(recipe.objective.spec.token_parts),
+        "scored_by": recipe.objective.spec.scored_by,
+        "ask": _ask(recipe, prepared, objective),
         "corpus": prepared.provenance,
         "references": lines.to_json(),
         "machine": machine_,
     }
+
+
+def _ask(recipe: Recipe, prepared: Prepared, objective: Objective) -> dict[str, Any] | None:
+    """How a page shows that the model is asked; None where it cannot be."""
+    product = objective.product.config
+    conventions = card.conventions_of(recipe, len(product.stacks))
+    ask = card.ask_of(product, prepared.tokenizer, conventions)
+    # What two stacks read is shown as the encoder gets it, with its special tokens.
+    plain = not isinstance(objective, EncoderDecoder)
+    if ask is None:
+        return None
+    return {"verb": ask.verb, "prompt": ask.prompt, "prompt_of_samples": plain}
 
 
 def _say_few(targets: int, say: Callable[[str], None]) -> None:
@@ -234,7 +248,7 @@ def _say_pairs(recipe: Recipe, rows: RowSource, say: Callable[[str], None]) -> N
     if pair_label is None:
         return
     share = float((pair_label == 1).mean())
-    swapped = taught.row_kind(recipe) == "swapped-pairs"
+    swapped = row_kind(recipe) == "swapped-pairs"
     what = "in the wrong order" if swapped else "the second part is from another document"
     say(f"pairs of sentences: {share:.1%} of the first {len(looked_at):,} are negatives ({what})")
     if not UNEVEN <= share <= 1 - UNEVEN:

@@ -37,7 +37,8 @@ from maskwright.models.special_tokens import vocabulary
 from maskwright.nn.config import Head, TransformerConfig
 from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.supervised import Options, Supervised
+from maskwright.objectives.modules.supervised import Supervised
+from maskwright.objectives.supervised import Options
 from maskwright.randomness import key, permute, torch_seed
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.optimizers.settings import AdamW

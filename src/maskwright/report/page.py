@@ -6,7 +6,6 @@ Every text from the run is escaped; what the run does not have is left out.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from maskwright.report import markup, opened, tables
 from maskwright.report.curves import draw
 from maskwright.report.document import document, write
 from maskwright.report.run_charts import main_chart, small_charts
-from maskwright.report.run_folder import Record, RunFolder, read
+from maskwright.report.run_folder import Record, RunFolder, read, table
 from maskwright.report.svg import escape
 from maskwright.report.wording import (
     count,
@@ -29,9 +28,6 @@ from maskwright.terminal import shell_word
 
 NAME = "report.html"
 PROMPTS, STAGES = 6, 5
-TWO_STACKS = ("denoising", "sequence-to-sequence", "span-corruption")
-JUDGES = ("replaced-token",)
-MASK = re.compile(r"\[MASK\]|<mask>", re.IGNORECASE)
 MEASURES = ("loss", "top1", "top5", "bits_per_byte")
 DECIDED = ("told_apart", "decided_right")  # of questions beside the tokens
 
@@ -144,7 +140,7 @@ def _took(seconds: float) -> str:
 def _held_out_loss(folder: RunFolder) -> float:
     if folder.evaluations:
         return number(folder.evaluations[-1], "loss")
-    return token_loss(folder.train[-1]) if folder.train else math.nan
+    return token_loss(folder.train[-1], folder.run) if folder.train else math.nan
 
 
 # ------------------------------------------------------------------------------------ the sections
@@ -159,8 +155,7 @@ def _evaluation(folder: RunFolder) -> str:
     if not folder.evaluations:
         return ""
     last = folder.evaluations[-1]
-    # A judge of tokens scores none: the figures are of what fills the holes for it.
-    own = "its generator" if folder.run.get("objective") in JUDGES else "this model"
+    own = str(folder.run.get("scored_by") or "this model")
     known = {own: last, **_reference_rows(folder.references)}
     measures = [m for m in MEASURES if any(math.isfinite(number(r, m)) for r in known.values())]
     head = ["", *(_heading(m) for m in measures)]
@@ -248,16 +243,10 @@ def _spread(records: list[Record]) -> list[Record]:
 def _next_steps(folder: RunFolder) -> str:
     """Commands that work from where the run was started."""
     where = shell_word(folder.path)
-    objective = folder.run.get("objective")
-    causal = folder.run.get("writes", objective in ("causal", "prefix-lm"))
-    two_stacks = objective in TWO_STACKS
-    judges = objective in JUDGES
     steps = []
-    asked = not two_stacks or objective in ("denoising", "span-corruption")
-    if folder.checkpoints and asked and not judges:
-        prompt = shell_word(_prompt(folder, causal))
-        verb = "generate" if causal else "fill-mask"
-        steps.append(("Ask it", f"maskwright {verb} {where} {prompt}"))
+    if folder.checkpoints and (ask := table(folder.run.get("ask"))):
+        prompt = shell_word(_prompt(folder, ask))
+        steps.append(("Ask it", f"maskwright {shell_word(str(ask.get('verb')))} {where} {prompt}"))
     if folder.checkpoints and folder.share < 1.0:
         steps.append(("Train further, from where it stopped", f"maskwright resume {where}"))
     elif folder.checkpoints:
@@ -275,12 +264,8 @@ def _next_steps(folder: RunFolder) -> str:
     return shown + (f'<p class="warning">{escape(warning)}</p>' if warning else "")
 
 
-def _prompt(folder: RunFolder, causal: bool) -> str:
-    """A short prompt of the run's own, or one that fits any text, with the run's mask in it."""
-    prompts = [str(s.get("prompt") or "") for s in folder.samples]
-    framed = folder.run.get("objective") == "denoising"  # shown as the encoder reads it
-    short = "" if framed else next((p for p in prompts if 0 < len(p) <= 60), "")
-    if folder.run.get("objective") == "span-corruption":
-        return "It is <extra_id_0>."
-    mask = MASK.search(" ".join(prompts))
-    return short or ("It is" if causal else f"It is a {mask.group() if mask else '[MASK]'}.")
+def _prompt(folder: RunFolder, ask: Record) -> str:
+    """A short prompt of the run's samples where these are plain text, or the one that it names."""
+    samples = folder.samples if ask.get("prompt_of_samples") else []
+    prompts = [str(sample.get("prompt") or "") for sample in samples]
+    return next((p for p in prompts if 0 < len(p) <= 60), str(ask.get("prompt") or ""))

@@ -88,7 +88,7 @@ class Panel:
 
     def step(self, record: Record) -> None:
         """One step is done; `record` is its line of `metrics.jsonl`."""
-        loss = token_loss(record)
+        loss = token_loss(record, self.run)
         first, self._last = math.isnan(self._loss), record
         self._loss = loss if first else 0.9 * self._loss + 0.1 * loss
         if first:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from maskwright.report.curves import Chart, Line, Point
 from maskwright.report.run_folder import Record, RunFolder
-from maskwright.report.wording import TOKEN_PARTS, count, figure, number, token_loss
+from maskwright.report.wording import count, figure, number, token_loss, token_parts
 
 SMALL = (372, 216)  # width, height
 
@@ -23,10 +23,11 @@ def main_chart(folder: RunFolder) -> Chart:
         (name, number(folder.references, f"{name}_loss")) for name in ("uniform", "unigram")
     ]
     held_out = axis.points(folder.evaluations, "loss")
+    training = [(axis.at(r), token_loss(r, folder.run)) for r in folder.train]
     return Chart(
         title="Loss, nats per predicted token",
         lines=(
-            Line("training", [(axis.at(r), token_loss(r)) for r in folder.train], band=True),
+            Line("training", training, band=True),
             Line("held-out", held_out, css="two", dots=len(held_out) <= 40),
         ),
         references=references,
@@ -101,7 +102,7 @@ def _other_parts(folder: RunFolder, axis: Axis) -> list[Chart]:
         names.update(dict.fromkeys(parts if isinstance(parts, dict) else ()))
     charts = []
     for name in names:
-        if name not in TOKEN_PARTS:
+        if name not in token_parts(folder.run):
             points = [
                 (axis.at(r), number(r["parts"], name))
                 for r in folder.train

@@ -13,8 +13,6 @@ from typing import Any
 
 # Nats on both sides of the unigram line that count as lying on it.
 PLATEAU = 0.15
-# The parts of a loss that predict tokens, and so may be compared with the lines.
-TOKEN_PARTS = ("masked", "causal")
 
 
 def number(record: Mapping[str, Any], name: str) -> float:
@@ -25,11 +23,18 @@ def number(record: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def token_loss(record: Mapping[str, Any]) -> float:
-    """The part of a record's loss that predicts tokens, in nats per target."""
+def token_parts(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """The parts of a run's loss that predict tokens, and so may be compared with guessing."""
+    names = run.get("token_parts")
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:
+    """The part of a record's loss that predicts tokens, in nats per target; the loss where the run
+    names no such part."""
     parts = record.get("parts")
     if isinstance(parts, Mapping):
-        for name in TOKEN_PARTS:
+        for name in token_parts(run):
             if name in parts:
                 return number(parts, name)
     return number(record, "loss")

@@ -29,8 +29,9 @@ from maskwright.metrics.intervals import Estimate, estimates
 from maskwright.metrics.names import METRICS_OF
 from maskwright.nn.heads import Head
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.modules.supervised import Supervised
 from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary
-from maskwright.objectives.supervised import Options, Problem, Supervised
+from maskwright.objectives.supervised import Options, Problem
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks.parts.choices import Long

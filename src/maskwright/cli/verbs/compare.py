@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     from maskwright.evaluate.compare.equal_budget import EqualBudget
-    from maskwright.recipes.parts.check import require_names
+    from maskwright.recipes.parts.check import require_settings
     from maskwright.recipes.parts.find import find
     from maskwright.recipes.parts.override import override, with_text
 
@@ -41,7 +41,7 @@ def do(a: argparse.Namespace) -> None:
     begun = [find(name) for name in a.recipes]
     recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in begun]
     for recipe in recipes:
-        require_names(recipe)
+        require_settings(recipe)
     existing_texts(a.text)
     if a.data is not None:
         existing(a.data, "data")

@@ -17,7 +17,7 @@ from maskwright.cli.verbs.arguments import (
     next_run,
     note_crowded,
 )
-from maskwright.errors import UsageError
+from maskwright.errors import UsageError, near
 from maskwright.evaluate.kind import answers_tasks
 from maskwright.labelled.formats.options import how_read
 from maskwright.terminal import harmless_lines
@@ -66,6 +66,7 @@ def do(a: argparse.Namespace) -> None:
     if a.data is not None:
         existing(a.data, "data")
     columns, read = named_columns(a), how_read(a.read)
+    _require_choices(a.how, a.part)
     rows = a.data is not None and not a.text and answers_tasks(a.model)
     pairs = a.data is not None and not rows
     _refuse_idle(a, rows=rows, pairs=pairs)
@@ -89,6 +90,31 @@ def do(a: argparse.Namespace) -> None:
 
         out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
         evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
+
+
+def _require_choices(how: str | None, part: str | None) -> None:
+    """Refuse a method or a part that there is not, before the model is opened.
+
+    Raises:
+        UsageError: the message has the near names.
+    """
+    if how is not None:
+        from maskwright.inference.likelihood_prompts import require_method
+
+        require_method(how, "--how")
+    if part is not None:
+        from maskwright.inference.minimal_pairs import PARTS as PAIR_PARTS
+        from maskwright.labelled.formats.parts import PARTS
+
+        known = (*PAIR_PARTS, *PARTS)
+        if part not in known:
+            raise UsageError(
+                "no such part of the data",
+                where="--part",
+                found=repr(part),
+                wanted=near(part, known),
+                do="leave it out for the usual part",
+            )
 
 
 def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:

@@ -26,13 +26,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.recipes.parts.check import require_names
+    from maskwright.recipes.parts.check import require_settings
     from maskwright.recipes.parts.find import find, run_of
     from maskwright.recipes.parts.override import override, with_text
 
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
-    require_names(recipe)
+    require_settings(recipe)
     existing_texts(a.text)
     from maskwright import closing
 

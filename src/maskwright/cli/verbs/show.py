@@ -46,8 +46,8 @@ def _require(thing: str, settings: list[str]) -> None:
         if not is_run(path):
             return
     if settings:
-        from maskwright.recipes.parts.check import require_names
+        from maskwright.recipes.parts.check import require_settings
         from maskwright.recipes.parts.find import find
         from maskwright.recipes.parts.override import override
 
-        require_names(override(find(thing), settings))
+        require_settings(override(find(thing), settings))

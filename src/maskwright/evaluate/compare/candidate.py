@@ -22,12 +22,12 @@ from maskwright.inference.texts import scoring_method
 from maskwright.models import folders
 from maskwright.models.run_folder import is_run
 from maskwright.pretrain import build, checkpoints, run
-from maskwright.pretrain import objective_of as taught
+from maskwright.pretrain.card import conventions_of
 from maskwright.pretrain.lengths import check_length
-from maskwright.pretrain.objective_of import conventions_of
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.find import read
+from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Recipe, frozen_part
 from maskwright.report import document
 from maskwright.report.say import Say
@@ -70,7 +70,7 @@ class Candidate:
 def enter(recipe: Recipe, out: Path, equal: EqualBudget, say: Say) -> Candidate:
     """Prepare the text of `recipe` and count what its training costs."""
     choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
-    about = [*choices, taught.needs_sentences(recipe)]
+    about = [*choices, needs_sentences(recipe)]
     folder = out / "prepared" / config.fingerprint(about)[:16]
     folder.mkdir(parents=True, exist_ok=True)
     prepared = prepare(recipe, folder, say)

@@ -44,8 +44,8 @@ from maskwright.inference.minimal_pairs import Paradigm, Result
 from maskwright.models import folders, special_tokens
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
+from maskwright.objectives.parts.spec import usual_for
 from maskwright.pretrain import build, checkpoints, journal, run
-from maskwright.pretrain.objective_of import usual_for
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.pretrain.session import checkpoint_bytes
 from maskwright.recipes.parts.recipe import Recipe, frozen_part

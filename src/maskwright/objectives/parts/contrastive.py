@@ -28,8 +28,8 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import Rows
 from maskwright.errors import IncompatibleError
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.modules.supervised import last_states, numbered
 from maskwright.objectives.parts.objective import Loss, Objective, Part
-from maskwright.objectives.supervised import last_states, numbered
 
 SCALE = 20.0
 Aim = Literal["similarity", "ranking"]

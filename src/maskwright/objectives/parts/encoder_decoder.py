@@ -8,8 +8,6 @@ cross-attention the encoder's states of its own document. The loss is taken at e
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -29,8 +27,7 @@ from maskwright.objectives.parts.objective import (
     token_loss,
 )
 from maskwright.objectives.parts.sequences import Origin, Sequences, pack
-
-Start = Literal["pad", "begin", "end"]
+from maskwright.objectives.parts.spec import Start
 
 
 class EncoderDecoder(Objective):

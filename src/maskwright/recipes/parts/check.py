@@ -1,5 +1,5 @@
-"""What of a recipe can be refused before torch is loaded: names of objectives and families, and
-settings that the family does not know."""
+"""What of a recipe can be refused before torch is loaded and any text is read: names of objectives
+and families, options of the objective, its rows, and settings of the family."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from maskwright import catalogue
 from maskwright.errors import UsageError, near
 from maskwright.families.parts.family import family
 from maskwright.nn.config import TransformerConfig
+from maskwright.recipes.parts.objective_rows import require_rows
 from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 
 
-def require_names(recipe: Recipe) -> None:
-    """Refuse a recipe that names what there is not.
+def require_settings(recipe: Recipe) -> None:
+    """Refuse what no run of the recipe could use, whatever its text is.
 
     Raises:
         UsageError: no such objective or family.
-        ConfigError: no such size, or a setting that the family does not know or take.
+        ConfigError: no such size, or a setting that the family, or an option that the objective,
+            does not know or take.
+        IncompatibleError: the objective does not learn from such rows.
     """
     known = catalogue.names("objectives")
     if recipe.objective.name not in known:
@@ -29,6 +32,10 @@ def require_names(recipe: Recipe) -> None:
             wanted=near(recipe.objective.name, known),
             do="maskwright list objectives",
         )
+    require_rows(recipe)
+    member, options = recipe.objective.member, recipe.objective.options
+    # Networks may be named later.
+    member.read({**dict.fromkeys(member.spec.networks, "."), **options})
     if isinstance(recipe.model, FamilyModel):
         # Whatever the tokenizer will be; its own numbers are looked at when it is there.
         config_of(recipe.model, {"vocab_size": 1 << 16})

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from maskwright.models.run_folder import RECIPE, is_run
-from maskwright.recipes.parts.check import require_names
+from maskwright.objectives.parts.spec import usual_for
+from maskwright.recipes.parts import check
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.override import override
@@ -85,11 +86,13 @@ def require_settings(folder: Path, minutes: float, settings: Sequence[str]) -> N
     """Refuse settings that no recipe for the model in `folder` could have, before it is opened.
 
     Raises:
-        UsageError, ConfigError: as `override` and `require_names`.
+        UsageError, ConfigError, IncompatibleError: as `override` and `check.require_settings`.
     """
     if is_run(folder):
-        recipe = of_run(folder, minutes)
-    else:
-        place = Folder(path=str(folder))
-        recipe = of_model(place, minutes, name="", note="", objective="masked")
-    require_names(override(recipe, settings))
+        check.require_settings(override(of_run(folder, minutes), settings))
+        return
+    usual = usual_for("encoder").name
+    recipe = of_model(Folder(path=str(folder)), minutes, name="", note="", objective=usual)
+    recipe = override(recipe, settings)
+    # Which objective fits the model, and so which options there are, its weights' folder tells.
+    check.require_settings(replace(recipe, objective=recipe.objective.with_options({})))

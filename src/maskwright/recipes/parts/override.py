@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from maskwright import config, dotted
 from maskwright.corpus.files import Paths, listed
-from maskwright.recipes.parts.recipe import FamilyModel, Folder, Recipe, TokenizerFolder
+from maskwright.errors import ConfigError, shorten
+from maskwright.recipes.parts.recipe import (
+    FamilyModel,
+    Folder,
+    ObjectiveChoice,
+    Recipe,
+    TokenizerFolder,
+)
 
 BUDGET = "training.budget."
 OPTIMIZER = "training.optimizer"
@@ -40,6 +47,8 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     """
     values: dict[str, Any] = {}
     given = dotted.assignments(settings, "for example --set training.batch=32")
+    for path, text in given.items():
+        _require_under_options(recipe.objective, path, text)
     for path, text in sorted(given.items(), key=lambda setting: setting[0] not in FOLDERS):
         if path == f"{OPTIMIZER}.kind" and text != recipe.training.optimizer.kind:
             rate = recipe.training.optimizer.learning_rate
@@ -53,6 +62,24 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         else:
             values[path] = dotted.parse_value(text)
     return dotted.replace_at(recipe, values)
+
+
+def _require_under_options(chosen: ObjectiveChoice, path: str, text: str) -> None:
+    """Refuse an option that is set as `objective.rate`, not `objective.options.rate`.
+
+    Raises:
+        ConfigError: naming the path at which it is set.
+    """
+    table, _, option = path.partition(".")
+    names = {field.name for field in fields(chosen.member.options)} if table == "objective" else ()
+    if option.partition(".")[0] in names:
+        raise ConfigError(
+            "options of the objective are set under objective.options",
+            where=path,
+            found=shorten(f"{path}={text}"),
+            wanted="the path objective.options.…",
+            do=f"--set objective.options.{shorten(option)}={shorten(text)}",
+        )
 
 
 def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:

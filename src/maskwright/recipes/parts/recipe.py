@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from maskwright import config
 from maskwright.errors import ConfigError
 from maskwright.nn.config import TransformerConfig
+from maskwright.objectives.parts.spec import Member, Spec, member_of
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.machine.choices import Precision, require_device
@@ -101,6 +103,34 @@ class ObjectiveChoice:
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def member(self) -> Member:
+        """The objective of that name, resolved once.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return member_of(self.name)
+
+    @property
+    def spec(self) -> Spec:
+        return self.member.spec
+
+    @cached_property
+    def checked(self) -> Any:
+        """The options as the objective takes them.
+
+        Raises:
+            ConfigError: an option that it does not take, or a value out of range.
+        """
+        return self.member.read(self.options)
+
+    def with_options(self, options: dict[str, Any]) -> ObjectiveChoice:
+        """The same objective by other options; what is resolved stays so."""
+        other = replace(self, options=options)
+        other.__dict__["member"] = self.member
+        return other
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,10 +26,11 @@ from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.cell import text_in
 from maskwright.labelled.formats.rows import Row
 from maskwright.metrics.intervals import Estimate
-from maskwright.nn.chunk_pooling import Pooling
+from maskwright.nn.config import ChunkPooling
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.modules.supervised import Supervised
 from maskwright.objectives.parts.objective import Objective, Vocabulary
-from maskwright.objectives.supervised import Options, Problem, Supervised
+from maskwright.objectives.supervised import Options, Problem
 from maskwright.report.tables import Table
 from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.reading import Frame
@@ -153,7 +154,7 @@ class TaskType(ABC):
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
     ) -> Objective:
         """What is trained; `long` as in a `Frame`."""
-        how: Pooling = "max" if long == "vectors-max" else "mean"
+        how: ChunkPooling = "max" if long == "vectors-max" else "mean"
         return Supervised(model, Options(problem=self.problem, pieces=how), vocabulary)
 
     def training_objective(

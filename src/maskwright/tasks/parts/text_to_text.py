@@ -29,8 +29,8 @@ from maskwright.labelled.windows.text_to_text import Template
 from maskwright.labelled.windows.windows import Cuts, fit, room_of
 from maskwright.models import special_tokens
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives import causal, sequence_to_sequence
 from maskwright.objectives.parts.objective import Objective, Vocabulary
+from maskwright.objectives.parts.spec import usual_for
 from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Encoded, Outputs, TaskType
@@ -79,9 +79,8 @@ class Writing(TaskType):
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
     ) -> Objective:
-        if len(model.config.stacks) == 1:
-            return causal.build(model, causal.Options(), vocabulary)
-        return sequence_to_sequence.build(model, sequence_to_sequence.Options(), vocabulary)
+        member = usual_for("decoder" if len(model.config.stacks) == 1 else "parallel")
+        return member.build(model, member.options(), vocabulary)
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         end = special_tokens.vocabulary(frame.tokenizer).end

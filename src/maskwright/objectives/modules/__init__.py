@@ -1,0 +1,1 @@
+"""What each objective computes: a batch from clean rows, and the loss of a batch."""

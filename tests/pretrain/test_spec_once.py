@@ -1,0 +1,65 @@
+"""The Spec of an objective is resolved once in a run, and travels with the recipe from there."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from maskwright import api, catalogue
+from maskwright.objectives.parts.spec import Member, member_of, usual_for
+from maskwright.pretrain import run
+from maskwright.recipes.parts.recipe import ObjectiveChoice
+from tinyrun import recipe, text_file
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the module of each objective is asked for."""
+    counted: Counter[str] = Counter()
+    load = catalogue.load
+
+    def counting(room: str, name: str) -> ModuleType:
+        counted.update([name] * (room == "objectives"))
+        return load(room, name)
+
+    monkeypatch.setattr(catalogue, "load", counting)
+    return counted
+
+
+def test_a_run_resolves_its_objective_once(tmp_path: Path, loads: Counter[str]) -> None:
+    run.pretrain(recipe(text_file(tmp_path), steps=2), tmp_path / "run", stream=io.StringIO())
+    assert loads == {"masked": 1}
+    loads.clear()
+    run.resume(tmp_path / "run", stream=io.StringIO())
+    assert loads == {"masked": 1}
+
+
+def test_a_choice_that_keeps_nothing_is_counted(
+    tmp_path: Path, loads: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+
+    def again(choice: ObjectiveChoice) -> Member:
+        return member_of(choice.name)
+
+    monkeypatch.setattr(ObjectiveChoice, "member", property(again))
+    run.pretrain(recipe(text_file(tmp_path), steps=2), tmp_path / "run", stream=io.StringIO())
+    assert loads["masked"] > 5
+
+
+def test_fine_tuning_and_evaluating_resolve_it_at_most_once(
+    tmp_path: Path, model: Path, loads: Counter[str]
+) -> None:
+    data = tmp_path / "rows.csv"
+    rows = (f"the {('cat', 'dog')[n % 2]} sat on mat {n},{n % 2}\n" for n in range(60))
+    data.write_text("text,label\n" + "".join(rows))
+    api.finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, stream=io.StringIO())
+    assert not loads  # the conventions in the folder say all that is asked of it
+    usual_for("encoder")  # found once in a process
+    loads.clear()
+    api.evaluate_text(model)
+    assert loads == {"masked": 1}
