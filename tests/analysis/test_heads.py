@@ -21,11 +21,11 @@ from maskwright.analysis import heads
 from maskwright.analysis.attention import attention
 from maskwright.analysis.heads import MEASURES, look_at_heads, one_text
 from maskwright.analysis.hidden_states import ProbedModel
-from maskwright.analysis.matrix import matrix
 from maskwright.analysis.probe import probe
 from maskwright.analysis.word_senses import _apart, _neighbours
 from maskwright.cli.main import main
 from maskwright.errors import DataError, UsageError
+from maskwright.report.drawing.shades import head_weights
 from tinyrun import WORDS, text_file
 
 
@@ -270,7 +270,7 @@ def test_the_text_is_shown_and_both_sides_of_a_matrix_are_named(
         page = attention(model, tmp_path / str(count), sentence=sentence, stream=io.StringIO())
         text = page.read_text(encoding="utf-8")
         assert f"<q>{sentence}</q>" in text and heads.REST not in text.split("<q>")[1]
-        drawn = matrix("a", np.eye(count).tolist(), WORDS[:count])
+        drawn = head_weights("a", np.eye(count).tolist(), WORDS[:count])
         assert drawn.count(f">{WORDS[0]}<") == 2 and drawn.count("→") == count
         assert f"<title>1 {WORDS[0]} → 1 {WORDS[0]}: 1.00</title>" in drawn
 

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,10 @@ import pytest
 import torch
 
 from maskwright.analysis import layers as room
-from maskwright.analysis import pooling
+from maskwright.analysis import pages, pooling
 from maskwright.analysis import word_senses as senses
 from maskwright.analysis.hidden_states import ProbedModel, layer_states
 from maskwright.analysis.layers import Layered, probe_layers
-from maskwright.analysis.layers_page import _head
 from maskwright.analysis.pooling import WAYS, compare_pooling
 from maskwright.analysis.probe import DIVISION, probe
 from maskwright.cli.main import main
@@ -114,18 +114,22 @@ def test_a_control_of_few_words_is_none(words: list[str], whole: bool, wanted: s
     assert room._says_nothing(words, np.zeros_like(control), whole=whole)
 
 
-def test_on_ties_no_layer_knows_more() -> None:
+def test_on_ties_no_layer_knows_more(tmp_path: Path) -> None:
     def head(*values: float) -> str:
         each = [Estimate(value, value - 0.02, value + 0.02) for value in values]
         names = ["embeddings", "layer 1", "layer 2"]
-        return _head(Layered("tagging", "test", names, 9, 9, each, each, each, [], each[0], {}))
+        found = Layered("tagging", "test", names, 9, 9, each, each, each, [0.3] * 3, each[0], {})
+        subject: Any = SimpleNamespace(path=tmp_path)
+        where = tmp_path / "-".join(map(str, values))
+        return pages.show_layers(subject, where, found, lambda line: None).read_text()
 
-    assert "No layer knows more than another" in head(0.9, 0.9, 0.9)
+    equal, one = head(0.9, 0.9, 0.9), head(0.5, 0.9, 0.89)
+    assert "No layer knows more than another" in equal
+    assert "all have <strong>90.0%" in equal
     assert "88.5% at the lowest, in layer 1 <strong>90.0%" in head(0.885, 0.9, 0.89)
-    assert "all have <strong>90.0%" in head(0.9, 0.9, 0.9)
     assert "Embeddings know most: <strong>90.0%" in head(0.9, 0.5, 0.5)
-    assert "Layer 1 knows most" in head(0.5, 0.9, 0.89)
-    assert "As good by that number: layer 2." in head(0.5, 0.9, 0.89)
+    assert "Layer 1 knows most" in one
+    assert "As good by that number: layer 2." in one
 
 
 def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:

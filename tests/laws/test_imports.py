@@ -123,12 +123,13 @@ def test_a_model_is_built_without_compiler_and_algebra() -> None:
     assert "torch._dynamo" in loaded_after(f"{BUILT}\n{meta}", heavy)
 
 
-def test_who_predicts_waits_for_no_statistics() -> None:
-    heavy = ("sklearn", "scipy.stats", "pandas", "transformers")
+def test_who_predicts_waits_for_no_statistics_and_no_templates() -> None:
+    heavy = ("sklearn", "scipy.stats", "pandas", "transformers", "jinja2")
     assert loaded_by(["maskwright.predict.write", "maskwright.predict.stdin"], heavy) == []
-    # The control: what asks for a figure.
+    # The control: what asks for a figure, and what writes a page.
     asked = "import maskwright.metrics.metrics as m, numpy as n; m.accuracy(n.ones(2), n.ones(2))"
-    assert "sklearn" in loaded_after(asked, heavy)
+    asked += "\nfrom maskwright.report import document; document.render('model.html', rows=[])"
+    assert {"sklearn", "jinja2"} <= set(loaded_after(asked, heavy))
 
 
 def test_a_heavy_import_is_noticed() -> None:

@@ -16,7 +16,7 @@ from maskwright.evaluate.compare.report import (
     result,
     verdicts,
 )
-from maskwright.report.curves import draw
+from maskwright.report.drawing.curves import draw
 
 LOSS = Measure("loss", "loss")
 RIGHT = Measure("pairs", "pairs", higher_is_better=True)

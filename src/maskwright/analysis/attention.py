@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from markupsafe import Markup
+
 from maskwright.analysis import dependencies as trees
 from maskwright.analysis import heads
 from maskwright.analysis import word_senses as senses
 from maskwright.analysis.hidden_states import ProbedModel
-from maskwright.analysis.matrix import matrix
-from maskwright.analysis.page import require_new, write
+from maskwright.analysis.pages import require_new, write
 from maskwright.corpus.files import Paths
 from maskwright.corpus.read import read
 from maskwright.errors import UsageError
 from maskwright.report import tables
-from maskwright.report.grid import grid
+from maskwright.report.drawing.shades import grid, head_weights
 from maskwright.report.say import Say, printer
-from maskwright.report.svg import escape
 from maskwright.report.tables import Table
 from maskwright.storage import commit
 
@@ -28,10 +28,6 @@ SMALL_GRIDS, CELLS = 36, 40_000
 DRAWN, FEW_DRAWN = 64, 24
 TEXTS = 200
 ONE_OF_TWO = " Of two stacks the heads of the encoder are looked at, not those of the decoder."
-HEADS = (
-    '<p class="note">A shade is the mean weight, in full at 1 (or at the largest value, for the '
-    "distance). Entropy 1 is a head that looks everywhere alike.</p>"
-)
 
 
 def attention(
@@ -84,16 +80,26 @@ def attention(
         say("\n" + tables.for_terminal(each))
     drawn, most = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
     seen = heads.one_text(subject, drawn, most)
-    sections = [(escape(each["title"]), tables.for_page(each)) for each in shown]
-    sections.append(("Every head", f'<div class="grids">{_maps(found)}</div>{HEADS}'))
-    sections.append(("One text", _one_text(seen)))
-    plain = _plain(found, relations, passed)
-    head = (
-        f"<p>Attention on {found.tokens:,} tokens of {found.texts:,} texts"
-        + (f", {found.cut:,} of them cut at {found.longest} tokens" if found.cut else "")
-        + f".{ONE_OF_TWO if two else ''}</p>"
+    summary = f"Attention on {found.tokens:,} tokens of {found.texts:,} texts"
+    if found.cut:
+        summary += f", {found.cut:,} of them cut at {found.longest} tokens"
+    pictures = _head_pictures(seen)
+    return write(
+        out,
+        subject,
+        "attention.html",
+        _plain(found, relations, passed),
+        say,
+        kind="What heads look at",
+        summary=f"{summary}.{ONE_OF_TWO if two else ''}",
+        tables=shown,
+        maps=_maps(found),
+        text=seen.text,
+        cut=seen.cut,
+        heads=pictures,
+        left_out=seen.weights.shape[0] * seen.weights.shape[1] - len(pictures),
+        rest=heads.REST if heads.REST in seen.pieces else "",
     )
-    return write(out, subject, "What heads look at", head, sections, plain, say)
 
 
 def _plain(found: heads.Heads, relations: Sequence[trees.Relation], passed: int) -> dict[str, Any]:
@@ -136,16 +142,21 @@ def _texts(text: Paths, bank: Sequence[trees.Tree], say: Say) -> list[str]:
     return [each for group in senses.SENTENCES.values() for each in group]
 
 
-def _maps(found: heads.Heads) -> str:
+def _maps(found: heads.Heads) -> list[Markup]:
     """A map of all heads for each of their figures."""
     names = [f"layer {n + 1}" for n in range(len(found.found["entropy"]))]
     numbers = [str(n + 1) for n in range(found.found["entropy"].shape[1])]
-    maps = ""
-    for name, values in found.found.items():
-        high = max(1.0, float(values.max()))
-        made = grid(_measured(found, name), values.tolist(), names, numbers, high=high)
-        maps += f'<div class="grid">{made}</div>'
-    return maps
+    return [
+        grid(
+            _measured(found, name),
+            values.tolist(),
+            names,
+            numbers,
+            across="head",
+            high=max(1.0, float(values.max())),
+        )
+        for name, values in found.found.items()
+    ]
 
 
 def _measured(found: heads.Heads, name: str) -> str:
@@ -198,25 +209,12 @@ def _tree_table(relations: Sequence[trees.Relation]) -> Table:
     }
 
 
-def _one_text(seen: heads.Seen) -> str:
+def _head_pictures(seen: heads.Seen) -> list[Markup]:
+    """The weights of as many heads as have room on a page."""
     pieces, weights = seen.pieces, seen.weights
     most = min(SMALL_GRIDS, max(1, CELLS // len(pieces) ** 2))
     every = [(layer, head) for layer in range(len(weights)) for head in range(len(weights[layer]))]
-    shown = "".join(
-        f'<div class="grid">{matrix(name, weights[layer, head].tolist(), pieces)}</div>'
+    return [
+        head_weights(f"layer {layer + 1}, head {head + 1}", weights[layer, head].tolist(), pieces)
         for layer, head in every[:most]
-        for name in [f"layer {layer + 1}, head {head + 1}"]
-    )
-    left = f" {len(every) - most} heads are not drawn." if len(every) > most else ""
-    rest = (
-        f" A character that is several tokens stands at the first of them, {heads.REST} at the "
-        "others."
-        if heads.REST in pieces
-        else ""
-    )
-    return (
-        f'<p dir="auto"><q>{escape(seen.text)}{"…" if seen.cut else ""}</q></p>'
-        f'<div class="grids">{shown}</div><p class="note">A row is a token that looks, a column '
-        f"one that is looked at, in the order of the text; point at a cell to read its weight."
-        f"{rest}{left}</p>"
-    )
+    ]

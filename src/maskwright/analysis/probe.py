@@ -10,10 +10,7 @@ from typing import TextIO
 from maskwright.analysis import layers, pooling
 from maskwright.analysis import word_senses as senses
 from maskwright.analysis.hidden_states import ProbedModel
-from maskwright.analysis.layers_page import show_layers
-from maskwright.analysis.page import require_new
-from maskwright.analysis.pooling_page import show_pooling
-from maskwright.analysis.word_senses_page import show_senses
+from maskwright.analysis.pages import require_new, show_layers, show_pooling, show_senses
 from maskwright.errors import MaskwrightError, UsageError
 from maskwright.labelled.columns.infer import infer
 from maskwright.labelled.examples import splits

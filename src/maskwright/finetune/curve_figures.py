@@ -6,14 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from maskwright.counted import counted
 from maskwright.metrics import seeds as intervals
-from maskwright.report import document, tables
-from maskwright.report.curves import Chart, Line, draw
-from maskwright.report.svg import COLOURS, escape, style
+from maskwright.report import document
+from maskwright.report.drawing.curves import Chart, Line, draw
+from maskwright.report.drawing.svg import COLOURS, style
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 
@@ -162,43 +163,30 @@ def _lines(curve: Curve) -> Iterator[Line]:
 def render(curve: Curve, about: dict[str, Any]) -> str:
     """The page as text."""
     lines = list(_lines(curve))
-    chart = Chart(
-        title=f"{curve.measure} on the {about['asked']} part",
-        lines=lines,
-        across="labels, logarithmic",
-        say=figure,
-        logarithmic=True,
-        marks=[float(count) for count in curve.counts],
-        height=360,
-    )
-    sentences = "".join(f"<p>{escape(line)}</p>" for line in verdicts(curve))
-    areas = "; the area goes from worst to best" if any(line.spread for line in lines) else ""
-    note = f'<p class="note">Lines are means over seeds{areas}.</p>'
-    sections = [("What the labels are worth", draw(chart) + note + sentences)]
     places = list(curve.figures)
-    moved = Chart(
-        title="How far the weights moved from where they began",
-        lines=[
-            Line(
-                way,
-                [
-                    (float(c), intervals.over_seeds(list(by_count[c].values())).mean)
-                    for c in curve.counts
-                ],
-                style(places.index(way)),
-                dots=True,
-            )
-            for way, by_count in curve.moved.items()
-        ],
+    moved = [
+        Line(
+            way,
+            [(float(c), intervals.over_seeds(list(each.values())).mean) for c, each in far.items()],
+            style(places.index(way)),
+            dots=True,
+        )
+        for way, far in curve.moved.items()
+    ]
+    chart = partial(
+        Chart,
         across="labels, logarithmic",
         say=figure,
         logarithmic=True,
         marks=[float(count) for count in curve.counts],
-        from_zero=True,
     )
-    sections.append(("How far it is from the pretrained weights", draw(moved)))
-    for made in (strategy(curve), table(curve), journeys(curve)):
-        sections.append((escape(made["title"]), tables.for_page(made)))
-    return document.document(
-        f"{about['task']}: {Path(about['model']).name}", "Maskwright label curve", "", sections
+    return document.render(
+        "label_curve.html",
+        name=f"{about['task']}: {Path(about['model']).name}",
+        kind="Maskwright label curve",
+        curve=draw(chart(f"{curve.measure} on the {about['asked']} part", lines, height=360)),
+        areas=any(line.spread for line in lines),
+        verdicts=verdicts(curve),
+        moved=draw(chart("How far the weights moved from where they began", moved, from_zero=True)),
+        tables=[strategy(curve), table(curve), journeys(curve)],
     )

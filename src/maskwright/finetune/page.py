@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from maskwright.errors import shorten
 from maskwright.labelled.examples.examples import BETWEEN
-from maskwright.report import markup, tables
-from maskwright.report.curves import Chart, Line, draw
-from maskwright.report.document import document
-from maskwright.report.grid import grid
-from maskwright.report.svg import escape, style
+from maskwright.report import document
+from maskwright.report.drawing.curves import Chart, Line, draw
+from maskwright.report.drawing.shades import grid
+from maskwright.report.drawing.svg import style
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks.parts.task_type import Mistake, TaskType
@@ -46,23 +46,27 @@ def render(
         facts: whatever else is known of the run.
         what: is shown, in a word or two.
     """
-    of = f"examples of the {escape(asked)} part" if asked else "rows"
-    head = f"<p>{escape(kind.task)}, {len(rows):,} {of}</p>"
-    sections = [
-        ("How well it went", tables.for_page(table)),
-        ("How it learned", _learning(kind, figures, losses) if figures else ""),
-        ("Class by class", _classes(kind, rows, answers)),
-        ("Where it is wrong", _mistakes(kind, mistakes, min(len(rows), kind.judged or len(rows)))),
-        ("How it was made", markup.facts(dict(facts))),
-    ]
-    return document(name, what, head, sections)
+    of = f"examples of the {asked} part" if asked else "rows"
+    shown = min(len(rows), kind.judged or len(rows))
+    return document.render(
+        "finetuning.html",
+        name=name,
+        kind=what,
+        summary=f"{kind.task}, {len(rows):,} {of}",
+        table=table,
+        charts=_charts(kind, figures, losses) if figures else [],
+        classes=kind.by_class(rows, answers) or {},
+        confusion=_confusion(kind, rows, answers),
+        mistakes=_mistakes(kind, mistakes, shown),
+        facts=dict(facts),
+    )
 
 
-def _learning(
+def _charts(
     kind: TaskType, figures: Mapping[str, Sequence[float]], losses: Mapping[str, Sequence[float]]
-) -> str:
+) -> list[Markup]:
     charts = ((f"{kind.measure} on validation data", figures), ("loss of training", losses))
-    return "".join(
+    return [
         draw(
             Chart(
                 title=title,
@@ -74,7 +78,7 @@ def _learning(
             )
         )
         for title, by_seed in charts
-    )
+    ]
 
 
 def _by_epoch(by_seed: Mapping[str, Sequence[float]]) -> list[Line]:
@@ -91,24 +95,18 @@ def _epochs(by_seed: Mapping[str, Sequence[float]]) -> list[float]:
     return [float(n) for n in range(1, most + 1, -(-most // 10))]
 
 
-def _classes(kind: TaskType, rows: Sequence[Any], answers: Any) -> str:
-    made = kind.by_class(rows, answers)
+def _confusion(kind: TaskType, rows: Sequence[Any], answers: Any) -> Markup:
     counts = kind.confusion(rows, answers)
-    shown = "" if made is None else tables.for_page(made)
-    if counts is not None and len(counts) <= SHOWN_CLASSES:
-        shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
-        short = [shorten(label, 24) for label in kind.labels]
-        numbers = [str(n) for n in range(1, len(short) + 1)]
-        named = [f"{label} {n}" for label, n in zip(short, numbers, strict=True)]
-        title = "What each class (a row) was taken for (a column), as a share of the row"
-        shown += f'<div class="grid">{grid(title, shares.tolist(), named, numbers)}</div>'
-    return shown
+    if counts is None or len(counts) > SHOWN_CLASSES:
+        return Markup()
+    shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
+    numbers = [str(n) for n in range(1, len(kind.labels) + 1)]
+    named = [f"{shorten(label, 24)} {n}" for label, n in zip(kind.labels, numbers, strict=True)]
+    title = "What each class (a row) was taken for (a column), as a share of the row"
+    return grid(title, shares.tolist(), named, numbers)
 
 
-def _mistakes(kind: TaskType, mistakes: Sequence[Mistake], rows: int) -> str:
-    if not mistakes:
-        return ""
-    head = ["where", "text", "is", "was told", kind.wrongness]
+def _mistakes(kind: TaskType, mistakes: Sequence[Mistake], rows: int) -> Table:
     cells = [
         [
             m.where.rsplit("/", 1)[-1],
@@ -119,6 +117,10 @@ def _mistakes(kind: TaskType, mistakes: Sequence[Mistake], rows: int) -> str:
         ]
         for m in mistakes[:SHOWN_MISTAKES]
     ]
-    note = f"{len(mistakes):,} of {rows:,}; shown: {len(cells):,}, the worst first. Some may be "
-    note += "wrong in the file, not in the model."
-    return f'<div class="texts">{markup.table(head, cells)}</div><p class="note">{note}</p>'
+    return {
+        "title": "The worst mistakes",
+        "head": ["where", "text", "is", "was told", kind.wrongness],
+        "rows": cells,
+        "note": f"{len(mistakes):,} of {rows:,}; shown: {len(cells):,}, the worst first. Some may "
+        "be wrong in the file, not in the model.",
+    }

@@ -11,7 +11,6 @@ one answer.
 
 from __future__ import annotations
 
-import html
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.predict.given import listed
 from maskwright.predict.predictor import Answer, OnBad, Predictor, of_vectors, predictor
+from maskwright.report import document
 from maskwright.train.machine.choices import Precision
 from maskwright.train.machine.machine import choose
 
@@ -396,12 +396,7 @@ class LanguageModel:
             ("can be asked", ", ".join(self.abilities)),
             *(("note", note) for note in model.notes),
         ]
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in rows
-        )
-        return f"<table>{cells}</table>"
+        return document.render("model.html", rows=rows)
 
 
 NEEDS = {

@@ -15,7 +15,7 @@ from maskwright.errors import IncompatibleError
 from maskwright.models import of_recipe
 from maskwright.nn.config import TransformerConfig
 from maskwright.recipes.parts.recipe import Recipe
-from maskwright.report import opened
+from maskwright.report import document, opened
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 HERE = "."  # the folder of the card
@@ -52,24 +52,16 @@ def _card(
         **({"pipeline_tag": ask.tag} if ask else {}),
         "tags": ["maskwright", recipe.objective.name],
     }
-    head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in front.items())
-    said = f": {recipe.note}" if recipe.note else ""
-    lines = [
-        f"---\n{head}---",
-        f"# {recipe.name}",
-        f"A language model, trained with the objective {recipe.objective.name}{said}. The run's "
-        "recipe.toml has every setting, its report.html the figures.",
-        *([f"**Warning.** {warning}"] if warning else []),
-        "## Use\n\nFrom within this folder:",
-        _block(opened.code(saved, HERE)),
-    ]
-    if ask:
-        lines.append(_block(f"from maskwright import api\n\n{ask.line}"))
-    return "\n\n".join(lines) + "\n"
-
-
-def _block(code: str) -> str:
-    return f"```python\n{code}\n```"
+    return document.render(
+        "pretrained.md",
+        front=front,
+        name=recipe.name,
+        objective=recipe.objective.name,
+        note=recipe.note,
+        warning=warning,
+        loads=opened.code(saved, HERE).splitlines(),
+        ask=ask.line if ask else "",
+    )
 
 
 @dataclass(frozen=True)

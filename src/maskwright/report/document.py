@@ -1,50 +1,106 @@
-"""A page that needs nothing but itself.
+"""Pages and cards: filled from the templates beside this file, and written whole or not at all.
 
-No script, no network, no font to fetch: the page forbids them to itself, and its only style sheet
-is named by hash.
+A page needs nothing but itself: no script, no network, no font to fetch. It forbids them to
+itself, and its only style sheet is named by hash. What a template shows is escaped, and control
+characters in it are visible (`one_line`); only a finished picture (`Markup`) goes in as it stands.
+Markdown has no escaping of its own: there `md` and `code` do it.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
 
 from maskwright.errors import UsageError
-from maskwright.report.svg import escape
+from maskwright.report import plain
 from maskwright.storage.commit import writing
 from maskwright.storage.one_file import write_file
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
-def document(name: str, kind: str, head: str, sections: Iterable[tuple[str, str]]) -> str:
-    """The whole page.
+TEMPLATES = Path(__file__).with_name("templates")
+_MARKDOWN = re.compile(r"[\\`<\[|]")
 
-    Args:
-        name: what it is about, a plain text.
-        kind: what that is, in two words.
-        head, sections: HTML, everything from outside escaped; a section is (heading, body), and
-            one without a body is left out.
-    """
-    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+
+def render(template: str, **values: Any) -> str:
+    """The `template`, an .html or .md file of `templates/`, filled with `values`; a value that the
+    template asks for and does not get is an error."""
+    return _environment(TEMPLATES).get_template(template).render(**values)
+
+
+@functools.cache
+def _environment(folder: Path) -> Environment:
+    # Only what writes a page pays for the import.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=lambda name: not (name or "").endswith(".md"),
+        undefined=StrictUndefined,
+        finalize=one_line,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,
+    )
+    made.filters |= {"lines": lines, "md": md, "code": code, "json": _json}
+    made.filters |= {"fact": plain.fact, "marked": plain.marked}
+    made.tests["digest"] = plain.is_digest
+    style = (folder / "page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    content = "".join(
-        f"<section><h2>{heading}</h2>{body}</section>" for heading, body in sections if body
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="referrer" content="no-referrer">'
-        f"<title>{escape(name)} · Maskwright</title><style>{style}</style></head><body><main>"
-        f"<header><h1><small>{escape(kind)}</small>{escape(name)}</h1>{head}</header>{content}"
-        "<footer>This page is one file: it has no scripts and loads nothing.</footer>"
-        "</main></body></html>\n"
+    made.globals |= {"style": Markup(style), "style_hash": digest}
+    return made
+
+
+# ------------------------------------------------------------------------------ what is shown how
+def visible(text: str, keep: str = "") -> str:
+    """`text` with escapes such as `\\x1b` for what does not print, but for the characters in
+    `keep`."""
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape", "replace").decode()
+        for c in text
     )
 
 
+def one_line(value: object) -> object:
+    """What a template shows of a value that it names: one line, control characters visible."""
+    return value if isinstance(value, Markup) else visible(str(value))
+
+
+def lines(text: str) -> Markup:
+    """Several lines as they stand; control characters other than tab and newline are visible."""
+    return Markup(escape(visible(text, "\n\t")))
+
+
+def md(value: object) -> str:
+    """A text in a line or a cell of Markdown: no tag, link, code or end of the cell."""
+    return _MARKDOWN.sub(r"\\\g<0>", visible(str(value)))
+
+
+def code(value: object) -> str:
+    """A text as code within a line of Markdown, between more backticks than it has in a row."""
+    text = visible(str(value))
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    room = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{room}{text}{room}{fence}"
+
+
+def _json(value: object) -> Markup:
+    """A value of the head of a card, which is YAML whose values are JSON; all of it is ASCII."""
+    return Markup(json.dumps(value))
+
+
+# ------------------------------------------------------------------------------ files
 def require_new(target: Path) -> None:
     """Refuse to write over what is there.
 

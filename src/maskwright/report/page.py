@@ -1,6 +1,6 @@
 """`write_report(run_folder)`: one page about a run that needs nothing but itself.
 
-Every text from the run is escaped; what the run does not have is left out.
+What the run does not have is left out.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from maskwright.report import markup, opened, tables
-from maskwright.report.curves import draw
-from maskwright.report.document import document, write
+from maskwright.report import document, opened
+from maskwright.report.drawing.curves import draw
+from maskwright.report.progress import budget
 from maskwright.report.run_charts import main_chart, small_charts
 from maskwright.report.run_folder import Record, RunFolder, read, table
-from maskwright.report.svg import escape
+from maskwright.report.tables import Table
 from maskwright.report.wording import (
     count,
     duration,
@@ -40,76 +40,84 @@ def write_report(run_folder: Path) -> Path:
         DataError: `run.json` is damaged.
         OutputError, StorageError, StoppedError: the page cannot be written.
     """
-    return write(Path(run_folder) / NAME, render(read(Path(run_folder))))
+    return document.write(Path(run_folder) / NAME, render(read(Path(run_folder))))
 
 
 def render(folder: RunFolder) -> str:
     """The page of `folder` as text."""
-    name = str(folder.run.get("recipe") or folder.path.resolve().name)
-    summary = "".join(f"<p>{line}</p>" for line in _summary(folder))
-    head = f"{summary}{_warnings(folder)}{_tiles(folder)}"
-    return document(name, "Maskwright run", head, _sections(folder))
-
-
-def _sections(folder: RunFolder) -> Iterator[tuple[str, str]]:
-    yield "Curves", _curves(folder)
-    yield "Held-out text", _evaluation(folder)
-    yield "What the model writes", _samples(folder)
-    for made in folder.tables:
-        yield escape(made.get("title", "")), tables.for_page(made)
-    yield "How to go on", _next_steps(folder)
-    corpus = folder.run.get("corpus")
-    yield "The text it was trained on", markup.facts(corpus) if corpus else ""
-    machine = folder.run.get("machine")
-    yield "The machine", markup.facts(machine) if machine else ""
-    if folder.recipe:
-        words = "Every choice of the run. It can be run again as it stands."
-        yield "The recipe", f'<p class="soft">{words}</p>{markup.block(folder.recipe)}'
+    run, evaluations = folder.run, _evaluations(folder)
+    samples = _samples(folder)
+    return document.render(
+        "run.html",
+        name=str(run.get("recipe") or folder.path.resolve().name),
+        kind="Maskwright run",
+        summary=_summary(folder),
+        about=run.get("note"),
+        standing=standing(_held_out_loss(folder), folder.references, folder.share),
+        unfinished=_unfinished(folder),
+        warnings=list(_warnings(folder)),
+        tiles=_tiles(folder),
+        main_chart=draw(main_chart(folder)),
+        small_charts=[draw(chart) for chart in small_charts(folder)],
+        evaluation=_evaluation(folder),
+        binary=_binary(folder),
+        evaluations=evaluations,
+        samples=samples[:PROMPTS],
+        more_samples=len(samples) - PROMPTS,
+        tables=folder.tables,
+        next_steps=list(_next_steps(folder)),
+        misread=opened.misread(folder.saved) if folder.checkpoints and folder.saved else "",
+        corpus=run.get("corpus"),
+        machine=run.get("machine"),
+        recipe=folder.recipe,
+    )
 
 
 # ------------------------------------------------------------------------------------ the top
-def _summary(folder: RunFolder) -> Iterator[str]:
-    """What was trained, in at most three lines."""
+def _summary(folder: RunFolder) -> str:
+    """What was trained, in a sentence."""
     run, last = folder.run, folder.train[-1] if folder.train else {}
     model = "A model"
     if math.isfinite(number(run, "parameters")):
         model += f" of {count(number(run, 'parameters'))} parameters"
     if run.get("objective"):
-        model += f" with the objective “{escape(run['objective'])}”"
+        model += f" with the objective “{run['objective']}”"
     done = []
     if math.isfinite(number(last, "step")):
         done.append(f"{number(last, 'step'):,.0f} steps")
     if math.isfinite(number(last, "tokens")):
         done.append(f"{count(number(last, 'tokens'))} tokens")
-    seconds = folder.seconds
-    took = f" in {duration(seconds)}" if math.isfinite(seconds) else ""
-    yield f"{model}, trained for {' on '.join(done)}{took}." if done else f"{model}; no step yet."
-    if run.get("note"):
-        yield f'<span class="soft">{escape(run["note"])}</span>'
-    loss = _held_out_loss(folder)
-    words = standing(loss, folder.references, folder.share)
-    if words:
-        yield f"On text it never saw: <strong>{escape(words)}</strong>."
+    took = f" in {duration(folder.seconds)}" if math.isfinite(folder.seconds) else ""
+    return f"{model}, trained for {' on '.join(done)}{took}." if done else f"{model}; no step yet."
 
 
-def _warnings(folder: RunFolder) -> str:
-    found = []
+def _unfinished(folder: RunFolder) -> str:
+    """How far a run that has not used up its budget is, and when that was; else empty."""
+    if folder.written is None or folder.share >= 1.0 or not budget(folder.run)[0]:
+        return ""
+    return (
+        f"Not finished: {percent(folder.share)} of the budget is used up. The newest record is of "
+        f"{folder.written:%d %B %Y, %H:%M} UTC."
+    )
+
+
+def _warnings(folder: RunFolder) -> Iterator[str]:
     bad = next((r for r in folder.train if not math.isfinite(number(r, "loss"))), None)
     if bad is not None:
-        found.append(f"The loss was not a number at step {number(bad, 'step'):.0f}.")
+        yield f"The loss was not a number at step {number(bad, 'step'):.0f}."
     if folder.skipped:
         of = len(folder.skipped) + len(folder.train)
-        found.append(
+        yield (
             f"{len(folder.skipped)} of {of} steps were skipped: their loss or gradient "
             "was no finite number."
         )
     if folder.unreadable:
         lines = "line" if folder.unreadable == 1 else "lines"
-        found.append(f"{folder.unreadable} {lines} of the run's records could not be read.")
-    return "".join(f'<p class="warning">{escape(words)}</p>' for words in found)
+        yield f"{folder.unreadable} {lines} of the run's records could not be read."
 
 
-def _tiles(folder: RunFolder) -> str:
+def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
+    """The figures at the top, each with what it is of."""
     last = folder.evaluations[-1] if folder.evaluations else {}
     top1, unigram = number(last, "top1"), number(folder.references, "unigram_top1")
     beside = f", by frequency {percent(unigram)}" if math.isfinite(unigram) else ""
@@ -122,12 +130,7 @@ def _tiles(folder: RunFolder) -> str:
         (count(speeds[len(speeds) // 2]) if speeds else "–", "tokens per second"),
         (_took(folder.seconds), "of training"),
     ]
-    items = "".join(
-        f"<li><b>{escape(value)}</b><span>{escape(what).replace(' %', '&nbsp;%')}</span></li>"
-        for value, what in tiles
-        if value != "–"
-    )
-    return f'<ul class="tiles">{items}</ul>' if items else ""
+    return [(value, what) for value, what in tiles if value != "–"]
 
 
 def _took(seconds: float) -> str:
@@ -144,42 +147,55 @@ def _held_out_loss(folder: RunFolder) -> float:
 
 
 # ------------------------------------------------------------------------------------ the sections
-def _curves(folder: RunFolder) -> str:
-    large = draw(main_chart(folder))
-    small = "".join(f"<div>{draw(chart)}</div>" for chart in small_charts(folder))
-    return large + (f'<div class="small">{small}</div>' if small else "")
-
-
-def _evaluation(folder: RunFolder) -> str:
-    """The model's last figures above those that need no model; then how they came about."""
+def _evaluation(folder: RunFolder) -> Table:
+    """The model's last figures above those that need no model."""
     if not folder.evaluations:
-        return ""
-    last = folder.evaluations[-1]
+        return {}
     own = str(folder.run.get("scored_by") or "this model")
-    known = {own: last, **_reference_rows(folder.references)}
-    measures = [m for m in MEASURES if any(math.isfinite(number(r, m)) for r in known.values())]
-    head = ["", *(_heading(m) for m in measures)]
-    rows = [[name, *(_cell(row, m) for m in measures)] for name, row in known.items()]
-    text = f'<div class="first">{markup.table(head, rows)}</div>'
-    text += (
-        '<p class="note">Uniform guesses every token evenly; unigram by how often each occurs '
-        "in the training text. Loss is in nats per predicted token; perplexity its exponential.</p>"
-    )
-    if math.isfinite(number(last, "told_apart")):
-        right, usual = (percent(number(last, n)) for n in ("decided_right", "decided_usual"))
-        text += (
-            f"<p>{escape(str(last.get('decides')).capitalize())} told apart: "
-            f"<b>{figure(number(last, 'told_apart'))}</b>, where 0.5 is chance and 1 would be "
-            f"without fault; {right} decided right, always giving the commoner answer {usual}.</p>"
-        )
-    if len(folder.evaluations) > 1:
-        shown = [m for m in (*measures, *DECIDED) if math.isfinite(number(last, m))]
-        course = [
+    known = {own: folder.evaluations[-1], **_reference_rows(folder.references)}
+    measures = _measures(folder)
+    return {
+        "title": "The last evaluation, beside guessing without a model",
+        "head": ["", *map(_heading, measures)],
+        "rows": [[name, *(_cell(row, m) for m in measures)] for name, row in known.items()],
+        "note": "Uniform guesses every token evenly; unigram by how often each occurs in the "
+        "training text. Loss is in nats per predicted token; perplexity its exponential.",
+        "own_first": True,
+    }
+
+
+def _measures(folder: RunFolder) -> list[str]:
+    """What the last evaluation or a guess without a model has a figure of."""
+    known = [folder.evaluations[-1], *_reference_rows(folder.references).values()]
+    return [m for m in MEASURES if any(math.isfinite(number(row, m)) for row in known)]
+
+
+def _binary(folder: RunFolder) -> dict[str, str]:
+    """The last figures of binary predictions besides the tokens."""
+    last = folder.evaluations[-1] if folder.evaluations else {}
+    if not math.isfinite(number(last, "told_apart")):
+        return {}
+    return {
+        "what": str(last.get("decides")).capitalize(),
+        "told_apart": figure(number(last, "told_apart")),
+        "right": percent(number(last, "decided_right")),
+        "usual": percent(number(last, "decided_usual")),
+    }
+
+
+def _evaluations(folder: RunFolder) -> Table:
+    """How the figures came about; empty for a single evaluation."""
+    if len(folder.evaluations) < 2:
+        return {}
+    last = folder.evaluations[-1]
+    shown = [m for m in (*_measures(folder), *DECIDED) if math.isfinite(number(last, m))]
+    return {
+        "title": "Held-out figures by step",
+        "head": ["step", *map(_heading, shown)],
+        "rows": [
             [f"{number(r, 'step'):.0f}", *(_cell(r, m) for m in shown)] for r in folder.evaluations
-        ]
-        inner = markup.table(["step", *(_heading(m) for m in shown)], course)
-        text += f"<details><summary>All {len(course)} evaluations</summary>{inner}</details>"
-    return text
+        ],
+    }
 
 
 def _reference_rows(references: Record) -> dict[str, Record]:
@@ -211,25 +227,18 @@ def _cell(row: Record, measure: str) -> str:
     return percent(value) if shares else figure(value)
 
 
-def _samples(folder: RunFolder) -> str:
-    """For each prompt, what the model made of it early and late."""
+def _samples(folder: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
+    """For each prompt, what the model made of it early and late: (step, text)."""
     prompts: dict[str, list[Record]] = {}
     for record in folder.samples:
         prompts.setdefault(str(record.get("prompt") or ""), []).append(record)
-    parts = []
-    for prompt, records in list(prompts.items())[:PROMPTS]:
-        if prompt:
-            parts.append(f"<h3>{escape(prompt)}</h3>")
-        lines = "".join(
-            f"<p><span>step {number(r, 'step'):.0f}</span>"
-            f"<q>{markup.marked(prompt, str(r.get('text') or ''))}</q></p>"
-            for r in _spread(records)
+    return [
+        (
+            prompt,
+            [(f"{number(r, 'step'):.0f}", str(r.get("text") or "")) for r in _spread(records)],
         )
-        parts.append(f'<div class="samples">{lines}</div>')
-    left = len(prompts) - PROMPTS
-    if left > 0:
-        parts.append(f'<p class="note">{left} more prompts are in metrics.jsonl.</p>')
-    return "".join(parts)
+        for prompt, records in prompts.items()
+    ]
 
 
 def _spread(records: list[Record]) -> list[Record]:
@@ -240,28 +249,23 @@ def _spread(records: list[Record]) -> list[Record]:
     return [records[round(i * last / (STAGES - 1))] for i in range(STAGES)]
 
 
-def _next_steps(folder: RunFolder) -> str:
+def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
     """Commands that work from where the run was started."""
     where = shell_word(folder.path)
-    steps = []
     if folder.checkpoints and (ask := table(folder.run.get("ask"))):
         prompt = shell_word(_prompt(folder, ask))
-        steps.append(("Ask it", f"maskwright {shell_word(str(ask.get('verb')))} {where} {prompt}"))
+        yield "Ask it", f"maskwright {shell_word(str(ask.get('verb')))} {where} {prompt}"
     if folder.checkpoints and folder.share < 1.0:
-        steps.append(("Train further, from where it stopped", f"maskwright resume {where}"))
+        yield "Train further, from where it stopped", f"maskwright resume {where}"
     elif folder.checkpoints:
         command = f"maskwright adapt {where} --text your-texts/ --out runs/further"
-        steps.append(("Train it further, on text of your own", command))
+        yield "Train it further, on text of your own", command
     if folder.recipe:
         command = f"maskwright pretrain {where}/recipe.toml --text your-texts/ --out runs/mine"
-        steps.append(("The same recipe on your own text", command))
-    warning = ""
+        yield "The same recipe on your own text", command
     if folder.checkpoints and folder.saved:
         place = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
-        warning = opened.misread(folder.saved)
-        steps.append(("In Python", opened.code(folder.saved, place)))
-    shown = "".join(f"<h3>{escape(what)}</h3>{markup.block(how)}" for what, how in steps)
-    return shown + (f'<p class="warning">{escape(warning)}</p>' if warning else "")
+        yield "In Python", opened.code(folder.saved, place)
 
 
 def _prompt(folder: RunFolder, ask: Record) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from maskwright.report.curves import Chart, Line, Point
+from maskwright.report.drawing.curves import Chart, Line, Point
 from maskwright.report.run_folder import Record, RunFolder
 from maskwright.report.wording import count, figure, number, token_loss, token_parts
 

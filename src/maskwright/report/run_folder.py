@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ LARGEST = 64 << 20  # bytes of run.json
 @dataclass(frozen=True)
 class RunFolder:
     """The files of a run, as plain values. `saved` is the config.json of its newest checkpoint;
-    `unreadable` counts lines that were left out."""
+    `unreadable` counts lines that were left out; `written` is when the newest record was."""
 
     path: Path
     run: Record = field(default_factory=dict)
@@ -40,6 +41,7 @@ class RunFolder:
     checkpoints: tuple[str, ...] = ()
     saved: Record = field(default_factory=dict)
     unreadable: int = 0
+    written: datetime | None = None
 
     @property
     def references(self) -> Record:
@@ -92,6 +94,7 @@ def read(folder: Path) -> RunFolder:
         checkpoints=tuple(p.name for p in checkpoints),
         saved=_saved(checkpoints[-1]) if checkpoints else {},
         unreadable=lost + lost_timings,
+        written=datetime.fromtimestamp(metrics_file.stat().st_mtime, UTC) if metrics else None,
     )
 
 

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import DataError, shorten
-from maskwright.report import markup
 from maskwright.report.document import write
-from maskwright.report.svg import escape
 from maskwright.storage.files import lock_beside
 from maskwright.storage.lock import Lock
 from maskwright.storage.strict_json import parse_object
@@ -31,17 +29,6 @@ def for_terminal(table: Table) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(table["head"]))]
     lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
     return "\n".join([table["title"], *(f"  {line.rstrip()}" for line in lines), table["note"]])
-
-
-def for_page(table: Table) -> str:
-    """The table as HTML without its title; empty where it has no rows."""
-    head = [str(cell) for cell in table.get("head", [])]
-    rows = [[str(cell) for cell in row] for row in table.get("rows", [])]
-    note = f'<p class="note">{escape(table["note"])}</p>' if table.get("note") else ""
-    if not rows:
-        return ""
-    made = markup.table(head, rows)
-    return (f'<div class="first">{made}</div>' if table.get("own_first") else made) + note
 
 
 def read(folder: Path) -> list[Table]:

@@ -16,10 +16,9 @@ from typing import Any
 
 from maskwright.metrics import seeds as intervals
 from maskwright.metrics.seeds import LEVEL, Difference
-from maskwright.report import tables
-from maskwright.report.curves import Chart, Line, draw
-from maskwright.report.document import document, write
-from maskwright.report.svg import escape, style
+from maskwright.report import document, tables
+from maskwright.report.drawing.curves import Chart, Line, draw
+from maskwright.report.drawing.svg import style
 from maskwright.report.tables import Table
 from maskwright.report.wording import count, duration, figure
 
@@ -240,31 +239,18 @@ def _line(contender: CandidateReport, across: str, css: str) -> Line:
 
 def render(made: Comparison) -> str:
     """The page as text."""
-    about = "".join(
-        f"<p>{escape(c.name)}{': ' if c.note else ''}<span class='soft'>{escape(c.note)}</span></p>"
-        for c in made.contenders
+    return document.render(
+        "comparison.html",
+        name=" against ".join(c.name for c in made.contenders),
+        kind="Maskwright comparison",
+        recipes=made.contenders,
+        verdicts=verdicts(made),
+        result=result(made),
+        cost=cost(made),
+        differing=differing(made),
+        notes=made.notes,
+        charts=[draw(chart) for chart in charts(made)],
     )
-    said = "".join(f"<p>{escape(line)}</p>" for line in verdicts(made))
-    found, paid = result(made), cost(made)
-    drawn = "".join(f"<div>{draw(chart)}</div>" for chart in charts(made))
-    notes = "".join(f'<p class="note">{escape(line)}</p>' for line in made.notes)
-    name = " against ".join(c.name for c in made.contenders)
-    different = differing(made)
-    return document(
-        name,
-        "Maskwright comparison",
-        about,
-        [
-            ("Better than the spread?", said),
-            (escape(found["title"]), tables.for_page(found) + notes),
-            (escape(paid["title"]), tables.for_page(paid)),
-            ("Curves", drawn and f"{drawn}{CURVES}"),
-            (escape(different["title"]), tables.for_page(different)),
-        ],
-    )
-
-
-CURVES = '<p class="note">Lines are means over seeds; the area goes from the best to the worst.</p>'
 
 
 def write_report(folder: Path, made: Comparison) -> Path:
@@ -273,7 +259,7 @@ def write_report(folder: Path, made: Comparison) -> Path:
     Raises:
         OutputError, StorageError, StoppedError: it cannot be written.
     """
-    return write(folder / NAME, render(made))
+    return document.write(folder / NAME, render(made))
 
 
 def to_json(made: Comparison) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskwright.errors import DataError
-from maskwright.report.svg import STYLE, escape, place, text
+from maskwright.report.drawing.svg import STYLE, picture, place, text, upright
 
 CELL, GAP, SPACE = 15.0, 2.0, 44.0
 COLOURS = ("one", "two", "three")
@@ -50,12 +50,11 @@ def mask_picture(panels: Sequence[MaskPanel]) -> str:
     width = x - SPACE + 8
     label = "; ".join(f"{p.title}: {p.caption}" for p in panels)
     colours = "".join(f".{c}{{fill:var(--{c})}}" for c in COLOURS)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {place(width)} {place(height)}"'
-        f' width="{place(width)}" height="{place(height)}" role="img" aria-label="{escape(label)}">'
+    style = (
         f"<style>{STYLE}.ink{{fill:var(--ink);font-weight:600}}{colours}.none{{fill:var(--wash)}}"
-        f"</style>{''.join(parts)}</svg>\n"
+        "</style>"
     )
+    return picture(width, height, label, [style, *parts], sized=True) + "\n"
 
 
 def _panel(panel: MaskPanel, left: float) -> str:
@@ -83,8 +82,5 @@ def _panel(panel: MaskPanel, left: float) -> str:
                 f' height="{side:g}" rx="2.5" class="{css}"/>'
             )
     parts.append(text(left, top - 7, "is seen →", size=11))
-    parts.append(
-        f'<g transform="translate({place(left - 7)} {place(top)}) rotate(90)">'
-        f"{text(0, 0, 'sees →', size=11)}</g>"
-    )
+    parts.append(upright(left - 7, top, "sees →", size=11, down=True))
     return "".join(parts)

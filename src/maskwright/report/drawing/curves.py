@@ -15,7 +15,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from maskwright.report.svg import escape, path, place, text, ticks
+from markupsafe import Markup
+
+from maskwright.report.drawing.svg import path, picture, place, text, ticks, tooltip
 from maskwright.report.wording import count
 
 COLUMNS = 160
@@ -85,10 +87,10 @@ class Frame:
         )
 
 
-def draw(chart: Chart) -> str:
-    """`chart` as SVG in a box that scrolls on a narrow page; empty where no point is finite."""
+def draw(chart: Chart) -> Markup:
+    """`chart` as SVG; empty where no point is finite."""
     if not chart:
-        return ""
+        return Markup()
     height = float(chart.height)
     if (alone := _alone(chart)) is not None and not chart.references:
         height = 64.0 + LEGEND_ROW * _entries(chart)[-1][3]
@@ -100,11 +102,7 @@ def draw(chart: Chart) -> str:
         parts += [_series(line, frame, chart) for line in chart.lines]
     parts.append(_legend(chart))
     label = f"{chart.title}: {', '.join(line.name for line in chart.lines)} over {chart.across}"
-    return (
-        f'<div class="wide"><svg viewBox="0 0 {chart.width} {place(height)}" role="img"'
-        f' aria-label="{escape(label)}" xmlns="http://www.w3.org/2000/svg">'
-        f"{''.join(parts)}</svg></div>"
-    )
+    return picture(chart.width, height, label, parts)
 
 
 def columns(
@@ -242,10 +240,10 @@ def _series(line: Line, frame: Frame, chart: Chart) -> str:
     if line.dots or len(line.finite) == 1:
         for (x, y), (px, py) in zip(line.points, drawn, strict=True):
             if math.isfinite(px) and math.isfinite(py):
-                told = escape(f"{line.name} {chart.say(y)} at {count(x)} {chart.across}")
+                words = f"{line.name} {chart.say(y)} at {count(x)} {chart.across}"
                 parts.append(
                     f'<circle cx="{place(px)}" cy="{place(py)}" r="3.4" class="{line.css} dot">'
-                    f"<title>{told}</title></circle>"
+                    f"{tooltip(words)}</circle>"
                 )
     return "".join(parts)
 

@@ -1,4 +1,4 @@
-"""Plain values as HTML, escaped whatever they hold."""
+"""Plain values on a page, escaped whatever they hold."""
 
 from __future__ import annotations
 
@@ -7,10 +7,24 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
-from maskwright.report import markup
+from maskwright.report import document, plain
 
 TAGS = re.compile(r"</?(?:mark|dl|dt|dd|ul|li|details|summary|code|pre)(?: title=\"[0-9a-f]*\")?>")
+MARKED = (
+    "{% for piece, new in text | marked(prompt) %}"
+    "{% if new %}<mark>{{ piece | lines }}</mark>{% else %}{{ piece | lines }}{% endif %}"
+    "{% endfor %}"
+)
+
+
+def filled(source: str, **values: object) -> str:
+    return document._environment(document.TEMPLATES).from_string(source).render(**values)
+
+
+def facts(value: object) -> str:
+    return filled('{% import "parts.html" as parts %}{{ parts.facts(value) }}', value=value)
 
 
 @pytest.mark.parametrize(
@@ -28,26 +42,24 @@ TAGS = re.compile(r"</?(?:mark|dl|dt|dd|ul|li|details|summary|code|pre)(?: title
     ],
 )
 def test_what_the_model_added_is_marked(prompt: str, text: str, wanted: str) -> None:
-    assert markup.marked(prompt, text) == wanted
+    assert filled(MARKED, prompt=prompt, text=text) == wanted
 
 
 def test_long_texts_are_not_compared() -> None:
-    assert "<mark>" not in markup.marked("x " * 2000, "y " * 2000)
+    assert plain.marked("y " * 2000, "x " * 2000) == [("y " * 2000, False)]
 
 
 def test_nested_facts() -> None:
-    text = markup.facts(
-        {"bytes": 5131000, "ok": True, "none": None, "list": ["a", 1], "in": {"x": 2.5}}
-    )
+    text = facts({"bytes": 5131000, "ok": True, "none": None, "list": ["a", 1], "in": {"x": 2.5}})
     assert "<dt>bytes</dt><dd>5,131,000</dd>" in text
     assert "<dd>yes</dd>" in text
     assert "<dd>–</dd>" in text
     assert "<dd>a, 1</dd>" in text
-    assert "<dd><dl><dt>x</dt><dd>2.5</dd></dl></dd>" in text
+    assert "<dd><dl><dt>x</dt><dd>2.5</dd></dl></dd>" in re.sub(r"\n", "", text)
 
 
 def test_many_entries_are_folded_and_hashes_shortened() -> None:
-    text = markup.facts({"files": [f"f{i}" for i in range(50)], "hash": "ab" * 32})
+    text = facts({"files": [f"f{i}" for i in range(50)], "hash": "ab" * 32})
     assert "<details><summary>50 entries</summary>" in text
     assert f'<code title="{"ab" * 32}">abababababababab…</code>' in text
 
@@ -56,7 +68,7 @@ def test_endless_nesting_ends() -> None:
     value: object = "deep"
     for _ in range(500):
         value = {"in": value}
-    assert markup.facts(value).count("<dl>") == markup.DEEP
+    assert facts(value).count("<dl>") == 6
 
 
 anything = st.recursive(
@@ -68,16 +80,27 @@ anything = st.recursive(
 
 @given(anything)
 def test_no_value_becomes_markup(value: object) -> None:
-    left = TAGS.sub("", markup.facts(value))
+    left = TAGS.sub("", facts(value))
     assert "<" not in left
     assert ">" not in left
-    assert all(c.isprintable() for c in left)
+    assert all(c.isprintable() or c == "\n" for c in left)
 
 
 @given(st.text(), st.text())
 def test_no_sample_becomes_markup(prompt: str, text: str) -> None:
-    shown = markup.marked(prompt, text)
-    left = TAGS.sub("", shown)
+    left = TAGS.sub("", filled(MARKED, prompt=prompt, text=text))
     assert "<" not in left
     assert all(c.isprintable() or c in "\n\t" for c in left)
     left.encode("utf-8")
+    assert "".join(piece for piece, _ in plain.marked(text, prompt)) == text
+
+
+@given(st.text())
+def test_no_name_becomes_markdown(text: str) -> None:
+    line = filled("{{ text | lines }}", text=text)
+    assert isinstance(document.lines(text), Markup) and "<" not in line
+    shown = document.md(text)
+    assert re.search(r"(?<!\\)(?:\\\\)*[`<\[|]", shown) is None and shown.isprintable()
+    quoted = document.code(text)
+    fence = re.match("`+", quoted)
+    assert fence is not None and quoted.endswith(fence.group()) and "\n" not in quoted

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 from maskwright.errors import DataError
-from maskwright.report.mask_picture import MaskPanel, mask_picture
+from maskwright.report.drawing.masks import MaskPanel, mask_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CAUSAL = [[key <= query for key in range(4)] for query in range(4)]
 
 

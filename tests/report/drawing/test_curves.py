@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.report.curves import COLUMNS, Chart, Line, _frame, columns, draw
-from maskwright.report.svg import COLOURS, place, style, ticks
+from maskwright.report.document import TEMPLATES
+from maskwright.report.drawing.curves import COLUMNS, Chart, Line, _frame, columns, draw
+from maskwright.report.drawing.svg import COLOURS, place, style, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def parsed(chart: Chart) -> ElementTree.Element:
-    (picture,) = ElementTree.fromstring(draw(chart))
-    return picture
+    return ElementTree.fromstring(draw(chart))
 
 
 def coordinates(data: str) -> list[tuple[float, float]]:
@@ -199,6 +198,6 @@ def test_more_lines_than_colours_are_told_apart() -> None:
     drawn = draw(Chart("many", lines))
     for n in range(twice):
         assert drawn.count(f'class="{style(n)} line"') == 1
-    css = Path(draw.__code__.co_filename).with_name("page.css").read_text(encoding="utf-8")
+    css = (TEMPLATES / "page.css").read_text(encoding="utf-8")
     for name in (*COLOURS, "again.line", "again.dot"):
         assert f"svg .{name} {{" in css

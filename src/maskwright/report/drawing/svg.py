@@ -1,16 +1,19 @@
-"""The few pieces of SVG that curves and pictures are made of.
+"""The few pieces of SVG that pictures are made of.
 
 Colours are classes, not values, so one style sheet serves light and dark pages; `STYLE` goes into a
-picture that stands alone. Everything that comes from outside passes `escape`.
+picture that stands alone. Everything that comes from outside passes `escaped`.
 """
 
 from __future__ import annotations
 
-import html
 import math
+from collections.abc import Iterable
+
+from markupsafe import Markup, escape
 
 from maskwright.errors import shorten
 
+LONGEST = 10_000  # characters of one text in a picture
 # Classes of page.css for what stands side by side.
 COLOURS = ("one", "two", "three", "four", "five", "six")
 # The same names stand in page.css.
@@ -25,15 +28,36 @@ font-family:system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif
 """.replace("\n", "")
 
 
+def picture(
+    width: float, height: float, label: str, parts: Iterable[str], *, sized: bool = False
+) -> Markup:
+    """The `svg` element of `parts`, which are SVG themselves.
+
+    Args:
+        label: what a screen reader says.
+        sized: whether it is as large as it says; else as wide as the page.
+    """
+    own = f' width="{place(width)}" height="{place(height)}"' if sized else ""
+    return Markup(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {place(width)} {place(height)}"{own}'
+        f' role="img" aria-label="{escaped(label)}">{"".join(parts)}</svg>'
+    )
+
+
 def style(place: int) -> str:
     """The classes of the `place`-th of what stands side by side; after the last colour they come
     again, as broken lines and rings."""
     return COLOURS[place % len(COLOURS)] + (" again" if place // len(COLOURS) % 2 else "")
 
 
-def escape(value: object) -> str:
+def escaped(value: object) -> str:
     """Any value as text that is safe between tags and inside quotes; control characters shown."""
-    return html.escape(shorten(str(value), 10_000), quote=True)
+    return str(escape(shorten(str(value), LONGEST)))
+
+
+def tooltip(words: object) -> str:
+    """What is shown when somebody points at the element around it."""
+    return f"<title>{escaped(words)}</title>"
 
 
 def place(value: float) -> str:
@@ -47,8 +71,15 @@ def text(
     """One line of text; `css` is a class of page.css: soft, ink, one, two, three."""
     return (
         f'<text x="{place(x)}" y="{place(y)}" font-size="{size:g}" text-anchor="{anchor}"'
-        f' class="{css}">{escape(words)}</text>'
+        f' class="{css}">{escaped(words)}</text>'
     )
+
+
+def upright(x: float, y: float, words: object, *, size: float = 12, down: bool = False) -> str:
+    """A text that is read from below, or, `down`, from above; it begins at (x, y)."""
+    turned = text(0, 0, words, size=size)
+    angle = 90 if down else -90
+    return f'<g transform="translate({place(x)} {place(y)}) rotate({angle})">{turned}</g>'
 
 
 def path(points: list[tuple[float, float]], css: str) -> str:

@@ -1,0 +1,333 @@
+"""Pages and cards come from templates, and no text of a user's becomes markup in any of them.
+
+Every template is filled with a hostile text wherever a text enters. The same check must find fault
+where a template does not escape, or does not show control characters.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from jinja2 import Environment, nodes
+
+import maskwright
+from maskwright.analysis import pages
+from maskwright.analysis.layers import Layered
+from maskwright.analysis.pooling import Pooled
+from maskwright.evaluate.compare.report import Comparison, Measure
+from maskwright.evaluate.compare.report import render as comparison_page
+from maskwright.finetune import page as finetune_page
+from maskwright.finetune.card import card
+from maskwright.finetune.curve_figures import Curve
+from maskwright.finetune.curve_figures import render as curve_page
+from maskwright.labelled.examples.examples import Single
+from maskwright.metrics.intervals import Estimate
+from maskwright.report import document, page, run_folder
+from maskwright.report.drawing.shades import grid, head_weights, scatter
+from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import Mistake
+from report.runs import RUN, sample, train, whole_run, write_run
+from report.test_verdicts import contender
+
+SOURCE = Path(maskwright.__file__).parent
+LAYOUT = {"base.html", "parts.html"}  # what the others are made of
+HOSTILE = "\"'></pre></style><script>alert(1)</script><img src=x onerror='a()'>&lt;{{ 7 * 7 }}|`x`"
+HOSTILE += "[a](b)\x1b[2J\u202e\x85\n\ud800"
+TABLE = {"title": HOSTILE, "head": ["", HOSTILE], "rows": [[HOSTILE, HOSTILE]], "note": HOSTILE}
+HALF = Estimate(0.5, 0.4, 0.6)
+
+
+def of_run(folder: Path, text: str) -> str:
+    run = RUN | {"recipe": text, "note": text, "objective": text, "machine": text}
+    run |= {"corpus": {text: [text, {text: text}]}, "steps": 99}
+    run["references"] = {**RUN["references"], f"{text}_loss": 5.0}
+    metrics = [*whole_run(), sample(40, text, text + " and on"), train(41, 3.0, parts={text: 3.0})]
+    for record in metrics:
+        if record["kind"] == "evaluation":
+            record |= {"told_apart": 0.7, "decides": text}
+    plain = text.encode("utf-8", "replace").decode()
+    path = write_run(folder / "run", run=run, metrics=metrics, recipe=plain)
+    (path / "results.json").write_text(json.dumps({"tables": [TABLE]}))
+    saved = {"model_type": text, "architectures": [text]}
+    (path / "checkpoints" / "step-00000040" / "config.json").write_text(json.dumps(saved))
+    return page.render(run_folder.read(path))
+
+
+def of_finetuning(folder: Path, text: str) -> str:
+    kind = task_for("classification", (text, "other"))
+    rows = [Single(text, n % 2, text) for n in range(4)]
+    return finetune_page.render(
+        name=text,
+        kind=kind,
+        asked=text,
+        table=TABLE,
+        figures={text: [0.5, 0.6]},
+        losses={text: [1.0, 0.5]},
+        rows=rows,
+        answers=np.array([0, 0, 1, 1]),
+        mistakes=[Mistake(text, text, text, text, 0.5)],
+        facts={text: {text: [text, [text]]}},
+        what=text,
+    )
+
+
+def of_curve(folder: Path, text: str) -> str:
+    curve = Curve(text, [10, 20])
+    for way, gain in ((text, 0.1), ("from scratch", 0.0)):
+        for seed in range(2):
+            for count in (10, 20):
+                told = {"value": 0.5 + gain + seed / 50, "moved": 0.1, "learned": 0.9}
+                curve.put_trained(way, count, seed, told)
+    return curve_page(curve, {"task": text, "model": text, "asked": text})
+
+
+def of_comparison(folder: Path, text: str) -> str:
+    both = [contender(text, [1.0, 1.1]), contender(text + "2", [2.0, 2.1])]
+    measures = [Measure("loss", text)]
+    return comparison_page(Comparison(text, both, measures, [[text, text, text]], [text]))
+
+
+def shown(folder: Path, show: Callable[..., Path], text: str, found: object) -> str:
+    subject = SimpleNamespace(path=Path(text.replace("\ud800", "")))
+    return show(subject, folder, found, io.StringIO().write).read_text()
+
+
+def of_layers(folder: Path, text: str) -> str:
+    figures = [[Estimate(value, 0.1, 0.9)] * 2 for value in (0.5, 0.4, 0.3)]
+    found = Layered(
+        text, text, [text] * 2, 9, 9, *figures, [0.4, 0.6], HALF, {text: 0.2}, text, text
+    )
+    return shown(folder, pages.show_layers, text, found)
+
+
+def of_pooling(folder: Path, text: str) -> str:
+    found = Pooled(text, 5, 9, [text] * 2, {text: [HALF, HALF]}, [HALF, HALF], 0.2, text)
+    return shown(folder, pages.show_pooling, text, found)
+
+
+def of_senses(folder: Path, text: str) -> str:
+    points = scatter(text, [(0.0, 1.0), (1.0, 0.0)], [text, "b"], [text] * 2, axes=(text, text))
+    words = dict.fromkeys(("name", "kind", "word", "layer", "share", "chance"), text)
+    return document.render("word_senses.html", table=TABLE, points=points, chart=points, **words)
+
+
+def of_attention(folder: Path, text: str) -> str:
+    picture = head_weights(text, [[0.5, 0.5], [0.1, 0.9]], [text, text])
+    maps = [grid(text, [[0.5]], [text], [text], across=text)]
+    words = dict.fromkeys(("name", "kind", "summary", "text", "rest", "left_out"), text)
+    return document.render(
+        "attention.html", tables=[TABLE], maps=maps, heads=[picture], cut=True, **words
+    )
+
+
+def of_model(folder: Path, text: str) -> str:
+    return document.render("model.html", rows=[(text, text)])
+
+
+def of_finetuned_card(folder: Path, text: str) -> str:
+    return card(
+        kind=task_for("classification", (text, "other")),
+        name=text,
+        base=text,
+        data={text: "ab" * 32},
+        rows={text: 3},
+        cut={text: text},
+        settings={text: text},
+        asked=text,
+        figures={text: 0.5},
+        table=TABLE,
+        plain=True,
+        loads=[repr(text)],
+    )
+
+
+def of_pretrained_card(folder: Path, text: str) -> str:
+    words = dict.fromkeys(("name", "objective", "note"), text)
+    ask = f"api.fill_mask('.', {text!r})"
+    front = {"tags": [text]}
+    return document.render(
+        "pretrained.md", front=front, warning="", loads=[repr(text)], ask=ask, **words
+    )
+
+
+PAGES: dict[str, Callable[[Path, str], str]] = {
+    "run.html": of_run,
+    "finetuning.html": of_finetuning,
+    "label_curve.html": of_curve,
+    "comparison.html": of_comparison,
+    "layers.html": of_layers,
+    "pooling.html": of_pooling,
+    "word_senses.html": of_senses,
+    "attention.html": of_attention,
+    "model.html": of_model,
+    "pretrained.md": of_pretrained_card,
+    "finetuned.md": of_finetuned_card,
+}
+
+
+class Tags(HTMLParser):
+    """Tags, attributes, and tags that are not closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "img") or any(name.startswith("on") for name, _ in attributes):
+            self.found.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.found.append(f"/{tag}")
+
+
+def faults(name: str, made: str) -> list[str]:
+    """What is wrong with a page or a card into which `HOSTILE` came."""
+    found = [] if "alert(1)" in made else ["the text is not there"]
+    if not all(c.isprintable() or c in "\n\t" for c in made):
+        found.append("control characters")
+    if name.endswith(".md"):
+        _, _, text = made.split("---\n", 2)
+        text = re.sub(r"^```python\n.*?^```$", "", text, flags=re.M | re.S)
+        text = re.sub(r"(?<![\\`])(`+)(?!`)(.+?)(?<!`)\1(?!`)", "code", text)
+        text = re.sub(r"\\[!-/:-@\[-`{-~]", "", text)
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        found += [] if all(row.count("|") == 3 for row in rows) else ["cells"]
+        return found + re.findall(r"[<\[`]", text)
+    tags = Tags(made)
+    found += [*tags.found, *(f"open {tag}" for tag in tags.open)]
+    return found + (["a template within a text"] if "&amp;lt;{{ 7 * 7 }}" not in made else [])
+
+
+def test_every_template_is_filled_here() -> None:
+    there = {path.name for path in document.TEMPLATES.iterdir()}
+    assert there == {*PAGES, *LAYOUT, "page.css"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_hostile_texts_stay_texts(name: str, tmp_path: Path) -> None:
+    assert faults(name, PAGES[name](tmp_path, HOSTILE)) == []
+
+
+def unescaped(environment: Environment) -> None:
+    environment.autoescape = False
+    environment.filters |= {"lines": str, "md": str, "code": "`{}`".format}
+
+
+def unseen(environment: Environment) -> None:
+    environment.finalize = None
+    environment.filters |= {"lines": lambda text: text, "md": str, "code": "`{}`".format}
+
+
+@pytest.mark.parametrize("spoilt", [unescaped, unseen])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_template_that_does_not_escape_is_found(
+    name: str,
+    spoilt: Callable[[Environment], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = document._environment.__wrapped__(document.TEMPLATES)
+    spoilt(made)
+    monkeypatch.setattr(document, "_environment", lambda folder: made)
+    assert faults(name, PAGES[name](tmp_path, HOSTILE))
+
+
+# ------------------------------------------------------------------------------ the sources
+# Who may write markup in Python, and who may say that a text is markup.
+DRAWING = "report/drawing/"
+FINISHED = {"report/document.py", "report/drawing/svg.py"}
+NAMES = (
+    "a abbr article aside b body br button caption code dd details div dl dt em figcaption figure "
+    "footer form g h1 h2 h3 h4 head header hr html i img input label li line link main mark meta "
+    "nav ol p path polygon pre q rect script section small span strong style summary svg table "
+    "tbody td text th thead title tr u ul"
+)
+TAG = re.compile(rf"</?(?:{NAMES.replace(' ', '|')})(?: [a-z-]+=[^>]*)?/?>")
+
+
+def by_hand(code: str) -> Iterator[str]:
+    """What Python code does that a template or the room of drawings should do."""
+    tree = ast.parse(code)
+    documented = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="Markup" | "escape" as name), args=[_, *_]):
+                yield name
+            case ast.Attribute(value=ast.Name(id="html"), attr="escape"):
+                yield "html.escape"
+            case ast.Constant(value=str(text)) if id(node) not in documented:
+                yield from TAG.findall(text)
+
+
+def test_no_markup_is_written_by_hand() -> None:
+    found = {}
+    for file in SOURCE.rglob("*.py"):
+        name = file.relative_to(SOURCE).as_posix()
+        code = file.read_text(encoding="utf-8")
+        if not TAG.search(code) and "Markup(" not in code and "escape(" not in code:
+            continue
+        here = set(by_hand(code))
+        if name not in FINISHED:
+            assert not here & {"Markup", "escape", "html.escape"}, name
+        if here and not name.startswith(DRAWING) and name not in FINISHED:
+            found[name] = here
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = f'<p>{y}</p>'",
+        "Markup(x)",
+        "import html\nhtml.escape(x)",
+        "escape(x)",
+        "x = '<td class=a>'",
+    ],
+)
+def test_markup_by_hand_would_be_noticed(code: str) -> None:
+    assert list(by_hand(code))
+
+
+def switches(source: str) -> list[str]:
+    """Where a template turns escaping off, or leaves the quotes around a value away."""
+    tree = Environment().parse(source)
+    found = [f.name for f in tree.find_all(nodes.Filter) if f.name in ("safe", "forceescape")]
+    found += ["autoescape" for _ in tree.find_all(nodes.ScopedEvalContextModifier)]
+    return found + re.findall(r"=\{\{", source)
+
+
+@pytest.mark.parametrize("name", [*PAGES, *LAYOUT])
+def test_no_template_turns_escaping_off(name: str) -> None:
+    assert switches((document.TEMPLATES / name).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{{ x | safe }}", "{% autoescape false %}{{ x }}{% endautoescape %}", "<a title={{ x }}>"],
+)
+def test_a_switch_would_be_noticed(source: str) -> None:
+    assert switches(source)
