@@ -14,7 +14,7 @@ from maskwright.errors import ResourceError
 from maskwright.nn.config import layers
 from maskwright.nn.initialise import build
 from maskwright.pretrain import run
-from maskwright.pretrain import session as sitting
+from maskwright.pretrain import session as session
 from maskwright.train.machine.activation_memory import kept_bytes
 from nn.points import POINTS
 from tinyrun import recipe, text_file
@@ -68,7 +68,7 @@ def test_a_microbatch_that_does_not_fit_is_refused(
     made = recipe(text_file(tmp_path))
 
     def refused(free: int) -> ResourceError:
-        monkeypatch.setattr(sitting, "free_bytes", lambda: free)
+        monkeypatch.setattr(session, "free_bytes", lambda: free)
         with pytest.raises(ResourceError) as error:
             run.pretrain(made, tmp_path / f"run-{free}", stream=io.StringIO())
         return error.value
@@ -83,5 +83,5 @@ def test_a_microbatch_that_does_not_fit_is_refused(
     half = refused(needed + least // 2 + 1)
     times = 2 * made.training.microbatches
     assert half.do == f"--set training.microbatches={times} does the same work with less"
-    monkeypatch.setattr(sitting, "free_bytes", lambda: needed + least + 1)
+    monkeypatch.setattr(session, "free_bytes", lambda: needed + least + 1)
     run.pretrain(made, tmp_path / "run", stream=io.StringIO())

@@ -65,7 +65,7 @@ def read_trees(path: Path) -> list[Tree]:
     found: list[Tree] = []
     ledger = Ledger(Reading(), Counts(), None)
     for source in find(path)[0]:
-        if source.kind != "columns":
+        if source.format != "columns":
             raise UsageError(
                 "not a tree bank",
                 where=source.shown,

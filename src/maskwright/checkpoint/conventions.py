@@ -95,11 +95,11 @@ def read(config: Mapping[str, Any]) -> Conventions | None:
     if EARLIER not in config:
         return None
     found = config[EARLIER]
-    if not isinstance(found, dict) or (odd := found.keys() - EARLIER_NAMES):
+    if not isinstance(found, dict) or (unknown := found.keys() - EARLIER_NAMES):
         raise ConfigError(
             "not a table of conventions",
             where=f"config.json: {EARLIER}",
-            found=repr(sorted(odd) if isinstance(found, dict) else found)[:80],
+            found=repr(sorted(unknown) if isinstance(found, dict) else found)[:80],
             wanted=", ".join(EARLIER_NAMES),
         )
     plain = {EARLIER_NAMES[name]: value for name, value in found.items()}

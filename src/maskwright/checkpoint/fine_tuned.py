@@ -148,14 +148,14 @@ def require_finished(folder: Path) -> Path | None:
     if home is None:
         return None
     if (home / MANIFEST).is_file():
-        made = read_manifest(home)
-        for name in (name for name in PARTS if name in made.files):
-            _require(home, name, made)
+        manifest = read_manifest(home)
+        for name in (name for name in PARTS if name in manifest.files):
+            _require(home, name, manifest)
         read_task(home / MODEL)  # which is read where that is copied away
         return home
-    begun = (home / UNFINISHED).is_dir()
-    told = [read_task(each) for each in (home, home / MODEL)]
-    if begun or any(one is not None and one.format > 1 for one in told):
+    unfinished = (home / UNFINISHED).is_dir()
+    records = [read_task(folder) for folder in (home, home / MODEL)]
+    if unfinished or any(one is not None and one.format > 1 for one in records):
         raise CheckpointError(
             "this fine-tuning is not finished",
             where=home,
@@ -163,14 +163,14 @@ def require_finished(folder: Path) -> Path | None:
             wanted="a folder that maskwright finetune has finished",
             do="give the same finetune command again: with --out "
             f"{shell_word(home)} it goes on where it stopped"
-            if begun
+            if unfinished
             else COPY,
         )
-    if None not in told and told[0] != told[1]:
+    if None not in records and records[0] != records[1]:
         raise CheckpointError(
             f"two {TASK} of one model say different things",
             where=home / TASK,
-            found=_first_difference(told[0], told[1]),
+            found=_first_difference(records[0], records[1]),
             wanted=f"the same as {home / MODEL / TASK}",
             do=COPY,
         )
@@ -185,10 +185,10 @@ def is_finished(folder: Path) -> bool:
 
 def finish(folder: Path, names: list[str]) -> None:
     """Write the last manifest, over the files `names` of the folder."""
-    there = [name for name in (*names, *PARTS) if (folder / name).is_file()]
+    present = [name for name in (*names, *PARTS) if (folder / name).is_file()]
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": hash_file(folder / name)}
-        for name in sorted(set(there))
+        for name in sorted(set(present))
     }
     write_file(
         folder / MANIFEST, Manifest(MANIFEST_FORMAT, {"kind": "fine-tuning"}, files).render()
@@ -196,32 +196,32 @@ def finish(folder: Path, names: list[str]) -> None:
 
 
 def require_agreement(
-    told: TaskRecord, labels: tuple[str, ...], kind: str, outputs: int, where: Path
+    record: TaskRecord, labels: tuple[str, ...], head: str, outputs: int, where: Path
 ) -> None:
     """Refuse a task whose classes are not those that the model's config.json names.
 
     Args:
         labels: of the config's `id2label`; empty where it names none.
-        kind: of the model's head, for messages.
+        head: the type of the model's head, for messages.
         outputs: how many scores the head gives.
 
     Raises:
         CheckpointError: naming both.
     """
-    if labels and told.labels and labels != told.labels:
+    if labels and record.labels and labels != record.labels:
         raise CheckpointError(
             "the labels are not those of the model",
             where=f"{where}: labels",
-            found=list(told.labels),
+            found=list(record.labels),
             wanted=f"{list(labels)}, as id2label in config.json",
             do=COPY,
         )
-    if told.labels and len(told.labels) != outputs:
+    if record.labels and len(record.labels) != outputs:
         raise CheckpointError(
             "another number of labels than the model gives scores",
             where=f"{where}: labels",
-            found=len(told.labels),
-            wanted=f"{outputs}, for its {kind} head",
+            found=len(record.labels),
+            wanted=f"{outputs}, for its {head} head",
             do=COPY,
         )
 
@@ -236,20 +236,20 @@ def _is_result(folder: Path) -> bool:
     )
 
 
-def _require(home: Path, name: str, made: Manifest) -> None:
+def _require(home: Path, name: str, manifest: Manifest) -> None:
     path = home / name
     if not path.is_file():
         raise CheckpointError(f"not complete: {name} is missing", where=path, do=COPY)
-    if hash_file(path) != made.files[name]["sha256"]:
+    if hash_file(path) != manifest.files[name]["sha256"]:
         raise CheckpointError(
             "a part that does not belong to this fine-tuning",
             where=path,
-            wanted=f"sha256 {made.files[name]['sha256']}",
+            wanted=f"sha256 {manifest.files[name]['sha256']}",
             do=COPY,
         )
 
 
 def _first_difference(one: TaskRecord | None, other: TaskRecord | None) -> str:
-    first, second = (dict[str, Any](to_plain(each)) for each in (one, other))
+    first, second = (dict[str, Any](to_plain(folder)) for folder in (one, other))
     names: Mapping[str, Any] = {n: v for n, v in first.items() if v != second[n]}
     return ", ".join(f"{n}: {v!r}, not {second[n]!r}" for n, v in names.items())[:200]

@@ -160,12 +160,12 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
     labels: tuple[str, ...] = ()
     if isinstance(names, dict) and _classes(form.config) == len(names):
         numbered = {str(number) for number in range(len(names))}
-        odd = [key for key in names if key not in numbered]
-        if odd:
+        unknown = [key for key in names if key not in numbered]
+        if unknown:
             raise ConfigError(
                 "the names of the labels are not numbered from 0",
                 where="id2label",
-                found=", ".join(map(repr, odd[:5])),
+                found=", ".join(map(repr, unknown[:5])),
                 wanted=f"0 to {len(names) - 1}",
             )
         labels = tuple(str(names[str(number)]) for number in range(len(names)))
@@ -179,8 +179,8 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
 
 def rest_of(hf: Mapping[str, Any], form: Layout) -> dict[str, Any]:
     """The keys of a config.json that the config does not decide."""
-    said = {"model_type", OURS} if form.family is None else {*form.family.hf_config(form.config)}
-    return {key: value for key, value in hf.items() if key not in said}
+    ours = {"model_type", OURS} if form.family is None else {*form.family.hf_config(form.config)}
+    return {key: value for key, value in hf.items() if key not in ours}
 
 
 def documents(
@@ -268,8 +268,8 @@ def _ids(form: Layout, tokenizer: Tokenizer | None, about: About) -> dict[str, i
         found: int | None = getattr(tokenizer, role, None)
         return id_of(spare[role]) if found is None and role in spare else found
 
-    taught = {} if about.decoder_start is None else {"decoder_start_token_id": about.decoder_start}
-    return {key: id_of(role) for key, role in roles.items()} | taught
+    start = {} if about.decoder_start is None else {"decoder_start_token_id": about.decoder_start}
+    return {key: id_of(role) for key, role in roles.items()} | start
 
 
 def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:

@@ -33,7 +33,7 @@ class _Character:
 
 @dataclass(frozen=True)
 class _Group:
-    ways: tuple[tuple[_Character | _Group, ...], ...]
+    alternatives: tuple[tuple[_Character | _Group, ...], ...]
 
 
 _Part = _Character | _Group
@@ -47,7 +47,7 @@ def fits(pattern: str, name: str) -> bool:
     """
     group = _parsed(pattern)
     if pattern.startswith("^"):  # and not behind a dot
-        if len(group.ways) > 1:
+        if len(group.alternatives) > 1:
             raise PatternError("alternatives of which one begins with '^'")
         return len(name) in _through(group, name, {0})
     starts = {0, *(place + 1 for place, letter in enumerate(name) if letter == ".")}
@@ -68,12 +68,12 @@ def _group(text: str, place: int, depth: int) -> tuple[_Group, int]:
     """The alternatives from `place` on, and where they end: at a bracket, or at the end."""
     if depth > DEEPEST:
         raise PatternError("groups in groups in groups")
-    ways: list[tuple[_Part, ...]] = []
-    way: list[_Part] = []
+    alternatives: list[tuple[_Part, ...]] = []
+    alternative: list[_Part] = []
     while place < len(text) and text[place] != ")":
         if text[place] == "|":
-            ways.append(tuple(way))
-            way, place = [], place + 1
+            alternatives.append(tuple(alternative))
+            alternative, place = [], place + 1
         elif text[place] == "(":
             inner, place = _group(
                 text, place + (3 if text[place : place + 3] == "(?:" else 1), depth + 1
@@ -83,13 +83,13 @@ def _group(text: str, place: int, depth: int) -> tuple[_Group, int]:
             place += 1
             if text[place : place + 1] in ("*", "+", "?", "{"):
                 raise PatternError("a group that repeats")
-            way.append(inner)
+            alternative.append(inner)
         elif text[place:] == "$" and depth == 0:
             place += 1
         else:
             character, place = _character(text, place)
-            way.append(character)
-    return _Group((*ways, tuple(way))), place
+            alternative.append(character)
+    return _Group((*alternatives, tuple(alternative))), place
 
 
 def _character(text: str, place: int) -> tuple[_Character, int]:
@@ -119,13 +119,13 @@ def _character(text: str, place: int) -> tuple[_Character, int]:
 def _through(part: _Part, name: str, places: set[int]) -> set[int]:
     """Where in `name` one can be behind `part`, from any of these places."""
     if isinstance(part, _Group):
-        behind: set[int] = set()
-        for way in part.ways:
+        reached_after: set[int] = set()
+        for alternative in part.alternatives:
             reached = places
-            for each in way:
-                reached = _through(each, name, reached)
-            behind |= reached
-        return behind
+            for element in alternative:
+                reached = _through(element, name, reached)
+            reached_after |= reached
+        return reached_after
     one = {place + 1 for place in places if place < len(name) and part.fits(name[place])}
     if not part.repeats:
         return one

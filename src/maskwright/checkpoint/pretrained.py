@@ -159,13 +159,13 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
                 do="predict and evaluate open it on its base; for all else make a model of it "
                 "first, in Python: maskwright.api.merge_adapter(FOLDER, OUT)",
             )
-        if several := sorted(p.parent.name for p in folder.glob(f"*/{ADAPTER}")):
+        if adapters := sorted(p.parent.name for p in folder.glob(f"*/{ADAPTER}")):
             raise IncompatibleError(
                 "several adapters, and not a model",
                 where=folder,
-                found=", ".join(several),
+                found=", ".join(adapters),
                 wanted="one of them",
-                do=f"name {folder / several[0]}, or another",
+                do=f"name {folder / adapters[0]}, or another",
             )
         within = sorted({p.parent.name for p in folder.glob(f"*/{CONFIG}")})
         within += sorted(p.name for p in folder.glob("*") if (p / "checkpoints").is_dir())
@@ -179,11 +179,11 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
                 wanted="the folder of one model",
                 do=f"name {folder / within[0]}" + (", or another" if len(within) > 1 else ""),
             )
-        there = sorted(path.name for path in folder.iterdir())
+        present = sorted(path.name for path in folder.iterdir())
         raise CheckpointError(
             "not the folder of a model",
             where=folder,
-            found=listed(there),
+            found=listed(present),
             wanted=f"{CONFIG} beside the weights",
             do="name the folder of a model, a run or a fine-tuning",
         )

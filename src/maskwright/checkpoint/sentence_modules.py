@@ -48,8 +48,8 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
             found=str(listed)[:80],
             wanted='[{"type": …, "path": …}, …]',
         )
-    found = tuple(_module(each, f"{path}: module {n}") for n, each in enumerate(listed))
-    names = [each.get("name") for each in listed]
+    found = tuple(_module(module, f"{path}: module {n}") for n, module in enumerate(listed))
+    names = [module.get("name") for module in listed]
     if len(set(map(str, names))) < len(names):
         raise CheckpointError(
             "two modules have one name, and the library keeps one of them",
@@ -68,7 +68,7 @@ def transformer_folder(folder: Path) -> Path:
     """
     if (folder / "config.json").exists():
         return folder
-    found = [each for each in modules_of(folder) if each.name == "Transformer"]
+    found = [module for module in modules_of(folder) if module.name == "Transformer"]
     return folder / found[0].path if found else folder
 
 
@@ -76,15 +76,15 @@ def around(path: Path) -> Path:
     """The folder whose modules the model in `path` belongs to: itself, or the one around it."""
     if (path / MODULES).is_file() or not (path.parent / MODULES).is_file():
         return path
-    listed = [each.path for each in modules_of(path.parent) if each.name == "Transformer"]
+    listed = [module.path for module in modules_of(path.parent) if module.name == "Transformer"]
     return path.parent if listed == [path.name] else path
 
 
 def _module(entry: Any, where: str) -> Module:
     found = entry if isinstance(entry, dict) else {}
-    kind, path = found.get("type"), found.get("path", "")
-    if not isinstance(kind, str) or not isinstance(path, str):
+    module_type, path = found.get("type"), found.get("path", "")
+    if not isinstance(module_type, str) or not isinstance(path, str):
         raise CheckpointError(
             "not a module", where=where, found=str(entry)[:80], wanted='{"type": …, "path": …}'
         )
-    return Module(kind.rpartition(".")[2], kind, plain(path, where) if path else "")
+    return Module(module_type.rpartition(".")[2], module_type, plain(path, where) if path else "")

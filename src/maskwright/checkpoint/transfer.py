@@ -33,8 +33,8 @@ class Transfer:
         """One line: "loaded 98 %, new: heads.classifier, left: vocabulary_head"."""
         sizes = {name: p.numel() for name, p in self.model.named_parameters()}
         share = sum(sizes[name] for name in self.taken) / sum(sizes.values())
-        whole = "" if self.model.decoder else "decoder."
-        new, left = (_groups(names, whole) for names in (self.new, self.left))
+        prefix = "" if self.model.decoder else "decoder."
+        new, left = (_groups(names, prefix) for names in (self.new, self.left))
         return f"loaded {share:.1%}, new: {new}, left: {left}"
 
 
@@ -100,12 +100,12 @@ def load_matching(
     return Transfer(model, tuple(taken), tuple(new), tuple(left))
 
 
-def _groups(names: tuple[str, ...], whole: str) -> str:
-    """What the parameters called `names` are of: a module, a layer, or the stack `whole`."""
+def _groups(names: tuple[str, ...], prefix: str) -> str:
+    """What the parameters called `names` are of: a module, a layer, or the stack `prefix`."""
     found = set()
     for name in names:
         parts = name.split(".")
-        if whole and name.startswith(whole):
+        if prefix and name.startswith(prefix):
             found.add(parts[0])
         else:
             found.add(".".join(parts[:3] if parts[1] == "blocks" else parts[:-1]))

@@ -49,16 +49,16 @@ def unwrapped(names: Iterable[str], known: Callable[[str], bool], where: object)
         raise CheckpointError(
             "several models lie in one file",
             where=where,
-            found=", ".join(sorted(each.rstrip(".") for each in best)),
+            found=", ".join(sorted(prefix.rstrip(".") for prefix in best)),
             wanted="one model",
             do="save the tensors of one of them by themselves",
         )
     found: dict[str, str] = {}
-    for name, whole in plain.items():
+    for name, full_name in plain.items():
         short = name.removeprefix(prefix)
         if short in found:
-            raise _two(short, found[short], whole, where)
-        found[short] = whole
+            raise _two(short, found[short], full_name, where)
+        found[short] = full_name
     return found
 
 

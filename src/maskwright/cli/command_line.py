@@ -143,9 +143,9 @@ class Parser(argparse.ArgumentParser):
             return known[name]
         if " " in word or NUMBER.fullmatch(word):
             return None
-        begun = {id(known[k]): known[k] for k in known if k.startswith(name) and name[:2] == "--"}
-        if len(begun) == 1:
-            return next(iter(begun.values()))
+        matches = {id(known[k]): known[k] for k in known if k.startswith(name) and name[:2] == "--"}
+        if len(matches) == 1:
+            return next(iter(matches.values()))
         raise UsageError(
             "no such option",
             found=repr(shorten(word)),
@@ -173,10 +173,10 @@ class Parser(argparse.ArgumentParser):
         """
         wanted = [a for a in self._actions if not a.option_strings]
         needed = [a for a in wanted if a.required]
-        several = [values for action, values in found if action.nargs == "+" and len(values) > 1]
-        if places or not needed or not several:
+        lists = [values for action, values in found if action.nargs == "+" and len(values) > 1]
+        if places or not needed or not lists:
             return
-        (first, *others) = several
+        (first, *others) = lists
         one_way = len(wanted) == 1 and needed[0].nargs is None
         if not others and (one_way or (len(first) == 2 and len(needed) == 1)):
             places.append(first.pop())
@@ -191,14 +191,14 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse_repeated(self, found: Any) -> None:
         """Refuse two different values for an option that keeps one."""
-        kept: dict[str, str] = {}
+        assigned: dict[str, str] = {}
         for action, values in found:
             if isinstance(action, argparse._StoreAction) and action.nargs is None:
                 name = own_name(action)
-                if kept.setdefault(name, values[0]) != values[0]:
+                if assigned.setdefault(name, values[0]) != values[0]:
                     raise UsageError(
                         "the option is given twice",
                         where=name,
-                        found=f"{kept[name]} and {values[0]}",
+                        found=f"{assigned[name]} and {values[0]}",
                         wanted="one of them",
                     )

@@ -14,16 +14,16 @@ from maskwright.config import NONE, hints_of, lines_of
 
 
 def add_fields(
-    parser: argparse.ArgumentParser, kind: type, *, without: Collection[str] = ()
+    parser: argparse.ArgumentParser, config: type, *, without: Collection[str] = ()
 ) -> None:
-    """An option for each field of `kind` that is a number, a text or a flag. Its default is None,
+    """An option for each field of `config` that is a number, a text or a flag. Its default is None,
     so that what is given can be told from what is not."""
-    told = lines_of(kind)
-    for field in dataclasses.fields(kind):
+    help_lines = lines_of(config)
+    for field in dataclasses.fields(config):
         if field.name in without:
             continue
-        option, hint = f"--{field.name.replace('_', '-')}", _lone(hints_of(kind)[field.name])
-        text = told.get(field.name, "").rstrip(".")
+        option, hint = f"--{field.name.replace('_', '-')}", _lone(hints_of(config)[field.name])
+        text = help_lines.get(field.name, "").rstrip(".")
         if field.default is not None and field.default is not dataclasses.MISSING:
             usual = field.default
             text += f" (default {usual:g})" if isinstance(usual, float) else f" (default {usual})"
@@ -41,10 +41,10 @@ def add_fields(
 
 
 def given(
-    arguments: argparse.Namespace, kind: type, *, without: Collection[str] = ()
+    arguments: argparse.Namespace, config: type, *, without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The fields of `kind` that an option was given for, by name."""
-    names = (field.name for field in dataclasses.fields(kind) if field.name not in without)
+    """The fields of `config` that an option was given for, by name."""
+    names = (field.name for field in dataclasses.fields(config) if field.name not in without)
     values = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 

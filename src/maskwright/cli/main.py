@@ -97,19 +97,21 @@ def parser() -> Parser:
 
     for name in VERBS:
         verb = _verb(name)
-        made = verbs.add_parser(
+        verb_parser = verbs.add_parser(
             name, help=verb.SUMMARY, description=verb.SUMMARY, formatter_class=Help
         )
-        made.set_defaults(do=verb.do)
-        made.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        made.add_argument(
+        verb_parser.set_defaults(do=verb.do)
+        verb_parser.add_argument(
+            "--debug", action="store_true", help="show the traceback of an error"
+        )
+        verb_parser.add_argument(
             "--threads",
             type=int,
             default=None,
             metavar="N",
             help="number of processor threads (default: one for each core)",
         )
-        verb.arguments(made)
+        verb.arguments(verb_parser)
     return top
 
 
@@ -132,14 +134,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as of a program that SIGPIPE ends
     except Exception as error:
-        told = error if isinstance(error, MaskwrightError) else _no_fault_of_ours(error, given)
-        if debug or told is None:
+        known = error if isinstance(error, MaskwrightError) else _no_fault_of_ours(error, given)
+        if debug or known is None:
             print(harmless_lines(traceback.format_exc()), end="", file=sys.stderr)
-        if told is None:
+        if known is None:
             print("error E-BUG: this is a fault of Maskwright, not yours", file=sys.stderr)
             return 70
-        print(told.render() + _typed(told, given), file=sys.stderr)
-        return told.exit_code
+        print(known.render() + _typed(known, given), file=sys.stderr)
+        return known.exit_code
     return 0
 
 
@@ -206,8 +208,8 @@ def _signals_are_errors() -> Iterator[None]:
         stopping = True
         raise Terminated(number)
 
-    asked = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
-    before = {s: signal.signal(s, handle) for s in asked}
+    signals = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
+    before = {s: signal.signal(s, handle) for s in signals}
     try:
         yield
     finally:
@@ -249,14 +251,14 @@ def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
     """How a setting of reading that the message names is typed; empty where it names none."""
     from maskwright.corpus.reading import Reading
 
-    said = f"{error.wanted} {error.do}"
-    way = TYPED.get(given[0] if given else "")
-    names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", said)]
+    advice = f"{error.wanted} {error.do}"
+    option = TYPED.get(given[0] if given else "")
+    names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", advice)]
     if given and given[0] in LABELLED and "column" in names:
         names.remove("column")  # of labelled files that is the role of one: --column ROLE=NAME
-    if way is None or not names or "--" in said or error.kind != "E-DATA":
+    if option is None or not names or "--" in advice or error.kind != "E-DATA":
         return ""
-    return f"\n  typed:  {', '.join(f'{way}{name}=…' for name in names)}"
+    return f"\n  typed:  {', '.join(f'{option}{name}=…' for name in names)}"
 
 
 def _verb(name: str) -> Any:

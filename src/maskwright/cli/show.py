@@ -49,11 +49,11 @@ def show(thing: str, settings: list[str]) -> str:
         if settings:  # else a recipe is shown as it is, also one that waits for a setting
             require_settings(recipe)
         return to_toml(recipe).rstrip()
-    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    neighbours = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     raise UsageError(
         "no such recipe, run or model",
         found=repr(thing),
-        wanted=near(thing, [*catalogue.names("recipes"), *beside]),
+        wanted=near(thing, [*catalogue.names("recipes"), *neighbours]),
     )
 
 
@@ -64,15 +64,15 @@ def _show_run(path: Path) -> str:
         found = run_folder.read(path)
         about, share = found.run, found.share
         size = number(about, "parameters")
-        told = f", {size:,.0f} parameters" if math.isfinite(size) else ""
-        lines.append(f"  {about.get('recipe')}: {about.get('note')}{told}")
+        size_text = f", {size:,.0f} parameters" if math.isfinite(size) else ""
+        lines.append(f"  {about.get('recipe')}: {about.get('note')}{size_text}")
     steps = [r for r in journal.read(path) if r["kind"] == "train"]
     evaluations = [r for r in journal.read(path) if r["kind"] == "evaluation"]
     if steps:
         parts = steps[-1].get("parts", {})
-        said = ", ".join(f"{name} {loss:.4f}" for name, loss in parts.items())
-        beside = f" ({said})" if len(parts) > 1 else ""
-        lines.append(f"  step {steps[-1]['step']:,}, loss {steps[-1]['loss']:.4f}{beside}")
+        parts_text = ", ".join(f"{name} {loss:.4f}" for name, loss in parts.items())
+        parts_text = f" ({parts_text})" if len(parts) > 1 else ""
+        lines.append(f"  step {steps[-1]['step']:,}, loss {steps[-1]['loss']:.4f}{parts_text}")
     if evaluations:
         last = evaluations[-1]
         lines.append(
@@ -93,23 +93,23 @@ def _show_model(path: Path) -> str:
     return describe(form.config, str(path), form.family)
 
 
-def describe(point: TransformerConfig, name: str, member: Family | None) -> str:
+def describe(network: TransformerConfig, name: str, member: Family | None) -> str:
     """Sizes, parameters and family of a point of the configuration space; a point may lie in
     several families, and `member` is the one it is saved as."""
-    count = num_parameters(point)
-    others = [other for other in catalogue.names("families") if family(other).belongs(point)]
+    count = num_parameters(network)
+    others = [other for other in catalogue.names("families") if family(other).belongs(network)]
     also = [other for other in others if member is None or other != member.name]
     lines = [
         f"model {name}",
         f"  family      {member.name if member else 'none (maskwright)'}"
         + (f"; its config is that of {' and '.join(also)} too" if also else ""),
         f"  parameters  {count:,}",
-        f"  vocabulary  {point.tokens.vocabulary:,}",
+        f"  vocabulary  {network.tokens.vocabulary:,}",
     ]
-    for side, stack in point.stacks.items():
+    for side, stack in network.stacks.items():
         block = stack.blocks[0]
         lines.append(
-            f"  {side:11} {len(stack.blocks)} layers, width {point.width}, "
+            f"  {side:11} {len(stack.blocks)} layers, width {network.width}, "
             f"{block.attention.heads} heads, feed-forward {block.feed_forward.width}, "
             f"{block.attention.pattern}, {block.placement}-norm"
         )

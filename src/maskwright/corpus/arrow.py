@@ -30,9 +30,9 @@ class Arrow:
         self._map = pyarrow.memory_map(str(path))
         head = self._map.read(len(FILE))
         self._map.seek(0)
-        self._whole = head == FILE
+        self._is_file = head == FILE
         ipc = pyarrow.ipc
-        self._reader = ipc.open_file(self._map) if self._whole else ipc.open_stream(self._map)
+        self._reader = ipc.open_file(self._map) if self._is_file else ipc.open_stream(self._map)
         self.schema_arrow = self._reader.schema
         try:
             [(field.name, str(field.type)) for field in self.schema_arrow]  # names of fields
@@ -46,7 +46,7 @@ class Arrow:
         self._map.close()
 
     def _batches(self) -> Iterator[Any]:
-        if not self._whole:
+        if not self._is_file:
             return iter(self._reader)
         return map(self._reader.get_batch, range(self._reader.num_record_batches))
 

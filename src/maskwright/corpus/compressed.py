@@ -98,7 +98,7 @@ def _measured(first: bytes, chunks: Iterator[bytes], meter: _Meter) -> Iterator[
 
 def _gzip(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
     member, inflater = 1, zlib.decompressobj(31)
-    begun = False
+    started = False
     for chunk in chunks:
         data = chunk
         while data:
@@ -106,7 +106,7 @@ def _gzip(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
                 data = data.lstrip(b"\0")  # padding between members, as tapes have it
                 if not data:
                     break
-                member, inflater, begun = member + 1, zlib.decompressobj(31), False
+                member, inflater, started = member + 1, zlib.decompressobj(31), False
             try:
                 out = inflater.decompress(data, STEP)
                 yield meter.add(out)
@@ -116,9 +116,9 @@ def _gzip(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
                     yield meter.add(out)
             except zlib.error as error:
                 raise meter.cut_off(member, f"the gzip data is damaged ({error})") from error
-            begun = True
+            started = True
             data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
-    if begun and not inflater.eof:
+    if started and not inflater.eof:
         raise meter.cut_off(member, "the compressed file is cut off")
 
 
@@ -132,13 +132,13 @@ def _zstd(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
             do="install the extra: pip install 'maskwright[data]'",
         ) from error
     decompressor = zstandard.ZstdDecompressor()
-    member, frame, begun = 1, decompressor.decompressobj(), False
+    member, frame, started = 1, decompressor.decompressobj(), False
     for chunk in chunks:
         for start in range(0, len(chunk), ZSTD_STEP):
             data = chunk[start : start + ZSTD_STEP]
             while data:
                 if frame.eof:
-                    member, frame, begun = member + 1, decompressor.decompressobj(), False
+                    member, frame, started = member + 1, decompressor.decompressobj(), False
                 try:
                     yield meter.add(frame.decompress(data))
                 except zstandard.ZstdError as error:
@@ -151,9 +151,9 @@ def _zstd(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
                             do="compress it again without --long, or with --long=27 at most",
                         ) from error
                     raise meter.cut_off(member, f"the zstd data is damaged ({error})") from error
-                begun = True
+                started = True
                 data = frame.unused_data if frame.eof else b""
-    if begun and not frame.eof:
+    if started and not frame.eof:
         raise meter.cut_off(member, "the compressed file is cut off")
 
 

@@ -65,7 +65,7 @@ class Source:
     compression: str | None
 
     @property
-    def kind(self) -> str:
+    def format(self) -> str:
         return KINDS[self.suffix]
 
     @property
@@ -150,7 +150,7 @@ def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], li
 def _tells_of(folder: Path, source: Source) -> bool:
     """Whether a text tells of the data in `folder`, and is none of them."""
     path = source.path
-    return path.parent == folder and source.kind == "text" and bool(ABOUT.match(path.name))
+    return path.parent == folder and source.format == "text" and bool(ABOUT.match(path.name))
 
 
 def listed(paths: Paths) -> list[str]:
@@ -344,7 +344,7 @@ def _refuse_special(path: Path, status: os.stat_result) -> None:
     mode = status.st_mode
     if stat.S_ISREG(mode):
         return
-    kinds = {
+    file_types = {
         stat.S_IFIFO: "a FIFO (named pipe)",
         stat.S_IFSOCK: "a socket",
         stat.S_IFCHR: "a character device",
@@ -354,7 +354,7 @@ def _refuse_special(path: Path, status: os.stat_result) -> None:
     raise UsageError(
         "not a regular file",
         where=shown(path),
-        found=kinds.get(stat.S_IFMT(mode), "a special file"),
+        found=file_types.get(stat.S_IFMT(mode), "a special file"),
         wanted="a regular file",
         do="write the data to a file first",
     )

@@ -65,9 +65,9 @@ _OPEN: dict[Path, Growing] = {}
 @contextlib.contextmanager
 def growing(path: Path, stream: BinaryIO) -> Iterator[Growing]:
     """Readers of `path` take it for a file that grows by `stream` while the block runs."""
-    made = _OPEN[path] = Growing(path, stream)
+    opened = _OPEN[path] = Growing(path, stream)
     try:
-        yield made
+        yield opened
     finally:
         del _OPEN[path]
 

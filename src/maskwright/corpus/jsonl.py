@@ -21,7 +21,7 @@ LONE = re.compile("[\ud800-\udfff]")
 # Signs that JSON has no place for but in escapes; DEL it takes as it stands.
 ESCAPES = {code: f"\\u{code:04x}" for code in STRIPPED if code < 32}
 RAW = re.compile("[" + "".join(map(chr, ESCAPES)) + "]")
-KINDS = {
+JSON_TYPES = {
     dict: "an object",
     list: "an array",
     str: "a text",
@@ -116,7 +116,7 @@ def _no_text(row: Any, column: str) -> DataError:
     if type(row) is not dict:
         return DataError(
             "the row is not an object",
-            found=_kind(row),
+            found=_json_type(row),
             wanted=f'an object such as {{"{column}": "…"}}',
         )
     if column not in row:
@@ -129,7 +129,7 @@ def _no_text(row: Any, column: str) -> DataError:
     return DataError(
         "the field is not a text",
         where=f"field {column!r}",
-        found=_kind(row[column]),
+        found=_json_type(row[column]),
         wanted="a text",
     )
 
@@ -166,9 +166,9 @@ def _refuse_one_value(text: str, file: str) -> None:
     """A `.json` file must not be an array, nor one object over several lines: not be `{` alone on
     its first line, or a line that ends within it. Other faults are those of a row."""
     first, _, rest = text.lstrip().partition("\n")
-    begun = first.rstrip()
-    over = begun.startswith("{") and begun.endswith(("{", ",", "[", ":")) and bool(rest.strip())
-    if begun.startswith("[") or over:
+    line = first.rstrip()
+    over = line.startswith("{") and line.endswith(("{", ",", "[", ":")) and bool(rest.strip())
+    if line.startswith("[") or over:
         raise DataError(
             "a .json file with one value in it is not read",
             where=file,
@@ -195,5 +195,5 @@ def completed(error: DataError, place: str) -> DataError:
     )
 
 
-def _kind(value: Any) -> str:
-    return KINDS.get(type(value), "a number")
+def _json_type(value: Any) -> str:
+    return JSON_TYPES.get(type(value), "a number")

@@ -118,7 +118,7 @@ class Counts:
             ),
         ):
             if files:
-                found.append(Finding(name, f"{what}: {_some(files)}"))
+                found.append(Finding(name, f"{what}: {_listed(files)}"))
         return found
 
     def summary(self) -> str:
@@ -218,8 +218,8 @@ class Ledger:
             empty = self.counts.empty_files
             raise DataError(
                 what,
-                where=_some(list(self.counts.hashes)) or None,
-                found=self.counts.summary() + (f"; empty files: {_some(empty)}" if empty else ""),
+                where=_listed(list(self.counts.hashes)) or None,
+                found=self.counts.summary() + (f"; empty files: {_listed(empty)}" if empty else ""),
                 wanted=f"at least one {unit}",
                 do="give files that hold text, or look at the rejected rows",
             )
@@ -231,7 +231,7 @@ class Ledger:
             seen = f" see {self.path};" if self.path else ""
             raise DataError(
                 "too many bad rows",
-                where=_some(list(counts.hashes)) or None,
+                where=_listed(list(counts.hashes)) or None,
                 found=f"{counts.rejected:,} of {counts.rows:,} rows, mostly: {worst}",
                 wanted=f"at most {limit:.3g} of the rows (max_bad_fraction)",
                 do=f"{seen} correct the rows, or raise max_bad_fraction".strip(),
@@ -248,7 +248,7 @@ def at(file: str, line: int, offset: int | None = None, column: object = None) -
     return place
 
 
-def _some(names: list[str]) -> str:
+def _listed(names: list[str]) -> str:
     listed = ", ".join(shorten(n) for n in names[:LISTED])
     more = len(names) - LISTED
     return listed + (f", and {more:,} more" if more > 0 else "")

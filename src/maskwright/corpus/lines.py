@@ -143,11 +143,11 @@ def _whole_lines(chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int
         end = data.rfind(b"\n") + 1
         if end:
             held.append(data[:end])
-            whole = b"".join(held)
-            number = whole.count(b"\n")
+            block = b"".join(held)
+            number = block.count(b"\n")
             ledger.counts.rows += number
-            yield _Raw(whole, line, offset)
-            offset, line = offset + len(whole), line + number
+            yield _Raw(block, line, offset)
+            offset, line = offset + len(block), line + number
             held, size = [], 0
         if end < len(data):
             held.append(data[end:])

@@ -83,17 +83,17 @@ class Unread:
 
     Attributes:
         shown: the value as a text, as far as there is one.
-        kind: what it is of.
+        arrow_type: what it is of.
     """
 
     shown: str
-    kind: str
+    arrow_type: str
 
     def __str__(self) -> str:
         return self.shown
 
     def __repr__(self) -> str:
-        return f"{self.shown} ({self.kind})"
+        return f"{self.shown} ({self.arrow_type})"
 
 
 def _values(column: Any) -> list[Any]:
@@ -127,11 +127,11 @@ def _inner(cell: Any) -> Any:
     """The parts of a list or of a struct, each as far as it can be read; None of other values."""
     import pyarrow
 
-    kind = cell.type
-    if pyarrow.types.is_struct(kind):
-        return {field.name: _value(cell[field.name]) for field in kind}
+    arrow_type = cell.type
+    if pyarrow.types.is_struct(arrow_type):
+        return {field.name: _value(cell[field.name]) for field in arrow_type}
     lists = (pyarrow.types.is_list, pyarrow.types.is_large_list, pyarrow.types.is_fixed_size_list)
-    return _values(cell.values) if any(fits(kind) for fits in lists) else None
+    return _values(cell.values) if any(fits(arrow_type) for fits in lists) else None
 
 
 def metadata(source: Source) -> dict[bytes, bytes]:
@@ -140,7 +140,7 @@ def metadata(source: Source) -> dict[bytes, bytes]:
     try:
         import pyarrow.parquet
 
-        if source.kind == "arrow":
+        if source.format == "arrow":
             with arrow.Arrow(pyarrow, source.path) as table:
                 return dict(table.schema_arrow.metadata or {})
         return dict(pyarrow.parquet.read_schema(source.path).metadata or {})
@@ -152,7 +152,7 @@ def metadata(source: Source) -> dict[bytes, bytes]:
 def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]:
     """The file as pyarrow sees it; `row` tells how far the reading has come, for messages."""
     try:
-        if source.kind == "arrow":
+        if source.format == "arrow":
             with arrow.Arrow(pyarrow, source.path) as table:
                 yield table
             return
@@ -170,10 +170,10 @@ def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]
         ) from failure
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(
-            f"the {source.kind} file is damaged",
+            f"the {source.format} file is damaged",
             where=f"{source.shown}, after row {row()}",
             found=error,
-            wanted=f"a whole {source.kind} file",
+            wanted=f"a whole {source.format} file",
             do="copy or download it again",
         ) from error
 
@@ -183,7 +183,7 @@ def _library(opened: RegularFile, source: Source) -> Any:
     head, tail = _hash_all(opened)
     if not head:
         return None
-    if source.kind == "arrow":
+    if source.format == "arrow":
         what = arrow.fault(head, tail)
         wanted = "an Arrow file or stream"
     else:
@@ -203,7 +203,7 @@ def _library(opened: RegularFile, source: Source) -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise UsageError(
-            f"{source.kind} files need the library pyarrow",
+            f"{source.format} files need the library pyarrow",
             where=source.shown,
             do="install the extra: pip install 'maskwright[data]'",
         ) from error
@@ -228,12 +228,12 @@ def _check_column(schema: Any, file: str, column: str) -> None:
             wanted=f"a column {column!r}",
             do=f"name the column that holds the text (column=…); {near(column, schema.names)}",
         )
-    kind = str(schema.field(column).type)
-    if not kind.startswith(TEXT_TYPES):
+    arrow_type = str(schema.field(column).type)
+    if not arrow_type.startswith(TEXT_TYPES):
         raise DataError(
             "the column is not text",
             where=f"{file}, column {column!r}",
-            found=kind,
+            found=arrow_type,
             wanted="string",
             do="name the column that holds the text (column=…)",
         )

@@ -100,7 +100,7 @@ def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:
 def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
     counts = ledger.counts
     before = counts.rows
-    if source.kind == "columns":
+    if source.format == "columns":
         raise UsageError(
             "words with tags are no running text",
             where=source.shown,
@@ -109,10 +109,10 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
         )
     with RegularFile(source) as opened:
         counts.files += 1
-        if source.kind in ("parquet", "arrow"):
+        if source.format in ("parquet", "arrow"):
             if source.compression:
                 raise UsageError(
-                    f"a {source.kind} file inside a compressed file is not read",
+                    f"a {source.format} file inside a compressed file is not read",
                     where=source.shown,
                     wanted=f"a {source.suffix} file",
                     do="decompress it first",
@@ -120,9 +120,9 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
             yield from parquet.documents(opened, source, ledger)
         else:
             checked = text_blocks(opened, source, ledger)
-            if source.kind == "text":
+            if source.format == "text":
                 found = text.documents(checked, source.shown, ledger)
-            elif source.kind == "jsonl":
+            elif source.format == "jsonl":
                 found = jsonl.documents(checked, source, ledger)
             else:
                 found = table.documents(checked, source, ledger)

@@ -73,10 +73,10 @@ def mutilated(file: str, first: int, last: int, gap: int) -> DataError:
 def broken(
     error: csv.Error, file: str, first: int, last: int, limit: int, raw: str, separator: str
 ) -> DataError:
-    said = str(error)
+    message = str(error)
     lines = f"the row of lines {first} to {last}: " if last > first else ""
     quotes = BACKSLASH if escaped(raw, separator) else f"correct the row, {PLAIN_QUOTES}"
-    if "field limit" in said:
+    if "field limit" in message:
         return DataError(
             "the field is too long",
             where=at(file, first),
@@ -84,7 +84,7 @@ def broken(
             wanted=f"at most {limit:,} (max_line_bytes)",
             do=f"close the quote, raise max_line_bytes, {OR_SKIP}",
         )
-    if "end of data" in said:
+    if "end of data" in message:
         return DataError(
             "a quote is never closed",
             where=at(file, first),
@@ -92,11 +92,11 @@ def broken(
             wanted='a closing "',
             do=f"close the quote, {PLAIN_QUOTES}, {OR_SKIP}",
         )
-    if "new-line character" in said:
+    if "new-line character" in message:
         return DataError(
             "a carriage return in a field without quotes",
             where=at(file, first),
-            found=said,
+            found=message,
             wanted='rows that end with LF or CRLF; other CR inside "…"',
             do="do rows end in CR? then read with line_ends='any'; else quote the field, "
             f"{OR_SKIP}",
@@ -104,7 +104,7 @@ def broken(
     return DataError(
         "a quote in the wrong place",
         where=at(file, last),
-        found=f"{lines}{said}",
+        found=f"{lines}{message}",
         wanted='"…" around a whole field, a quote inside it doubled',
         do=f"{quotes}, {OR_SKIP}",
     )

@@ -40,7 +40,7 @@ def notes(paths: Sequence[Path]) -> set[Path]:
                     raise _missing(path, str(name), "a folder")
         elif path.name == STATE and type(files := _value(path).get("_data_files")) is list:
             found.add(path)
-            listed = {path.with_name(_name(each)) for each in files}
+            listed = {path.with_name(_name(entry)) for entry in files}
             if lost := sorted(listed - known):
                 raise _missing(path, lost[0].name, "a file")
             found |= {
@@ -76,9 +76,9 @@ def _is_info(path: Path) -> bool:
     """Whether a file says what columns a data set has, by itself or for each of its versions."""
     value = _value(path)
     return any(
-        type(each.get("features")) is dict
-        for each in (value, *value.values())
-        if type(each) is dict
+        type(entry.get("features")) is dict
+        for entry in (value, *value.values())
+        if type(entry) is dict
     )
 
 
@@ -91,13 +91,13 @@ def _value(path: Path) -> dict[str, Any]:
     return value if type(value) is dict else {}
 
 
-def _name(each: Any) -> str:
-    return Path(str(each.get("filename", ""))).name if type(each) is dict else str(each)
+def _name(entry: Any) -> str:
+    return Path(str(entry.get("filename", ""))).name if type(entry) is dict else str(entry)
 
 
-def _missing(path: Path, name: str, kind: str) -> DataError:
+def _missing(path: Path, name: str, what: str) -> DataError:
     return DataError(
-        f"{kind} of a saved data set is missing",
+        f"{what} of a saved data set is missing",
         where=path,
         found=f"no {name}",
         wanted="all that it names",

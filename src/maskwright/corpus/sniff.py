@@ -69,15 +69,15 @@ def check_head(head: bytes, file: str, codec: str) -> int:
         DataError: another encoding by its byte order mark, or no text at all.
     """
     head = head[:HEAD]
-    kind = _format_of(head)
-    if kind:
+    format_name = _format_of(head)
+    if format_name:
         raise DataError(
             "not a text file",
             where=file,
-            found=f"{kind} data (begins with {head[:8].hex(' ')})",
+            found=f"{format_name} data (begins with {head[:8].hex(' ')})",
             wanted="text",
-            do=f"let its name end in {ENDINGS[kind]}"
-            if kind in ENDINGS
+            do=f"let its name end in {ENDINGS[format_name]}"
+            if format_name in ENDINGS
             else "take the text out of it first, or correct the file's ending",
         )
     for mark, encoding in BYTE_ORDER_MARKS.items():
@@ -133,8 +133,8 @@ def _wide_guess(head: bytes, zeros: int) -> str | None:
         ("utf-16-le", 2, (1,)),
         ("utf-16-be", 2, (0,)),
     ):
-        there = [head[p::step].count(0) for p in places]
-        if sum(there) >= 0.95 * zeros and min(there) >= 0.6 * (len(head) // step):
+        zeros_at = [head[p::step].count(0) for p in places]
+        if sum(zeros_at) >= 0.95 * zeros and min(zeros_at) >= 0.6 * (len(head) // step):
             return encoding
     return None
 

@@ -82,12 +82,12 @@ def rows(
     doubt = ledger.reading.quoting is None
     others = Neighbours(parsed, width)
     for row, line, last in others:
-        several = last > line and any("\n" in field for field in row)
-        fault = _swallows(row, line, separator, file, others) if several and doubt else None
+        multi_line = last > line and any("\n" in field for field in row)
+        fault = _swallows(row, line, separator, file, others) if multi_line and doubt else None
         if fault is not None:
             ledger.reject(fault, file=file, line=line, last=last)
         elif len(row) == width:
-            if several:
+            if multi_line:
                 counts.spanning += 1
                 counts.first_spanning = counts.first_spanning or f"{file}, lines {line} to {last}"
             yield row, line

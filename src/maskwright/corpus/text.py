@@ -20,7 +20,7 @@ def documents(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Do
     form = ledger.reading.form
     if form == "line":
         return _by_line(blocks, file, ledger)
-    return _by_pieces(blocks, file, ledger, whole=form == "file")
+    return _by_pieces(blocks, file, ledger, whole_file=form == "file")
 
 
 def _by_line(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Document]:
@@ -34,15 +34,15 @@ def _by_line(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Doc
 
 
 def _by_pieces(
-    blocks: Iterator[Block], file: str, ledger: Ledger, *, whole: bool
+    blocks: Iterator[Block], file: str, ledger: Ledger, *, whole_file: bool
 ) -> Iterator[Document]:
     """Documents that may reach over several blocks."""
-    pending = _Pending(file, ledger, whole)
+    pending = _Pending(file, ledger, whole_file)
     limit = ledger.reading.max_document_characters
     for block in blocks:
         # The LF in front lets blank lines at the start of a block match like all others.
         text, place, line = "\n" + block.text, 1, block.line
-        for gap in () if whole else BLANK_LINES.finditer(text):
+        for gap in () if whole_file else BLANK_LINES.finditer(text):
             start, end = gap.span()
             piece = text[place:start]
             if not pending.size and 0 < len(piece) <= limit and not piece.isspace():
@@ -62,8 +62,8 @@ def _by_pieces(
 class _Pending:
     """The document being put together, within the limit of its size."""
 
-    def __init__(self, file: str, ledger: Ledger, whole: bool) -> None:
-        self.file, self.ledger, self.whole = file, ledger, whole
+    def __init__(self, file: str, ledger: Ledger, whole_file: bool) -> None:
+        self.file, self.ledger, self.whole_file = file, ledger, whole_file
         self.parts: list[str] = []
         self.size = self.line = 0
         self.dropping = False
@@ -79,12 +79,12 @@ class _Pending:
             self.parts.append(text)
         elif not self.dropping:
             self.parts, self.dropping = [], True
-            remedy = "" if self.whole else "separate documents by blank lines, "
+            remedy = "" if self.whole_file else "separate documents by blank lines, "
             error = DataError(
                 "the document is too long",
                 where=at(self.file, self.line),
                 found=f"more than {limit:,} characters"
-                + ("" if self.whole else " without a blank line"),
+                + ("" if self.whole_file else " without a blank line"),
                 wanted=f"at most {limit:,} characters (max_document_characters)",
                 do=f"{remedy}read the file with form='line', {OR_SKIP}",
             )

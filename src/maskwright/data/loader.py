@@ -65,7 +65,7 @@ class Loader:
     def rows_of(self, indices: NDArray[np.int64], epochs: NDArray[np.int64]) -> Rows:
         """The rows with these numbers, each of its own epoch, in the order given."""
         found = [np.flatnonzero(epochs == epoch) for epoch in np.unique(epochs)]
-        parts = [self.source.rows(indices[here], int(epochs[here[0]])) for here in found]
+        parts = [self.source.rows(indices[rows], int(epochs[rows[0]])) for rows in found]
         if len(parts) == 1:
             return parts[0]
         return join(parts).take(np.argsort(np.concatenate(found)))

@@ -81,14 +81,14 @@ class Mixture:
             source = self.sources[owner]
             mine = np.flatnonzero(owners == owner)
             begin, stop = self._borders[owner], self._borders[owner + 1]
-            drawn = epoch * (stop - begin) + numbers[mine] - begin
-            epochs, drawn = np.divmod(drawn, len(source))
+            numbers_in_source = epoch * (stop - begin) + numbers[mine] - begin
+            epochs, numbers_in_source = np.divmod(numbers_in_source, len(source))
             keys = key("mixture", self._seed, int(owner), epochs)
-            drawn = permute(keys, len(source), drawn)
+            numbers_in_source = permute(keys, len(source), numbers_in_source)
             for own_epoch in np.unique(epochs):
-                here = epochs == own_epoch
-                parts.append(source.rows(drawn[here], int(own_epoch)))
-                places.append(mine[here])
+                of_epoch = epochs == own_epoch
+                parts.append(source.rows(numbers_in_source[of_epoch], int(own_epoch)))
+                places.append(mine[of_epoch])
         if not parts:
             return self.sources[0].rows(numbers, epoch)
         mixed = join(parts).take(np.argsort(np.concatenate(places)))

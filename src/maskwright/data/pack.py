@@ -114,10 +114,10 @@ class PackedDocuments:
         special.reshape(-1)[place] = False
         starts_word = np.zeros(shape, dtype=bool)
         starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
-        begun = self.store.begins_sentence(source)
-        starts_sentence = None if begun is None else np.zeros(shape, dtype=bool)
+        starts = self.store.begins_sentence(source)
+        starts_sentence = None if starts is None else np.zeros(shape, dtype=bool)
         if starts_sentence is not None:
-            starts_sentence.reshape(-1)[place] = begun
+            starts_sentence.reshape(-1)[place] = starts
         return Rows(
             tokens=tokens,
             positions=positions,
@@ -178,8 +178,8 @@ def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
         while len(pieces):
             while gap <= capacity and not gaps[gap]:
                 gap += 1
-            each = min(gap, capacity) // size
-            needed = -(-len(pieces) // each)
+            per_row = min(gap, capacity) // size
+            needed = -(-len(pieces) // per_row)
             if gap > capacity:
                 taken = np.arange(opened, opened + needed)
                 opened += needed
@@ -188,12 +188,12 @@ def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
                 taken, rest = free[:needed], free[needed:]
                 if len(rest):
                     gaps[gap].append(rest)
-            filled = np.repeat(taken, each)[: len(pieces)]
+            filled = np.repeat(taken, per_row)[: len(pieces)]
             bins[pieces[: len(filled)]] = filled
             pieces = pieces[len(filled) :]
-            held = len(filled) - each * (len(taken) - 1)  # the last one may get fewer
+            held = len(filled) - per_row * (len(taken) - 1)  # the last one may get fewer
             left = min(gap, capacity)
-            for group, number in ((taken[:-1], each), (taken[-1:], held)):
+            for group, number in ((taken[:-1], per_row), (taken[-1:], held)):
                 if len(group) and left - number * size > 0:
                     gaps[left - number * size].append(group)
     return bins

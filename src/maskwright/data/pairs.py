@@ -66,8 +66,8 @@ class SentencePairs:
         self._firsts = np.searchsorted(store.sentences, store.offsets)
         chunks = self._divide(short_fraction)
         if self._swaps:  # a chunk of one token cannot be cut
-            several = self._bounds[chunks[1]] - self._bounds[chunks[0]] > 1
-            chunks = tuple(column[several] for column in chunks)
+            divisible = self._bounds[chunks[1]] - self._bounds[chunks[0]] > 1
+            chunks = tuple(column[divisible] for column in chunks)
         self._first, self._stop, self._owner, self._goal = chunks
         kind = "swapped pairs" if self._swaps else "pairs"
         self.fingerprint = fingerprint([kind, 1, store.fingerprint, length, seed, short_fraction])

@@ -45,13 +45,13 @@ class Rows:
 
     def cut(self, start: int, stop: int | None) -> Rows:
         """The same rows with the columns `start:stop` only."""
-        return self._each(lambda value: value[:, start:stop] if value.ndim == 2 else value)
+        return self._mapped(lambda value: value[:, start:stop] if value.ndim == 2 else value)
 
     def take(self, order: NDArray[np.integer]) -> Rows:
         """The rows numbered in `order`."""
-        return self._each(lambda value: value[order])
+        return self._mapped(lambda value: value[order])
 
-    def _each(self, change: Any) -> Rows:
+    def _mapped(self, change: Any) -> Rows:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{n: change(v) for n, v in values.items() if v is not None})
 

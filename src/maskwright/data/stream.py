@@ -77,9 +77,9 @@ class Stream:
         last = np.searchsorted(self._starts, places[:, -1], "right") - 1
         counts = last - first
         rows = np.repeat(np.arange(len(places)), counts)
-        begun = np.repeat(first + 1, counts) + spread(counts)
+        word_starts = np.repeat(first + 1, counts) + spread(counts)
         steps = np.zeros(places.shape, dtype=np.int64)
-        steps[rows, self._starts[begun] - places[rows, 0]] = 1
+        steps[rows, self._starts[word_starts] - places[rows, 0]] = 1
         return first[:, None] + np.cumsum(steps, axis=1)
 
 
@@ -106,14 +106,14 @@ class Windows:
         places = numbers[:, None] * self.step + steps
         real = places < self.store.num_tokens
         found = self.store.tokens[np.where(real, places, 0)].astype(np.int64)
-        begun = self.store.begins_word(found, np.broadcast_to(steps == 0, real.shape))
+        word_starts = self.store.begins_word(found, np.broadcast_to(steps == 0, real.shape))
         sentences = self.store.begins_sentence(places)
         return Rows(
             tokens=np.where(real, found, self._pad),
             positions=np.where(real, steps, 0),
             documents=real.astype(np.int32),
             special=~real,
-            starts_word=begun & real,
+            starts_word=word_starts & real,
             starts_sentence=sentences,
             ids=numbers,
         )

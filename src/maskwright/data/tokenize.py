@@ -117,13 +117,13 @@ def build_store(
             do="choose another folder, or remove it first",
         )
     with Lock(builder.work / "build.lock"):
-        made = builder.make_shards(documents)
-        expected = sum(path.stat().st_size for shard in made for path in shard.glob("*.bin"))
+        folders = builder.make_shards(documents)
+        expected = sum(path.stat().st_size for shard in folders for path in shard.glob("*.bin"))
         if read is not None:
             read()
         commit(
             out,
-            lambda stage: builder.join(stage, made),
+            lambda stage: builder.join(stage, folders),
             manifest=MANIFEST,
             expected_bytes=expected,
             replace=remains,
@@ -195,12 +195,12 @@ class _Builder:
     # -------------------------------------------------------------------------- shards
     def make_shards(self, documents: Iterable[Document]) -> list[Path]:
         """Every shard, committed; those of an earlier attempt are kept if nothing changed."""
-        made: list[Path] = []
+        folders: list[Path] = []
         with ThreadPoolExecutor(1) as writer:
             writing: Future[Any] | None = None
             for shard in shards(documents):
                 path = self.work / f"shard-{shard.number:05}"
-                made.append(path)
+                folders.append(path)
                 about = {**self.facts, "shard": shard.number, "input": shard.input}
                 if self._is_made(path, about):
                     continue
@@ -210,7 +210,7 @@ class _Builder:
                 writing = writer.submit(self._write_shard, path, shard, encoded, about)
             if writing is not None:
                 writing.result()
-        return made
+        return folders
 
     def _is_made(self, path: Path, about: dict[str, Any]) -> bool:
         if not path.is_dir():
@@ -232,17 +232,17 @@ class _Builder:
             encoded.marks.append(total + marks)
             total += len(tokens)
             self.done[1] += len(tokens)
-            self._tell()
+            self._report_progress()
         self.done[0] += len(shard.texts)
         self.done[2] += sum(shard.bytes)
-        self._tell()
+        self._report_progress()
         return encoded
 
     def _cut(self, shard: Shard, counts: list[int]) -> Iterator[Part]:
         """The parts of all documents; how many each has goes into `counts`."""
         for text in shard.texts:
-            asked = self.sentences or len(text) > BLOCK_CHARACTERS
-            found = list(parts(text, sentence_starts(text) if asked else [0]))
+            split = self.sentences or len(text) > BLOCK_CHARACTERS
+            found = list(parts(text, sentence_starts(text) if split else [0]))
             counts.append(len(found))
             yield from found
 
@@ -267,7 +267,7 @@ class _Builder:
         starts = np.repeat(np.cumsum(sizes) - sizes, counts)
         return tokens, sizes, np.unique((starts + flat)[inside])
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self.progress is not None:
             self.progress(*self.done)
 
@@ -277,34 +277,34 @@ class _Builder:
         sizes = np.concatenate([np.zeros(0, np.int64), *encoded.sizes])
         marks = np.concatenate([np.zeros(0, np.int64), *encoded.marks])
         lengths = np.add.reduceat(sizes, np.cumsum([0, *encoded.parts[:-1]]))
-        kept = lengths > 0
+        nonempty = lengths > 0
         largest = max((int(t.max()) for t in encoded.tokens if t.size), default=-1)
 
         def write(stage: Staging) -> None:
             stage.write_bytes("tokens.bin", (_raw(t) for t in encoded.tokens))
-            stage.write_bytes("lengths.bin", _raw(lengths[kept]))
+            stage.write_bytes("lengths.bin", _raw(lengths[nonempty]))
             stage.write_bytes("sentences.bin", _raw(marks))
-            stage.write_bytes("document_bytes.bin", _raw(np.array(shard.bytes, np.int64)[kept]))
+            stage.write_bytes("document_bytes.bin", _raw(np.array(shard.bytes, np.int64)[nonempty]))
 
         facts = {
             **about,
             "tokens": int(lengths.sum()),
-            "documents": int(kept.sum()),
-            "dropped": int((~kept).sum()),
+            "documents": int(nonempty.sum()),
+            "dropped": int((~nonempty).sum()),
             "largest_id": largest,
         }
         commit(path, write, manifest=MANIFEST, about=facts, replace=path.is_dir(), files=self.files)
 
     # -------------------------------------------------------------------------- the store
-    def join(self, stage: Staging, made: list[Path]) -> None:
+    def join(self, stage: Staging, shards: list[Path]) -> None:
         """Write the files of the store from those of its shards, a few megabytes at a time."""
-        facts = [read_manifest(shard, manifest=MANIFEST, error=DataError).about for shard in made]
+        facts = [read_manifest(shard, manifest=MANIFEST, error=DataError).about for shard in shards]
         bases = np.cumsum([0, *(f["tokens"] for f in facts)])
         for name in ("tokens.bin", "document_bytes.bin"):
-            stage.write_bytes(name, itertools.chain.from_iterable(_copy(s / name) for s in made))
+            stage.write_bytes(name, itertools.chain.from_iterable(_copy(s / name) for s in shards))
         with stage.create("offsets.bin") as offsets, stage.create("sentences.bin") as sentences:
             offsets.write(_raw(np.zeros(1, np.int64)))
-            for shard, base in zip(made, bases, strict=False):
+            for shard, base in zip(shards, bases, strict=False):
                 lengths = np.fromfile(shard / "lengths.bin", "<i8")
                 offsets.write(_raw(base + np.cumsum(lengths)))
                 sentences.write(_raw(base + np.fromfile(shard / "sentences.bin", "<i8")))

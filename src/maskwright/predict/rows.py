@@ -45,7 +45,9 @@ def rows_to_answer(
     skips = read.reading.on_bad == "skip"
     files = names_beside(find(source, unnamed_files.sources)[0])[0]
     names = [name for role in model.columns.values() for name in role]
-    lines = [file for file in files if file.kind == "text" and not _is_labelled(file, read.reading)]
+    lines = [
+        file for file in files if file.format == "text" and not _is_labelled(file, read.reading)
+    ]
     if class_folders.in_folders(files, lambda name: False):
         lines = []  # each is a text
     if lines and len(lines) < len(files):

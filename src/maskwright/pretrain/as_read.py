@@ -100,24 +100,24 @@ def differences(
         paths: the files and folders of the text.
         quickly: do not hash more than a little.
     """
-    told = []
+    changes = []
     sizes = 0
     for name, digest in read.items():
         path = Path(name)
         if not path.is_file():
-            told.append(f"{name} is not there")
+            changes.append(f"{name} is not there")
             continue
         sizes += path.stat().st_size
         if not (quickly and sizes > QUICKLY) and hash_file(path) != digest:
-            told.append(f"{name} has changed")
+            changes.append(f"{name} has changed")
     if corpus.limit_bytes is None and read:
         for path in paths:
             try:
                 found = find([path])[0]
             except MaskwrightError:
                 continue  # not there, or nothing in it: told above
-            told += [f"{s.shown} was added" for s in found if s.shown not in read]
-    return told
+            changes += [f"{s.shown} was added" for s in found if s.shown not in read]
+    return changes
 
 
 def _state(path: Path) -> tuple[int, int]:

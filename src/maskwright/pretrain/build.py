@@ -43,18 +43,18 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
     model = recipe.model
     if isinstance(model, FamilyModel):
         size = {"vocab_size": tokenizer.vocabulary_size}
-        point = config_of(model, {**size, **_special_ids(tokenizer)})
+        network = config_of(model, {**size, **_special_ids(tokenizer)})
     else:
-        point = model.config if isinstance(model, Point) else start.layout(model).config
-    if point.tokens.vocabulary < tokenizer.vocabulary_size:
+        network = model.config if isinstance(model, Point) else start.layout(model).config
+    if network.tokens.vocabulary < tokenizer.vocabulary_size:
         raise IncompatibleError(
             "the tokenizer has more tokens than the model has rows for them",
             where="model",
             found=f"{tokenizer.vocabulary_size} tokens",
-            wanted=f"at most {point.tokens.vocabulary}",
+            wanted=f"at most {network.tokens.vocabulary}",
             do="train a smaller tokenizer (tokenizer.vocabulary)",
         )
-    return point
+    return network
 
 
 def family_name(recipe: Recipe) -> str | None:
@@ -66,7 +66,9 @@ def family_name(recipe: Recipe) -> str | None:
 
 
 def model(
-    recipe: Recipe, point: TransformerConfig, say: Callable[[str], None] = lambda text: None
+    recipe: Recipe,
+    network: TransformerConfig,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Transformer:
     """A fresh model, whose weights are a function of the recipe's seed, or that of its folder.
 
@@ -76,7 +78,7 @@ def model(
     generator = torch.Generator().manual_seed(torch_seed(key("init", recipe.training.seed)))
     choice = recipe.initialisation
     fresh = build_transformer(
-        point,
+        network,
         generator,
         distribution=choice.distribution,
         deviation=choice.deviation,

@@ -90,7 +90,7 @@ class Checkpoints:
             CheckpointError: a weight is not finite.
         """
         target = self.path(state.step)
-        if _whole(target, full=True):
+        if _is_complete(target, full=True):
             return target
         masters = optimizer.parameters.state()
         weights = masters if average is None else average.state()
@@ -120,8 +120,8 @@ class Checkpoints:
         back and verified. Those of later steps are damaged ones that a resumed run passed over."""
         steps = commit.numbered(self.folder)
         steps = steps[: steps.index(newest) + 1]
-        whole = [p for p in steps if _whole(p)]
-        old = [p for p in steps[:-1] if p not in whole[-self.keep :]]
+        complete = [p for p in steps if _is_complete(p)]
+        old = [p for p in steps[:-1] if p not in complete[-self.keep :]]
         if not old:
             return
         commit.verify(newest)
@@ -192,7 +192,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     return {name: opened.read(name) for name in opened.entries}
 
 
-def _whole(folder: Path, *, full: bool = False) -> bool:
+def _is_complete(folder: Path, *, full: bool = False) -> bool:
     """Whether a checkpoint is there with all its files in their sizes, and with `full` intact."""
     try:
         commit.verify(folder, full=full)

@@ -162,16 +162,16 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
         )
         return
     try:
-        made = worth(out)
+        results = worth(out)
     except MaskwrightError as error:  # the model is trained and saved all the same
         printer(stream)(
             f"note: what training further was worth cannot be told: {error.what} ({error.where})"
         )
         return
-    tables.add(out, made)
-    for each in made:
-        printer(stream)(tables.for_terminal(each))
-    lost = [row[0] for row in made[0]["rows"][1:] if row[-1].startswith("+")]
+    tables.add(out, results)
+    for table in results:
+        printer(stream)(tables.for_terminal(table))
+    lost = [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]
     if lost:
         printer(stream)(
             f"warning: something was lost on {lost[0]}: whether what was won is worth "
@@ -187,10 +187,10 @@ def worth(out: Path) -> list[tables.Table]:
     assert isinstance(recipe.model, Folder)
     path = Path(recipe.model.path)
     tokenizer = Tokenizer.load(out / "tokenizer")
-    begun = build.model(recipe, build.transformer_config(recipe, tokenizer))
-    known = head_first.take(out, begun, recipe.model.new) or recipe.model.architecture is None
+    initial = build.model(recipe, build.transformer_config(recipe, tokenizer))
+    known = head_first.take(out, initial, recipe.model.new) or recipe.model.architecture is None
     last = folders.newest(out)
-    models = [(begun, path)] * known + [(open_weights(last).network, last)]
+    models = [(initial, path)] * known + [(open_weights(last).network, last)]
     store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
     # A checkpoint lies in its run, beside the text that was held out of that.
     old = path.parent.parent / HELD_OUT
@@ -208,9 +208,9 @@ def worth(out: Path) -> list[tables.Table]:
             )
             found["general text"] = _losses(recipe, models, tokenizer, general)
     rows = []
-    for name, told in found.items():
-        gap = f"{told[-1] - told[0]:+.4f}" if known else "–"
-        rows.append([name, *["–"] * (not known), *(f"{loss:.4f}" for loss in told), gap])
+    for name, losses in found.items():
+        gap = f"{losses[-1] - losses[0]:+.4f}" if known else "–"
+        rows.append([name, *["–"] * (not known), *(f"{loss:.4f}" for loss in losses), gap])
     note = "In nats for each target, the same rows and the same questions before and after."
     if recipe.model.new and known:
         note += " Before: the new head above the model as it was."
@@ -221,7 +221,7 @@ def worth(out: Path) -> list[tables.Table]:
         )
     if "general text" in found:
         note += " General text: documentation in this Python installation."
-    made: list[tables.Table] = [
+    results: list[tables.Table] = [
         {
             "title": WORTH,
             "head": ["held-out loss", "before", "after", "change"],
@@ -229,9 +229,9 @@ def worth(out: Path) -> list[tables.Table]:
             "note": note,
         }
     ]
-    if not own and begun.encoder is not None and begun.decoder is None:
-        made.append(_moved(begun, models[-1][0], store, recipe.rows.length))
-    return made
+    if not own and initial.encoder is not None and initial.decoder is None:
+        results.append(_moved(initial, models[-1][0], store, recipe.rows.length))
+    return results
 
 
 def _moved(before: Transformer, after: Transformer, store: TokenStore, length: int) -> tables.Table:
@@ -245,10 +245,10 @@ def _moved(before: Transformer, after: Transformer, store: TokenStore, length: i
         with torch.no_grad():
             vectors = pool_texts(encode(model.eval(), batch), batch.documents, "mean")
         unit = torch.nn.functional.normalize(vectors[:SEEN_TEXTS].float(), dim=1)
-        several = torch.triu_indices(len(unit), len(unit), 1)
-        found.append((unit @ unit.T)[several[0], several[1]].numpy())
-    kept = metrics.METRICS["spearman"](*found) if len(found[0]) > 1 else math.nan
-    shown = f"{kept:.3f}" if math.isfinite(kept) else "–"
+        pairs = torch.triu_indices(len(unit), len(unit), 1)
+        found.append((unit @ unit.T)[pairs[0], pairs[1]].numpy())
+    correlation = metrics.METRICS["spearman"](*found) if len(found[0]) > 1 else math.nan
+    shown = f"{correlation:.3f}" if math.isfinite(correlation) else "–"
     return {
         "title": "What is left of the vectors of texts",
         "head": ["", "before", "after"],

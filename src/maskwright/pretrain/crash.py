@@ -22,30 +22,30 @@ FOLDER = "crash"
 BEFORE, SHOWN_ROWS, SHOWN_TOKENS = 20, 8, 64
 
 
-def write(sitting: TrainingSession, batches: Microbatches, error: DivergedError) -> Path:
+def write(session: TrainingSession, batches: Microbatches, error: DivergedError) -> Path:
     """Write the file; returns it.
 
     Raises:
         OutputError, StorageError, StoppedError: it cannot be written.
     """
-    drawn = {number: batches.rows(number) for number in range(batches.plan.microbatches)}
-    odd = [int(n) for n, loss in error.report["microbatches"].items() if isinstance(loss, str)]
-    decode = sitting.prepared.tokenizer.decode
+    rows_of = {number: batches.rows(number) for number in range(batches.plan.microbatches)}
+    faulty = [int(n) for n, loss in error.report["microbatches"].items() if isinstance(loss, str)]
+    decode = session.prepared.tokenizer.decode
     texts = {
         number: [
             decode(row[~special][:SHOWN_TOKENS].tolist())
             for row, special in zip(rows.tokens[:SHOWN_ROWS], rows.special, strict=False)
         ]
-        for number, (rows, _) in drawn.items()
-        if number in odd
+        for number, (rows, _) in rows_of.items()
+        if number in faulty
     }
-    trained = [line for line in journal.read(sitting.out) if line["kind"] != "sample"]
-    told = {
+    trained = [line for line in journal.read(session.out) if line["kind"] != "sample"]
+    report = {
         **error.report,
-        "rows": {number: rows.ids.tolist() for number, (rows, _) in drawn.items()},
+        "rows": {number: rows.ids.tolist() for number, (rows, _) in rows_of.items()},
         "texts": texts,
         "before": [line for line in trained if line["step"] < error.report["step"]][-BEFORE:],
     }
-    path = sitting.out / FOLDER / f"step-{error.report['step']}.json"
+    path = session.out / FOLDER / f"step-{error.report['step']}.json"
     path.parent.mkdir(exist_ok=True)
-    return document.write(path, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    return document.write(path, json.dumps(report, indent=2, ensure_ascii=False) + "\n")

@@ -23,12 +23,12 @@ PATIENCE = 3
 class Log:
     """Every step to the journal and the panel."""
 
-    def __init__(self, sitting: TrainingSession, journal: Journal, panel: Panel) -> None:
+    def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
         self.journal, self.panel = journal, panel
-        self.device = sitting.machine.device
-        self._last = (sitting.state.seconds, sitting.state.tokens)
+        self.device = session.machine.device
+        self._last = (session.state.seconds, session.state.tokens)
         self._written = time.monotonic()
-        self._every = sitting.recipe.training.log_seconds
+        self._every = session.recipe.training.log_seconds
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)
@@ -55,29 +55,29 @@ class Log:
 class Evaluate:
     """Held-out figures and a sample, every so many steps and when the run is complete."""
 
-    def __init__(self, sitting: TrainingSession, journal: Journal, panel: Panel) -> None:
-        self.sitting, self.journal, self.panel = sitting, journal, panel
+    def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
+        self.session, self.journal, self.panel = session, journal, panel
         # What an earlier sitting has evaluated and logged stands in the journal already.
-        lines = read_journal(sitting.out)
+        lines = read_journal(session.out)
         self._done = max((r["step"] for r in lines if r["kind"] == "evaluation"), default=-1)
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
-        every = self.sitting.recipe.evaluation.every
+        every = self.session.recipe.evaluation.every
         if every and state.step % every == 0:
             self._evaluate(state)
 
     def at_end(self, state: TrainState) -> None:
-        if not self.sitting.stop.raised and self._done != state.step:
+        if not self.session.stop.raised and self._done != state.step:
             self._evaluate(state)
 
     def _evaluate(self, state: TrainState) -> None:
-        average = self.sitting.average
+        average = self.session.average
         with nullcontext() if average is None else average.in_place():
             self._ask(state)
         self._done = state.step
 
     def _ask(self, state: TrainState) -> None:
-        s = self.sitting
+        s = self.session
         figures = likelihood.evaluate(
             s.objective,
             s.held_out_rows,
@@ -103,13 +103,13 @@ class Save:
     user is told; then the run stops.
     """
 
-    def __init__(self, sitting: TrainingSession, journal: Journal, panel: Panel) -> None:
-        self.sitting, self.journal, self.panel = sitting, journal, panel
+    def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
+        self.session, self.journal, self.panel = session, journal, panel
         self._failures = 0
         self._saved = -1
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
-        every = self.sitting.recipe.checkpoints.every
+        every = self.session.recipe.checkpoints.every
         if every and state.step % every == 0:
             try:
                 self._save(state)
@@ -125,7 +125,7 @@ class Save:
             self._save(state)
 
     def _save(self, state: TrainState) -> None:
-        s = self.sitting
+        s = self.session
         self.journal.flush()
         path = s.checkpoints.save(
             s.objective.product, s.prepared.tokenizer, s.optimizer, state, s.average

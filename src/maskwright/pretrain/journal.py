@@ -109,12 +109,12 @@ def cut(folder: Path, step: int) -> int:
         if not path.is_file():
             continue
         lines = path.read_bytes().splitlines(keepends=True)
-        kept = [line for line in lines if (at := _step(line)) is not None and at <= step]
-        if len(kept) == len(lines):
+        remaining = [line for line in lines if (at := _step(line)) is not None and at <= step]
+        if len(remaining) == len(lines):
             continue
-        removed += len(lines) - len(kept)
+        removed += len(lines) - len(remaining)
         with new_file(path) as file:
-            file.writelines(kept)
+            file.writelines(remaining)
     return removed
 
 
@@ -150,11 +150,11 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
     lines = read(folder)
     names = {"train": ("tokens",), "evaluation": ("loss", *["bits_per_byte"] * bits)}
     for line in lines:
-        if odd := [n for n in names.get(line["kind"], ()) if not _is_number(line.get(n))]:
+        if missing := [n for n in names.get(line["kind"], ()) if not _is_number(line.get(n))]:
             raise DataError(
                 "a line of the run's figures has no such number",
                 where=path,
-                found=f"step {line['step']}: {odd[0]}: {line.get(odd[0])!r}"[:200],
+                found=f"step {line['step']}: {missing[0]}: {line.get(missing[0])!r}"[:200],
                 do=REMEDY,
             )
     trained = {line["step"] for line in lines if line["kind"] == "train"}

@@ -14,7 +14,7 @@ from maskwright.recipes.parts.recipe import Folder, Recipe
 NEARLY = 0.9
 
 
-def check_length(recipe: Recipe, point: TransformerConfig, whose: str = "") -> None:
+def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") -> None:
     """Refuse rows of which a stack would read more than its table of positions has.
 
     Args:
@@ -28,8 +28,8 @@ def check_length(recipe: Recipe, point: TransformerConfig, whose: str = "") -> N
     where = "rows.length"
     if recipe.rows.length < longest:
         where = f"training.phases.{lengths.index(longest)}.length"
-    for name, stack in point.stacks.items():
-        read = partial(_length_read, recipe, point, name)
+    for name, stack in network.stacks.items():
+        read = partial(_length_read, recipe, network, name)
         limit = stack.longest
         needed = read(longest)
         if limit is None or needed <= limit:
@@ -46,16 +46,16 @@ def check_length(recipe: Recipe, point: TransformerConfig, whose: str = "") -> N
         )
 
 
-def untrained_positions(recipe: Recipe, point: TransformerConfig) -> str:
+def untrained_positions(recipe: Recipe, network: TransformerConfig) -> str:
     """A note where a table has vectors of positions that no row reaches: what reads longer texts
     with such a model meets them as they were drawn. Empty where there are none, or the model comes
     from a folder."""
     if isinstance(recipe.model, Folder):
         return ""
     longest = max(phase.length for phase in recipe.phases)
-    for name, stack in point.stacks.items():
+    for name, stack in network.stacks.items():
         table = stack.embeddings.positions
-        read = _length_read(recipe, point, name, longest)
+        read = _length_read(recipe, network, name, longest)
         if isinstance(table, Learned) and read < NEARLY * table.length:
             return (
                 f"note: the {name} has vectors for {table.length:,} positions, of which rows of "
@@ -65,10 +65,10 @@ def untrained_positions(recipe: Recipe, point: TransformerConfig) -> str:
     return ""
 
 
-def _length_read(recipe: Recipe, point: TransformerConfig, stack: str, length: int) -> int:
+def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:
     """How many tokens a stack reads at most where rows have `length`."""
     spec, kind = recipe.objective.spec, row_kind(recipe)
-    if len(point.stacks) == 2 and spec.lengths is not None:
+    if len(network.stacks) == 2 and spec.lengths is not None:
         options = recipe.objective.checked
         # Packed texts stand beside one special token at least, others may fill their row.
         text = length if kind in ("stream", "windows") else length - 1
@@ -76,5 +76,5 @@ def _length_read(recipe: Recipe, point: TransformerConfig, stack: str, length: i
             text = spec.text_length(options, length)
         inputs, targets = spec.lengths(options, max(2, text))
         return int(max(length, inputs) if stack == "encoder" else targets)
-    whole = kind == "stream" and spec.rows != "stream" and streams(recipe)
-    return length + (whole and stack == "encoder")
+    extra = kind == "stream" and spec.rows != "stream" and streams(recipe)
+    return length + (extra and stack == "encoder")

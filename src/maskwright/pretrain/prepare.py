@@ -52,7 +52,7 @@ from maskwright.tokenizer.unknown import OTHER_MODEL, REMEDY
 TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
 TEXT_TO_STORE = 3  # bytes of text for a byte of tokens, at the most
 LARGEST_RECORD = 1 << 30  # bytes; a name and a hash for each file
-KEPT_AT = 32  # documents, for whether a tokenizer keeps text as it is
+SAMPLED_DOCUMENTS = 32  # documents, for whether a tokenizer keeps text as it is
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     names = _parts(recipe.corpus)
     texts: Sequence[Text | None] = [None] * len(names)
     if is_prepared(recipe.corpus, folder):
-        for line in _told_of_text(recipe.corpus, folder):
+        for line in _changes_note(recipe.corpus, folder):
             say(line)
     else:
         if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
@@ -99,10 +99,10 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():
-        there = [text for text in texts if text is not None]
-        made_now = _tokenizer(recipe, there, say)
-        _keep_read(folder, there)
-        made_now.save(tokenizer_folder)
+        present = [text for text in texts if text is not None]
+        trained = _tokenizer(recipe, present, say)
+        _keep_read(folder, present)
+        trained.save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
     store_of = partial(_store, recipe, folder, tokenizer, say)
     train = tuple(store_of(name, [t]) for name, t in zip(names, texts, strict=True))
@@ -148,11 +148,11 @@ def _store(
     tokenizer: Tokenizer,
     say: Say,
     part: str,
-    asked: Sequence[Text | None],
+    maybe_texts: Sequence[Text | None],
 ) -> TokenStore:
-    """The store of a part of the texts `asked`, made if it is not there; then they are needed."""
+    """The store of a part of the texts, made if it is not there; then they are needed."""
     path, held_out = folder / "data" / part, part == HELD_OUT
-    texts = [text for text in asked if text is not None]
+    texts = [text for text in maybe_texts if text is not None]
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
         documents = itertools.chain.from_iterable(
@@ -167,7 +167,7 @@ def _store(
 
         sentences = needs_sentences(recipe)
         build_store(documents, counting, path, sentences=sentences, read=keep)
-        for line in itertools.chain.from_iterable(t.told(held_out=held_out) for t in texts):
+        for line in itertools.chain.from_iterable(t.report_lines(held_out=held_out) for t in texts):
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
     say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
@@ -187,7 +187,7 @@ def _store(
 def keeps_text(tokenizer: Tokenizer, store: TokenStore) -> bool:
     """Whether the first documents of `store` could be written again from their tokens: no capitals
     are folded, and all bytes come back. The text itself may be gone by now."""
-    for number in range(min(len(store.document_bytes), KEPT_AT)):
+    for number in range(min(len(store.document_bytes), SAMPLED_DOCUMENTS)):
         text = tokenizer.decode(store.document(number).tolist())
         if len(text.encode()) != store.document_bytes[number] or _folds(tokenizer, text):
             return False
@@ -212,13 +212,13 @@ def _keep_origin(path: Path, texts: Sequence[Text], unknown: str) -> None:
     sentence about what of them is unknown to the tokenizer."""
     met = [text.counts for text in texts if text.counts is not None]
     if met or unknown:
-        said = {
+        origin = {
             "files": {name: digest for counts in met for name, digest in counts.hashes.items()},
             "summary": "; ".join(counts.summary() for counts in met),
             "notes": [found.to_json() for counts in met for found in counts.findings],
             "unknown": unknown,
         }
-        document.write(path, json.dumps(said, indent=2) + "\n")
+        document.write(path, json.dumps(origin, indent=2) + "\n")
 
 
 def _origin(folder: Path, part: str) -> dict[str, Any]:
@@ -284,7 +284,7 @@ def _parts(corpus: Corpus) -> list[str]:
     return [f"{TRAIN}-{n}" for n in range(len(corpus.text))] if len(corpus.weights) > 1 else [TRAIN]
 
 
-def _told_of_text(corpus: Corpus, folder: Path) -> list[str]:
+def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
     """A line on what of the text is not what the tokens were made of, where something is not."""
     if not (told := text_changed(corpus, folder, quickly=True)):
         return []

@@ -27,8 +27,8 @@ def same_tokens(one: Recipe, other: Recipe) -> bool:
         known = isinstance(chosen, TokenizerFolder) and chosen.fingerprint is not None
         return chosen.fingerprint if known else chosen  # type: ignore[union-attr]
 
-    each = (lambda r: r.corpus, tokenizer, needs_sentences)
-    return all(choice(one) == choice(other) for choice in each)
+    choices = (lambda r: r.corpus, tokenizer, needs_sentences)
+    return all(choice(one) == choice(other) for choice in choices)
 
 
 def with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
@@ -37,8 +37,8 @@ def with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
     named = recipe.tokenizer
     if origin is None or not isinstance(named, TokenizerFolder) or Path(named.path).is_dir():
         return recipe
-    kept = origin / "tokenizer"
-    return replace(recipe, tokenizer=replace(named, path=str(kept))) if kept.is_dir() else recipe
+    saved = origin / "tokenizer"
+    return replace(recipe, tokenizer=replace(named, path=str(saved))) if saved.is_dir() else recipe
 
 
 def take(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]) -> None:
@@ -55,12 +55,12 @@ def take(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], No
         return
     if not (changed := text_changed(corpus, origin)):
         return
-    told = changed[0] + ", …" * (len(changed) > 1)
+    change = changed[0] + ", …" * (len(changed) > 1)
     if text_is_there(corpus):
         say(
-            f"note: the text is not what {origin} learned from ({told}); this run reads it as it "
+            f"note: the text is not what {origin} learned from ({change}); this run reads it as it "
             "is now"
         )
         return
-    say(f"note: {told}; this run takes the tokens that {origin} made of it")
+    say(f"note: {change}; this run takes the tokens that {origin} made of it")
     take_tokens(origin, out)

@@ -38,7 +38,7 @@ from maskwright.pretrain import build, crash, journal, refused, repeat
 from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
-from maskwright.pretrain.session import TrainingSession, begin
+from maskwright.pretrain.session import TrainingSession, start_session
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.recipe import FREE, INEXACT, Recipe, frozen_part
 from maskwright.report import document, opened
@@ -54,7 +54,7 @@ from maskwright.train.machine import machine, process_memory
 from maskwright.train.machine.signals import listening
 
 RECIPE, LOCK = refused.RECIPE, refused.LOCK
-Settle = Callable[[Recipe, Prepared], Recipe]
+AdjustRecipe = Callable[[Recipe, Prepared], Recipe]
 
 
 class Stopped(SystemExit):
@@ -67,13 +67,13 @@ def pretrain(
     *,
     origin: Path | None = None,
     stream: TextIO | None = None,
-    settle: Settle | None = None,
+    adjust: AdjustRecipe | None = None,
 ) -> Path:
     """Train `recipe` in the new folder `out`; returns the last checkpoint's folder.
 
     Args:
         origin: the run that the recipe comes from. Where its text is gone, its tokens are taken.
-        settle: may change the recipe once its text is prepared and before anything is trained (the
+        adjust: may change the recipe once its text is prepared and before anything is trained (the
             quickstart sizes its budget this way); what it returns is what is saved and run.
 
     Raises:
@@ -90,8 +90,8 @@ def pretrain(
             _claim(recipe, out, held)
             held.enter_context(before.leaving_nothing())
             repeat.take(recipe, origin, out, printer(stream))
-            if settle is not None:
-                recipe = settle(recipe, prepare(recipe, out, printer(stream)))
+            if adjust is not None:
+                recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
                 document.write(out / RECIPE, to_toml(recipe))
         processes.wait()
         return _run(recipe, out, processes, held, stream=stream)
@@ -158,12 +158,12 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
 def _other_run(recipe: Recipe, out: Path) -> str | None:
     """In which settings the run in `out` differs from `recipe`; None where none is there."""
     try:
-        begun = read(out / RECIPE) if (out / RECIPE).is_file() else None
+        existing = read(out / RECIPE) if (out / RECIPE).is_file() else None
     except ConfigError:
         return None
-    if begun is None:
+    if existing is None:
         return None
-    apart = list(dotted.differences(frozen_part(begun), frozen_part(recipe)))
+    apart = list(dotted.differences(frozen_part(existing), frozen_part(recipe)))
     listed = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, old, new in apart[:8])
     return f"a run whose {listed}" if listed else "a run of this very recipe"
 
@@ -176,20 +176,20 @@ def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
     if not (out / "tokenizer").exists() and not (out / "data").exists():
         return True
     try:
-        begun = read(out / name)
+        existing = read(out / name)
     except ConfigError:
         return False
-    return repeat.same_tokens(begun, recipe) and not text_changed(recipe.corpus, out)
+    return repeat.same_tokens(existing, recipe) and not text_changed(recipe.corpus, out)
 
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:
     every = dotted.differences(frozen_part(before), frozen_part(after))
-    changes = [change for change in every if change[0] not in INEXACT]
-    if changes:
-        listed = "; ".join(f"{path}: {old!r} -> {new!r}" for path, old, new in changes[:8])
+    apart = [change for change in every if change[0] not in INEXACT]
+    if apart:
+        listed = "; ".join(f"{path}: {old!r} -> {new!r}" for path, old, new in apart[:8])
         raise IncompatibleError(
             "a resumed run cannot change what it computes",
-            where=changes[0][0],
+            where=apart[0][0],
             found=listed,
             wanted="the settings of recipe.toml",
             do="start another run with the new settings; what may change here: "
@@ -228,17 +228,17 @@ def _run(
         processes.wait()
         prepared = prepared or prepare(recipe, out, quiet)
         flag = held.enter_context(listening())
-        sitting = begin(recipe, out, prepared, chosen, processes, say, stream)
-        sitting.stop = flag
-        if loop.finished(recipe.training.budget, sitting.state):
+        session = start_session(recipe, out, prepared, chosen, processes, say, stream)
+        session.stop = flag
+        if loop.finished(recipe.training.budget, session.state):
             say(
                 "the run is complete; train it further with: maskwright adapt "
                 f"{_quoted(out)} --text FILE"
             )
-        _train(sitting)
+        _train(session)
         if flag.raised:
             say(
-                f"stopped at step {sitting.state.step}; go on with: maskwright resume "
+                f"stopped at step {session.state.step}; go on with: maskwright resume "
                 f"{_quoted(out)}"
             )
             raise Stopped(flag.exit_code)
@@ -246,12 +246,12 @@ def _run(
         if processes.first:
             if lost := sum(line["kind"] == "skipped" for line in journal.read(out)):
                 say(
-                    f"note: {lost:,} of {sitting.state.step:,} steps were skipped, as their loss "
+                    f"note: {lost:,} of {session.state.step:,} steps were skipped, as their loss "
                     "or gradient was no finite number"
                 )
             say(f"report: {write_report(out)}")
-            _say_misread(sitting.checkpoints.path(sitting.state.step), say)
-    return sitting.checkpoints.path(sitting.state.step)
+            _say_misread(session.checkpoints.path(session.state.step), say)
+    return session.checkpoints.path(session.state.step)
 
 
 def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
@@ -267,45 +267,45 @@ def _quoted(folder: Path) -> str:
     return shell_word(folder)
 
 
-def _train(sitting: TrainingSession) -> None:
-    recipe, training = sitting.recipe, sitting.recipe.training
-    panel = Panel(sitting.run, sitting.stream, seconds=None) if sitting.processes.first else None
-    log = journal.Journal(sitting.out) if sitting.processes.first else None
+def _train(session: TrainingSession) -> None:
+    recipe, training = session.recipe, session.recipe.training
+    panel = Panel(session.run, session.stream, seconds=None) if session.processes.first else None
+    log = journal.Journal(session.out) if session.processes.first else None
     hooks: list[loop.Hook] = []
     if panel is not None and log is not None:
-        hooks = [Log(sitting, log, panel), Evaluate(sitting, log, panel), Save(sitting, log, panel)]
-    if sitting.stages is not None:  # before a checkpoint after the change, what was there at it
-        hooks.insert(0, sitting.stages)
-    process_memory.forget_peak(sitting.machine.device)
+        hooks = [Log(session, log, panel), Evaluate(session, log, panel), Save(session, log, panel)]
+    if session.stages is not None:  # before a checkpoint after the change, what was there at it
+        hooks.insert(0, session.stages)
+    process_memory.forget_peak(session.machine.device)
     plan = loop.Plan(
         seed=training.seed,
         microbatches=training.microbatches,
         budget=training.budget,
         schedule=training.schedule,
-        device=sitting.machine.device,
+        device=session.machine.device,
         on_nonfinite=training.on_nonfinite,
     )
     phases = [
         (phase.until, Loader(rows, phase.batch, training.seed))
-        for phase, rows in zip(recipe.phases, sitting.train_rows, strict=True)
+        for phase, rows in zip(recipe.phases, session.train_rows, strict=True)
     ]
-    batches = Microbatches(sitting.objective, phases, plan, sitting.state, training.ramp)
+    batches = Microbatches(session.objective, phases, plan, session.state, training.ramp)
     with contextlib.ExitStack() as held:
         if panel is not None and log is not None:
             held.enter_context(log)
             held.callback(panel.close)
-            panel.start(sitting.state.seconds)
+            panel.start(session.state.seconds)
         try:
             loop.train(
-                sitting.objective,
+                session.objective,
                 batches,
-                sitting.optimizer,
+                session.optimizer,
                 plan,
-                sitting.state,
-                processes=sitting.processes,
+                session.state,
+                processes=session.processes,
                 hooks=hooks,
-                stop=sitting.stop,
-                average=sitting.average,
+                stop=session.stop,
+                average=session.average,
             )
         except (RuntimeError, MemoryError) as error:
             if not memory.is_shortage(error):
@@ -315,11 +315,11 @@ def _train(sitting: TrainingSession) -> None:
             if log is None:
                 raise
             log.flush()
-            told = crash.write(sitting, batches, error)
-            saved = "; the last checkpoint is intact" if has_checkpoint(sitting.out) else ""
+            report_path = crash.write(session, batches, error)
+            saved = "; the last checkpoint is intact" if has_checkpoint(session.out) else ""
             again = "resume" if saved else "begin again"
             raise error.advising(
-                f"{told} tells more{saved}: start anew with a lower "
+                f"{report_path} tells more{saved}: start anew with a lower "
                 "training.optimizer.learning_rate or a longer training.schedule.warmup, or "
                 f"{again} with --set training.on_nonfinite=skip"
             ) from None

@@ -53,14 +53,14 @@ def sample(
     if model.config.decoder is not None and model.config.encoder is None:
         start = ids[:PROMPT_TOKENS]
         sampling = _sampling(prepared, model, 0.8)
-        made = generate(
+        written = generate(
             model, [start], SHOWN_TOKENS, sampling, whole=objective.bidirectional_prefix
         )[0]
         return {
             "kind": "sample",
             "step": step,
             "prompt": tokenizer.decode(start),
-            "text": tokenizer.decode(start + made)[len(tokenizer.decode(start)) :],
+            "text": tokenizer.decode(start + written)[len(tokenizer.decode(start)) :],
         }
     return None
 
@@ -72,9 +72,9 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
     batch = objective.corrupt(rows.cut(0, length), np.zeros(1, dtype=np.int64), SEED)
     assert batch.decoder_tokens is not None
     read = batch.tokens[0] if batch.documents is None else batch.tokens[batch.documents != 0]
-    made = generate(
+    written = generate(
         objective.product,
-        [_begun(batch.decoder_tokens[0].tolist(), opening(prepared.tokenizer))],
+        [_decoder_prefix(batch.decoder_tokens[0].tolist(), opening(prepared.tokenizer))],
         SHOWN_TOKENS,
         _sampling(prepared, objective.product, 0.0),
         sources=[read.tolist()],
@@ -83,11 +83,11 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
     # The text is shown without its frame, but with the sentinels that say which gap is filled.
     tokenizer = prepared.tokenizer
     hidden = tokenizer.special_ids - {*tokenizer.sentinels}
-    text = tokenizer.decode([token for token in made if token not in hidden], False)
+    text = tokenizer.decode([token for token in written if token not in hidden], False)
     return {"prompt": tokenizer.decode(read.tolist(), False), "text": text}
 
 
-def _begun(decoded: list[int], first: list[int]) -> list[int]:
+def _decoder_prefix(decoded: list[int], first: list[int]) -> list[int]:
     """What a decoder has before the first word: its start and, where its texts are framed, their
     opening."""
     count = 1 + len(first)

@@ -76,7 +76,7 @@ class TrainingSession:
     stop: StopFlag = field(default_factory=StopFlag)
 
 
-def begin(
+def start_session(
     recipe: Recipe,
     out: Path,
     prepared: Prepared,
@@ -103,10 +103,10 @@ def begin(
     ema = recipe.training.ema
     average = Average(parameters, ema) if ema else None
     about = _about(recipe, out, prepared, chosen)
-    begins = objective.start if isinstance(objective, EncoderDecoder) else None
+    decoder_start = objective.start if isinstance(objective, EncoderDecoder) else None
     network = objective.product.config
     model = card.about(
-        recipe, network, prepared.tokenizer, About(family=family, decoder_start=begins)
+        recipe, network, prepared.tokenizer, About(family=family, decoder_start=decoder_start)
     )
     checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, model)
     state = TrainState()
@@ -149,16 +149,16 @@ def _objective(
 ) -> tuple[Objective, str | None]:
     """The objective around the model as the run began, and the family that names its weights. What
     was `saved` begins nothing: its checkpoint is read over it."""
-    begun = start.resumed(recipe, out) if saved else recipe
-    point = build.transformer_config(begun, prepared.tokenizer)
-    check_length(recipe, point)
-    _check_memory(point, chosen, recipe)
-    storage.require_space(out, checkpoint_bytes(num_parameters(point), recipe, out))
-    network = build.model(begun, point, quiet if saved else say).to(chosen.device)
+    original = start.resumed(recipe, out) if saved else recipe
+    architecture = build.transformer_config(original, prepared.tokenizer)
+    check_length(recipe, architecture)
+    _check_memory(architecture, chosen, recipe)
+    storage.require_space(out, checkpoint_bytes(num_parameters(architecture), recipe, out))
+    network = build.model(original, architecture, quiet if saved else say).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
-    family = build.family_name(begun)
+    family = build.family_name(original)
     layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
-    if not saved and (note := untrained_positions(recipe, point)):
+    if not saved and (note := untrained_positions(recipe, architecture)):
         say(note)
     if not saved and isinstance(recipe.model, Folder):
         start.load_objective_state(objective, recipe.model, say)
@@ -172,10 +172,10 @@ def _objective(
 
 def _about(recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine) -> dict[str, Any]:
     """What a checkpoint says of where it comes from, so that nothing else goes on with it."""
-    begun = find(str(out))  # what changed since is free to change
+    original = find(str(out))  # what changed since is free to change
     return {
-        "recipe": begun.fingerprint,
-        "settings": frozen_part(begun),
+        "recipe": original.fingerprint,
+        "settings": frozen_part(original),
         "tokenizer": prepared.tokenizer.fingerprint,
         "data": prepared.train_fingerprint,
         "machine": {
@@ -311,15 +311,15 @@ def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
     """Bytes of the checkpoints that lie in `out` at one time, at the least, without those that lie
     there now: a new one is whole before an old one goes."""
     training, every = recipe.training, recipe.checkpoints.every
-    each = 4 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
+    bytes_each = 4 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
     steps = training.budget.steps
     written = 1 if not every else 2 if steps is None else -(-steps // every)
     there = len(commit.numbered(out / "checkpoints"))
     count = min(recipe.checkpoints.keep + 1, written) - there
-    return parameters * each * max(0, count)
+    return parameters * bytes_each * max(0, count)
 
 
-def _check_memory(point: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:
+def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:
     """Refuse a model whose weights, gradients and moments cannot fit, or not beside what a
     microbatch needs at the least, before anything is allocated.
 
@@ -329,10 +329,10 @@ def _check_memory(point: TransformerConfig, chosen: Machine, recipe: Recipe) -> 
     training, there = recipe.training, free_bytes()
     if chosen.device.type != "cpu":
         return  # where memory that is not there is an error, and no end by the system
-    parameters = num_parameters(point)
+    parameters = num_parameters(architecture)
     narrow, average = chosen.compute != torch.float32, training.ema > 0.0
-    each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
-    needed = parameters * each
+    bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
+    needed = parameters * bytes_each
     if needed > there:
         raise ResourceError(
             "the model does not fit into memory",
@@ -342,15 +342,15 @@ def _check_memory(point: TransformerConfig, chosen: Machine, recipe: Recipe) -> 
             do="choose a smaller model",
         )
     step = max(phase.batch * phase.length for phase in recipe.phases)
-    kept = kept_bytes(point, step, chosen.compute.itemsize)
-    if needed + kept / training.microbatches <= there:
+    activations = kept_bytes(architecture, step, chosen.compute.itemsize)
+    if needed + activations / training.microbatches <= there:
         return
-    fitting = [n for n in recipe.divisors if needed + kept / n <= there]
+    fitting = [n for n in recipe.divisors if needed + activations / n <= there]
     raise ResourceError(
         "a microbatch does not fit into memory beside the model",
         where="training.microbatches",
         found=f"{step // training.microbatches:,} tokens at once need "
-        f"{kept // training.microbatches:,} bytes at the least, the model {needed:,}",
+        f"{activations // training.microbatches:,} bytes at the least, the model {needed:,}",
         wanted=f"at most the {there:,} bytes that are free",
         do=f"--set training.microbatches={fitting[0]} does the same work with less"
         if fitting

@@ -24,8 +24,8 @@ from maskwright.errors import ConfigError, DataError
 from maskwright.pretrain.as_read import Passes
 from maskwright.recipes.parts.corpus import Corpus
 
-FEW = 256  # documents, of which the share is counted in text and not left to the hashes
-SEVERAL = 10  # texts, of which at least two are held out: pairs of sentences need them
+SMALL_CORPUS = 256  # documents, of which the share is counted in text and not left to the hashes
+PAIR_CORPUS = 10  # texts, of which at least two are held out: pairs of sentences need them
 
 
 def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
@@ -99,7 +99,7 @@ class Text:
         """What the last reading of files met."""
         return None if self._reader is None else self._reader.counts
 
-    def told(self, *, held_out: bool = False) -> Iterator[str]:
+    def report_lines(self, *, held_out: bool = False) -> Iterator[str]:
         """What there is to say of the last reading, a line each; both parts of one text are read
         alike."""
         if self._reader is None or (held_out and not self.held_out_paths):
@@ -148,14 +148,14 @@ class Text:
             number = _hash(document.text)
             sizes[number] = sizes.get(number, 0) + len(document.text.encode())
             sides.add(number < self.corpus.held_out)
-            if count > FEW and len(sides) == 2:
+            if count > SMALL_CORPUS and len(sides) == 2:
                 return None
         if not sizes:
             return None
         chosen = _least(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
-        some = f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
+        part = f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
         of = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
-        self._divided = f"of {of}{'s' * (len(sizes) > 1)} {some} held out"
+        self._divided = f"of {of}{'s' * (len(sizes) > 1)} {part} held out"
         return chosen
 
     def _characters(self, limits: tuple[int, int]) -> Iterator[Document]:
@@ -183,7 +183,7 @@ def _least(sizes: dict[float, int], share: float) -> set[float]:
     """Those with the least hashes that are together a `share` of the text; never all, and none that
     is most of it by itself if there is another."""
     out: set[float] = set()
-    whole, taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= SEVERAL else 1
+    whole, taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
     for number in sorted(sizes, key=lambda n: (2 * sizes[n] > whole, n))[:-1]:
         if len(out) >= least and taken >= share * whole:
             break

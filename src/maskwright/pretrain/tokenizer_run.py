@@ -66,7 +66,7 @@ def train_and_report(
         rejects = out.with_name(f"{out.name}-rejects")
         text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
         made = train(text.for_tokenizer(), choice)
-        for line in text.told():
+        for line in text.report_lines():
             say(line)
         made.save(out)
     say(f"tokenizer: {out}" + (f", {choice.training}" if choice.training else ""))

@@ -39,7 +39,7 @@ from maskwright.train.schedule import Budget
 from maskwright.train.state import TrainState
 
 RESULTS = "results.json"
-BEGUN = "quickstart.json"  # says that a run is the quickstart's
+UNFINISHED = "quickstart.json"  # says that a run is the quickstart's
 # What the labelled task, evaluations and the corpus take of the time, measured on two cores.
 OVERHEAD_SECONDS = 60.0
 TRIAL_STEPS, FEWEST_STEPS = 6, 200
@@ -55,7 +55,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     Raises:
         UsageError: less than what surrounds the training takes.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     if not OVERHEAD_SECONDS < minutes * 60 < math.inf:
         raise UsageError(
             "not a time to train in: corpus, evaluations and the labelled task alone take about "
@@ -68,13 +68,13 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     say = printer(None)
     say(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
-    def settle(recipe: Recipe, prepared: Prepared) -> Recipe:
-        document.write(out / BEGUN, json.dumps({"minutes": minutes}) + "\n")
+    def adjust(recipe: Recipe, prepared: Prepared) -> Recipe:
+        document.write(out / UNFINISHED, json.dumps({"minutes": minutes}) + "\n")
         pace = _pace(recipe, prepared)
-        return sized(recipe, _fit_steps(pace, minutes * 60, time.monotonic() - begun))
+        return sized(recipe, _fit_steps(pace, minutes * 60, time.monotonic() - started))
 
-    run.pretrain(member.recipe(), out, settle=settle)
-    results = {"tables": compare(out, say), "seconds": round(time.monotonic() - begun, 1)}
+    run.pretrain(member.recipe(), out, adjust=adjust)
+    results = {"tables": compare(out, say), "seconds": round(time.monotonic() - started, 1)}
     _write(out, results)
     say(f"report: {write_report(out)}")
     say(f"took {results['seconds']:.0f} seconds\n\nnext:")
@@ -130,8 +130,8 @@ def _pace(recipe: Recipe, prepared: Prepared) -> float:
     """Seconds that a step of `recipe` takes, by a short trial that is thrown away."""
     training = recipe.training
     chosen = machine.choose(training.precision, training.device)
-    point = build.transformer_config(recipe, prepared.tokenizer)
-    network = build.model(recipe, point).to(chosen.device)
+    architecture = build.transformer_config(recipe, prepared.tokenizer)
+    network = build.model(recipe, architecture).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     optimizer = training.optimizer.start(Parameters(objective, chosen.compute))
     plan = loop.Plan(

@@ -66,7 +66,7 @@ def load(tokenizer: Tokenizer, length: int) -> Task:
     order = permute(key("draw", 0), len(parts.train), np.arange(min(LABELS, len(parts.train))))
     few = [parts.train[i] for i in order]
     names = sorted({e.label for e in few})
-    asked = [e for e in parts.test if e.label in names]
+    scored = [e for e in parts.test if e.label in names]
     truncated = 0
 
     def encode(known: Sequence[labelled.Labelled]) -> Examples:
@@ -79,8 +79,8 @@ def load(tokenizer: Tokenizer, length: int) -> Task:
         ids = [i[: length - 1] + i[-1:] if len(i) > length else i for i in ids]
         return Examples(framed(ids), np.array([names.index(e.label) for e in known]))
 
-    texts = ([e.text for e in few], [e.text for e in asked])
-    return Task(names, texts, encode(few), encode(asked), truncated)
+    texts = ([e.text for e in few], [e.text for e in scored])
+    return Task(names, texts, encode(few), encode(scored), truncated)
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class Score:
 
     def cells(self) -> list[str]:
         """Accuracy, macro-F1 and the number of seeds, as a table shows them."""
-        each = [
+        columns = [
             f"{mean(v):.3f}" + (f" ± {stdev(v):.3f}" if len(v) > 1 else "")
             for v in (self.accuracy, self.macro_f1)
         ]
-        return [*each, str(len(self.accuracy))]
+        return [*columns, str(len(self.accuracy))]
 
 
 def compare(task: Task, pretrained: Transformer, tokenizer: Tokenizer) -> dict[str, Score]:
@@ -113,10 +113,10 @@ def compare(task: Task, pretrained: Transformer, tokenizer: Tokenizer) -> dict[s
 
 
 def _with_head(
-    point: TransformerConfig, source: Transformer | None, labels: int, seed: int
+    network_config: TransformerConfig, source: Transformer | None, labels: int, seed: int
 ) -> Transformer:
     config = replace(
-        point,
+        network_config,
         vocabulary_head=None,
         pooler=False,
         heads=(Head(name="classifier", kind="sequence", labels=labels, pooling="mean"),),

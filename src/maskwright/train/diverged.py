@@ -61,16 +61,16 @@ def diverged(step: int, outcome: Outcome, parameters: Parameters, skipped: int) 
         "parts": {name: _plain(value) for name, value in outcome.parts.items()},
         "gradient_norm": _plain(outcome.norm),
         "microbatches": {str(n): _plain(float(v)) for n, v in outcome.microbatches.items()},
-        "gradients_not_finite": _odd(parameters, parameters.gradient),
-        "weights_not_finite": _odd(parameters, parameters.masters),
+        "gradients_not_finite": _nonfinite_names(parameters, parameters.gradient),
+        "weights_not_finite": _nonfinite_names(parameters, parameters.masters),
     }
     return error
 
 
-def _odd(parameters: Parameters, vector: torch.Tensor) -> list[str]:
+def _nonfinite_names(parameters: Parameters, vector: torch.Tensor) -> list[str]:
     """The first parameters whose part of `vector` holds what is no finite number."""
-    odd = (n for n in parameters.named if not parameters.view(vector, n).isfinite().all())
-    return [name for name, _ in zip(odd, range(NAMED), strict=False)]
+    names = (n for n in parameters.named if not parameters.view(vector, n).isfinite().all())
+    return [name for name, _ in zip(names, range(NAMED), strict=False)]
 
 
 def _plain(value: float) -> float | str:

@@ -91,11 +91,11 @@ def train(
     process_memory.keep_memory()
     memory = process_memory.Watch()
     with denormals.flushed():
-        begun = time.monotonic() - state.seconds
+        started = time.monotonic() - state.seconds
         while not finished(plan.budget, state):
             record = step(objective, batches, optimizer, plan, state, processes, average)
             # One clock for all, the first's, or a budget in minutes ends here and not there.
-            elapsed = time.monotonic() - begun
+            elapsed = time.monotonic() - started
             state.seconds = processes.totals([elapsed if processes.first else 0.0])[0]
             memory.after_step()
             for hook in hooks:
@@ -103,7 +103,7 @@ def train(
             if processes.totals([float(stop.raised)])[0]:
                 stop.raised = True
                 break
-            begun = time.monotonic() - state.seconds  # what hooks take is not training time
+            started = time.monotonic() - state.seconds  # what hooks take is not training time
         for hook in hooks:
             hook.at_end(state)
     return state
@@ -157,14 +157,14 @@ def step(
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
     norm = float(optimizer.norm())
     outcome = Outcome(sum(means[n] * weights[n] for n in means), means, norm, losses)
-    told: Record
+    figures: Record
     if outcome.finite:
         rate = _update(optimizer, plan, state, norm, average)
-        told = _shown(means, weights, counts) | {"learning_rate": rate, "gradient_norm": norm}
+        figures = _shown(means, weights, counts) | {"learning_rate": rate, "gradient_norm": norm}
         state.skipped = 0
     elif plan.on_nonfinite == "skip" and state.skipped < SKIPS:
         state.skipped += 1
-        told = {"in_a_row": state.skipped}
+        figures = {"in_a_row": state.skipped}
     else:
         raise diverged(state.step, outcome, parameters, state.skipped)
     state.step += 1
@@ -172,7 +172,7 @@ def step(
     state.tokens += int(tokens)
     state.targets += (targets := sum(counts.values()))
     kind = "skipped" if state.skipped else "train"
-    return {"kind": kind, "step": state.step, **told, "tokens": state.tokens, "targets": targets}
+    return {"kind": kind, "step": state.step, **figures, "tokens": state.tokens, "targets": targets}
 
 
 def _update(
@@ -233,7 +233,7 @@ def _shown(
     A part without targets has no mean, and adds nothing to what is trained; in what is shown, the
     others stand for it by their weights, or the loss would seem to fall wherever it is missing.
     """
-    there = {name: mean for name, mean in means.items() if counts[name]}
-    total, whole = sum(means[n] * weights[n] for n in means), sum(weights.values())
-    share = sum(weights[n] for n in there)
-    return {"loss": total * (whole / share) if share else total, "parts": there}
+    present = {name: mean for name, mean in means.items() if counts[name]}
+    total, total_weight = sum(means[n] * weights[n] for n in means), sum(weights.values())
+    share = sum(weights[n] for n in present)
+    return {"loss": total * (total_weight / share) if share else total, "parts": present}

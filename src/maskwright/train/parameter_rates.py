@@ -34,22 +34,22 @@ class ParameterRates(OptimizerState):
     def _update(self, learning_rate: float) -> None:
         masters = self.parameters.masters
         changed = self._changed(self.steps - 1)
-        before = [masters[here].clone() for here, _ in changed]
+        before = [masters[span].clone() for span, _ in changed]
         self.inner.steps = self.steps
         self.inner._update(learning_rate)
-        for (here, factor), old in zip(changed, before, strict=True):
-            masters[here] = old.lerp(masters[here], factor)
+        for (span, factor), old in zip(changed, before, strict=True):
+            masters[span] = old.lerp(masters[span], factor)
 
     def norm(self) -> Tensor:
         """Without what is held; what is not finite there still shows."""
         gradient = self.parameters.gradient
-        held = [here for here, factor in self._changed(self.steps) if factor == 0.0]
+        held = [span for span, factor in self._changed(self.steps) if factor == 0.0]
         if not held:
             return super().norm()
-        ends = [0, *(end for here in held for end in (here.start, here.stop)), len(gradient)]
+        ends = [0, *(end for span in held for end in (span.start, span.stop)), len(gradient)]
         moved = zip(ends[::2], ends[1::2], strict=True)
         lengths = torch._foreach_norm([gradient[begin:end] for begin, end in moved])
-        still = torch._foreach_norm([gradient[here] for here in held])
+        still = torch._foreach_norm([gradient[span] for span in held])
         return torch.linalg.vector_norm(torch.stack(lengths)) + 0.0 * sum(still)
 
     def _changed(self, before: int) -> list[tuple[slice, float]]:

@@ -42,5 +42,5 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.pretrain.continued_pretraining import adapt
 
     out = a.out or next_run("adapted")
-    made = adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings)
-    print(harmless_lines(f"model: {made}"))
+    checkpoint = adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings)
+    print(harmless_lines(f"model: {checkpoint}"))

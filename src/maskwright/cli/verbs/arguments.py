@@ -182,7 +182,7 @@ def existing(path: Path, what: str) -> Path:
     """
     if path.exists():
         return path
-    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    neighbours = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     raise UsageError(
-        f"no such {what}", where=path, wanted=near(path.name, beside) if beside else None
+        f"no such {what}", where=path, wanted=near(path.name, neighbours) if neighbours else None
     )

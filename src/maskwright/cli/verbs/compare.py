@@ -38,8 +38,8 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.recipes.parts.override import override, with_text
 
     EqualBudget.parse(a.budget)
-    begun = [find(name) for name in a.recipes]
-    recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in begun]
+    found = [find(name) for name in a.recipes]
+    recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in found]
     for recipe in recipes:
         require_settings(recipe)
     existing_texts(a.text)

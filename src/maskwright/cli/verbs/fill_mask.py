@@ -30,8 +30,8 @@ def do(a: argparse.Namespace) -> None:
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:
             print(f"mask {number}")
-        for each in hole.candidates:
-            print(harmless(f"  {each.probability:6.1%}  {each.token:<14} {each.text}"))
+        for token in hole.candidates:
+            print(harmless(f"  {token.probability:6.1%}  {token.token:<14} {token.text}"))
 
 
 def _note(text: str) -> None:

@@ -79,7 +79,7 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.predict.write import write_predictions
     from maskwright.report.say import printer
 
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "also": a.also,
         "columns": columns,
         "read": read,
@@ -93,7 +93,7 @@ def do(a: argparse.Namespace) -> None:
         else piped(sys.stdin.buffer, read, whole=a.out is not None) as file
     ):
         if a.out is None:
-            predict_file(a.model, file, sys.stdout, **told)
+            predict_file(a.model, file, sys.stdout, **options)
             return
-        count = write_predictions(a.model, file, a.out, **told)
+        count = write_predictions(a.model, file, a.out, **options)
         printer(None)(f"{count:,} predictions: {a.out}")

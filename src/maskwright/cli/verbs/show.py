@@ -37,11 +37,11 @@ def _require(thing: str, settings: list[str]) -> None:
     path = Path(thing)
     if thing not in catalogue.names("recipes") and path.suffix != ".toml":
         if not path.exists():
-            beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            neighbours = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
             raise UsageError(
                 "no such recipe, run or model",
                 found=repr(thing),
-                wanted=near(thing, [*catalogue.names("recipes"), *beside]),
+                wanted=near(thing, [*catalogue.names("recipes"), *neighbours]),
             )
         if not is_run(path):
             return

@@ -37,7 +37,7 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
     Raises:
         UsageError: a folder beside them may be of a class, or of a part.
     """
-    if any(source.kind != "text" for source in files):
+    if any(source.format != "text" for source in files):
         return []
     every = {source.path.parent for source in files}
     above = {folder for path in every for folder in path.parents}

@@ -154,7 +154,7 @@ def noted_languages(source: Source) -> dict[str, list[str]]:
 def _features(source: Source) -> dict[str, Any]:
     """What the datasets library notes of each column; empty where nothing is noted, as names are a
     comfort and not a need."""
-    if source.kind not in ("parquet", "arrow"):
+    if source.format not in ("parquet", "arrow"):
         return {}
     noted = parquet.metadata(source).get(b"huggingface")
     try:
@@ -162,6 +162,6 @@ def _features(source: Source) -> dict[str, Any]:
         found = found["info"]["features"] if found else {}
     except (DataError, UnicodeDecodeError, KeyError, TypeError):
         found = {}  # a note that is not theirs
-    if not found and source.kind == "arrow":
+    if not found and source.format == "arrow":
         found = saved.info(source.path).get("features")
     return found if type(found) is dict else {}

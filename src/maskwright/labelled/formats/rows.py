@@ -108,11 +108,11 @@ def _rows(
 ) -> Iterator[Row]:
     """The rows of a file; of a text that is `alone` in its file, one."""
     file = source.shown
-    if source.kind in ("parquet", "arrow"):
+    if source.format in ("parquet", "arrow"):
         yield from _of_parquet(opened, source, ledger)
         return
     # Texts in which places are marked stay as given until their rows are made.
-    marked = source.kind in ("table", "jsonl")
+    marked = source.format in ("table", "jsonl")
     blocks = text_blocks(opened, source, ledger, as_given=marked)
     if isinstance(source, Parallel):
         yield from _of_two(blocks, source, ledger)
@@ -128,21 +128,21 @@ def _rows(
             yield Row(whole, file, 1)
         return
     first = next(blocks, None)
-    if first is None and source.kind != "text":
+    if first is None and source.format != "text":
         return
     begin = first.text if first else ""
     blocks = itertools.chain([first] if first else [], blocks)
     found: Iterator[tuple[dict[str, Any], int]]
     treebank = (
-        source.kind != "jsonl"
+        source.format != "jsonl"
         and not header
-        and conllu_file.is_one(begin, source.kind != "columns")
+        and conllu_file.is_one(begin, source.format != "columns")
     )
     if source.suffix == ".conllu" or treebank:
         found = conllu_file.rows(_as_read(blocks, ledger), file, ledger)
-    elif source.kind == "columns" or (source.suffix == ".tsv" and tag_file.is_one(begin)):
+    elif source.format == "columns" or (source.suffix == ".tsv" and tag_file.is_one(begin)):
         found = tag_file.rows(_as_read(blocks, ledger), file, header, ledger)
-    elif source.kind == "table":
+    elif source.format == "table":
         _refuse_webanno(begin, file)
         yield from _table(blocks, source, header, ledger)
         return
@@ -151,7 +151,7 @@ def _rows(
         for values, number in one_value.items(text, file, ledger):
             yield _cleaned(values, file, number, ledger, "item")
         return
-    elif source.kind == "jsonl":
+    elif source.format == "jsonl":
         for values, number in jsonl.objects(blocks, source, ledger, exports.line):
             yield _cleaned(values, file, number, ledger)
         return

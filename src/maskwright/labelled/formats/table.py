@@ -176,7 +176,7 @@ def _refuse_running_text(reading: Reading) -> None:
 
 def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
     """Marks in files beside the texts, as brat has them, are not read."""
-    stems = {str(source.path.with_suffix("")) for source in files if source.kind == "text"}
+    stems = {str(source.path.with_suffix("")) for source in files if source.format == "text"}
     if marks := [name for name in ignored if name.endswith(".ann") and name[:-4] in stems]:
         raise UsageError(
             "the marks of brat beside its texts",

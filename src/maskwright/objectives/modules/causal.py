@@ -46,8 +46,8 @@ class Causal(Objective):
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         real, special = rows.documents[:, 1:] != 0, rows.special
         # After the token that closes a text the one that opens the next is no question.
-        apart = rows.documents[:, 1:] != rows.documents[:, :-1]
-        return next_tokens(rows, real & ~(apart & special[:, 1:] & special[:, :-1]))
+        next_document = rows.documents[:, 1:] != rows.documents[:, :-1]
+        return next_tokens(rows, real & ~(next_document & special[:, 1:] & special[:, :-1]))
 
     def counts(self, batch: Batch) -> dict[str, int]:
         assert batch.targets is not None

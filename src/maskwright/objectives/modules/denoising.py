@@ -100,12 +100,14 @@ class Denoising(EncoderDecoder):
         """Tokens that are not masks yet become one, or vanish; and where the masks stand."""
         owner = owners(text.lengths)
         rank = ranks(texts.draws(text.lengths, "noise", LOSS) + masks, text.lengths)
-        whole = np.bincount(owner[~masks], minlength=len(originals))
-        masked = np.minimum(budget(originals, self.options.masking), whole)
-        gone = np.minimum(budget(originals, self.options.deletion), whole - masked)
-        gone = np.minimum(gone, np.maximum(text.lengths - 1, 0))  # the encoder reads something
+        unmasked = np.bincount(owner[~masks], minlength=len(originals))
+        masked = np.minimum(budget(originals, self.options.masking), unmasked)
+        deleted = np.minimum(budget(originals, self.options.deletion), unmasked - masked)
+        deleted = np.minimum(
+            deleted, np.maximum(text.lengths - 1, 0)
+        )  # the encoder reads something
         new = rank < masked[owner]
-        keep = new | (rank >= (masked + gone)[owner])
+        keep = new | (rank >= (masked + deleted)[owner])
         mask = 0 if self.vocabulary.mask is None else self.vocabulary.mask
         tokens = np.where(new, mask, text.tokens)
         return Sequences(tokens, text.lengths).where(keep), (masks | new)[keep]
@@ -113,17 +115,17 @@ class Denoising(EncoderDecoder):
 
 def _permuted(texts: Texts, text: Sequences, share: float) -> Sequences:
     """`share` of each text's sentences change places with each other."""
-    begun = texts.starts_sentence
-    if begun is None:
+    starts_sentence = texts.starts_sentence
+    if starts_sentence is None:
         raise IncompatibleError(
             "the rows do not say where sentences start",
             where="rows.kind",
             wanted="documents or blocks of a store with sentences",
             do="--set objective.options.permutation=0 leaves sentences in place",
         )
-    begun = begun | (spread(text.lengths) == 0)
-    firsts = np.flatnonzero(begun)
-    sizes = np.diff(firsts, append=len(begun))
+    starts_sentence = starts_sentence | (spread(text.lengths) == 0)
+    firsts = np.flatnonzero(starts_sentence)
+    sizes = np.diff(firsts, append=len(starts_sentence))
     owner = owners(text.lengths)[firsts]
     counts = np.bincount(owner, minlength=len(text.lengths))
     chosen = ranks(texts.draws(counts, "noise", SENTENCE_CHOICE), counts)

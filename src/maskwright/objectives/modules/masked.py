@@ -54,13 +54,13 @@ class Masked(Objective):
         rate = o.rate if o.final_rate is None else o.rate + progress * (o.final_rate - o.rate)
         keys = np.asarray(key("mask", seed, self._epochs(epochs), rows.ids))
         maskable = ~rows.special
-        each = np.broadcast_to(np.arange(maskable.shape[1]), maskable.shape)
+        positions = np.broadcast_to(np.arange(maskable.shape[1]), maskable.shape)
         if o.unit == "token":
             choose = corruption.draw_tokens if o.with_replacement else corruption.choose_tokens
             choose = corruption.choose_each if o.independent else choose
-            return choose(maskable, rate, keys), each
+            return choose(maskable, rate, keys), positions
         if o.unit == "word":
-            return corruption.choose_words(maskable, rows.starts_word, rate, keys), each
+            return corruption.choose_words(maskable, rows.starts_word, rate, keys), positions
         starts = rows.starts_word
         if o.unit == "ngram":
             lengths = corruption.inverse(o.ngram_longest)
@@ -71,7 +71,7 @@ class Masked(Objective):
                 lengths = corruption.uniform(o.span_longest)
         chosen, span = corruption.choose_spans(maskable, starts, rate, keys, lengths=lengths)
         # SpanBERT decides span by span, ALBERT token by token.
-        return chosen, span if o.unit == "span" else each
+        return chosen, span if o.unit == "span" else positions
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         chosen, unit = self.choose(rows, epochs, seed, progress)

@@ -101,11 +101,11 @@ class ReplacedToken(Objective):
         assert batch.uniforms is not None
         network = self.generator
         states = network.head_hidden(encode_targets(network, batch))
-        total, _, drawn = vocabulary_sample(
+        total, _, sampled = vocabulary_sample(
             states, network.head_weight, network.head_bias, batch.targets, batch.uniforms
         )
-        tokens = batch.tokens.reshape(-1).scatter(0, batch.index, drawn)
-        other = (drawn != batch.targets).float()
+        tokens = batch.tokens.reshape(-1).scatter(0, batch.index, sampled)
+        other = (sampled != batch.targets).float()
         put = torch.zeros_like(tokens, dtype=torch.float32).scatter(0, batch.index, other)
         shape = batch.tokens.shape
         return total, replace(batch, tokens=tokens.view(shape)), put.view(shape)

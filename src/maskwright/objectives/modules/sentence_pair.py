@@ -91,8 +91,8 @@ class SentencePair(Objective):
         return scores[:, 1] - scores[:, 0], batch.labels == 1
 
     def work(self, batch: Batch) -> list[NetworkWork]:
-        (whole,) = super().work(batch)
-        return [replace(whole, at=_read(batch))]
+        (work,) = super().work(batch)
+        return [replace(work, at=_read(batch))]
 
     def target_states(self, batch: Batch) -> Tensor:
         if self.masked is not None:

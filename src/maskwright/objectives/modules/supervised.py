@@ -93,10 +93,10 @@ class Supervised(Objective):
         if self.options.problem == "single":
             total = functional.cross_entropy(scores, wanted, reduction="sum")
         elif self.options.problem == "multi":
-            each = functional.binary_cross_entropy_with_logits(
+            losses = functional.binary_cross_entropy_with_logits(
                 scores, wanted.to(scores.dtype), reduction="none"
             )
-            total = each.mean(-1).sum()
+            total = losses.mean(-1).sum()
         else:
             total = (scores - wanted.to(scores.dtype)).square().mean(-1).sum()
         return Loss({"class": Part(total)})
@@ -230,5 +230,5 @@ def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
 def _lost_ends(logs: Tensor, ends: Tensor) -> Tensor:
     """The losses of all ends that are known, summed; `ends` (R, 2) are places in `logs` (N, 2)."""
     known = ends >= 0
-    each = logs.gather(0, ends.clamp(min=0)).masked_fill(~known, 0.0)
-    return -each.sum()
+    losses = logs.gather(0, ends.clamp(min=0)).masked_fill(~known, 0.0)
+    return -losses.sum()

@@ -129,24 +129,24 @@ def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -
     ends[0] = ends[0].scatter_reduce(0, numbers, place, "amin", include_self=False)
     ends[1] = ends[1].scatter_reduce(0, numbers, place, "amax", include_self=False)
     order = place - ends[0][numbers]  # of each token within its text, from 0
-    kept = torch.where(order >= skip, numbers, 0)
+    pooled = torch.where(order >= skip, numbers, 0)
 
     def summed(weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(R, D) sums and (R, 1) sums of the weights."""
         weighed = torch.ones_like(order) if weights is None else weights
         zeros = flat.new_zeros(total + 1, flat.shape[1], dtype=torch.float32)
-        each = flat.float() if weights is None else flat.float() * weights[:, None]
-        counts = weighed.new_zeros(total + 1).index_add(0, kept, weighed)
-        return zeros.index_add(0, kept, each), counts[:, None].clamp(min=1).float()
+        terms = flat.float() if weights is None else flat.float() * weights[:, None]
+        counts = weighed.new_zeros(total + 1).index_add(0, pooled, weighed)
+        return zeros.index_add(0, pooled, terms), counts[:, None].clamp(min=1).float()
 
-    def made(way: str) -> Tensor:
-        if way in ("cls", "lasttoken"):
-            return flat.index_select(0, ends[0 if way == "cls" else 1])
-        if way == "max":
+    def pooled_by(pooling: str) -> Tensor:
+        if pooling in ("cls", "lasttoken"):
+            return flat.index_select(0, ends[0 if pooling == "cls" else 1])
+        if pooling == "max":
             lowest = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
-            return lowest.scatter_reduce(0, kept[:, None].expand_as(flat), flat, "amax")
-        sums, counts = summed(order + 1 if way == "weightedmean" else None)
-        return sums / (counts.sqrt() if way == "mean_sqrt_len_tokens" else counts)
+            return lowest.scatter_reduce(0, pooled[:, None].expand_as(flat), flat, "amax")
+        sums, counts = summed(order + 1 if pooling == "weightedmean" else None)
+        return sums / (counts.sqrt() if pooling == "mean_sqrt_len_tokens" else counts)
 
-    found = torch.cat([made(way).float() for way in poolings], dim=1)
+    found = torch.cat([pooled_by(pooling).float() for pooling in poolings], dim=1)
     return found.index_select(0, numbers[batch.pooled])

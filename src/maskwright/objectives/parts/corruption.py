@@ -152,11 +152,11 @@ def replace(
     """
     length = tokens.shape[1]
     row, place = np.nonzero(chosen)
-    keys, kept = keys[row], tokens[row, place]
+    keys, originals = keys[row], tokens[row, place]
     decision = randomness.uniforms_at(keys, unit[row, place] % length)
-    drawn = randomness.uniforms_at(keys, length + place)
-    other = ordinary[(drawn * len(ordinary)).astype(np.int64)]
-    found = np.where(decision < mask_rate + random_rate, other, kept)
+    draws = randomness.uniforms_at(keys, length + place)
+    other = ordinary[(draws * len(ordinary)).astype(np.int64)]
+    found = np.where(decision < mask_rate + random_rate, other, originals)
     replaced = tokens.copy()
     replaced[row, place] = np.where(decision < mask_rate, mask_id, found)
     return replaced

@@ -62,14 +62,14 @@ class Texts:
 
     Attributes:
         framed: the documents as they stand in the rows.
-        kind: (items of `framed`,) 0 before the text, 1 text, 2 after it.
+        region: (items of `framed`,) 0 before the text, 1 text, 2 after it.
         origin: where each stands.
         starts_sentence: per item of the text; None where the rows do not say.
         counters: (S,) arrays that belong into the keys of a text's draws.
     """
 
     framed: Sequences
-    kind: Array
+    region: Array
     origin: Origin
     starts_sentence: Array | None
     counters: tuple[Any, ...]
@@ -77,23 +77,23 @@ class Texts:
     @property
     def plain(self) -> Sequences:
         """The texts without their frames."""
-        return self.framed.where(self.kind == 1)
+        return self.framed.where(self.region == 1)
 
     def frame(self, texts: Sequences) -> Sequences:
         """`texts` with the special tokens that frame the originals."""
-        special = self.kind != 1
+        special = self.region != 1
         tokens = np.concatenate([self.framed.tokens[special], texts.tokens])
-        kind = np.concatenate([self.kind[special], np.ones_like(texts.tokens)])
+        region = np.concatenate([self.region[special], np.ones_like(texts.tokens)])
         owner = np.concatenate([owners(self.framed.lengths)[special], owners(texts.lengths)])
-        order = np.lexsort((kind, owner))
+        order = np.lexsort((region, owner))
         return Sequences(tokens[order], np.bincount(owner, minlength=len(texts.lengths)))
 
     def draws(self, lengths: Array, purpose: str, *counters: int) -> Array:
         """A number in [0, 1) for each of `lengths[s]` items of each text s."""
         owner = owners(lengths)
         seed, *own = self.counters
-        each = [counter[owner] for counter in own]
-        return uniforms(key(purpose, seed, *each, *counters, spread(lengths)), 1)[:, 0]
+        counters_of_item = [counter[owner] for counter in own]
+        return uniforms(key(purpose, seed, *counters_of_item, *counters, spread(lengths)), 1)[:, 0]
 
 
 def documents_of(rows: Rows) -> tuple[Sequences, Origin]:
@@ -120,20 +120,20 @@ def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
     total = np.bincount(owner[ordinary], minlength=len(framed.lengths))
     # How much of its own text stands at or before each item.
     seen = np.cumsum(ordinary) - first_places(total)[owner]
-    kind = np.where(ordinary, 1, np.where(seen == 0, 0, 2))
-    if ((kind == 2) & (seen != total[owner])).any():
+    region = np.where(ordinary, 1, np.where(seen == 0, 0, 2))
+    if ((region == 2) & (seen != total[owner])).any():
         raise IncompatibleError(
             "a special token stands inside a text",
             where="rows.kind",
             found="rows of several parts",
             wanted="documents, stream or blocks",
         )
-    begun = rows.starts_sentence
+    starts_sentence = rows.starts_sentence
     return Texts(
         framed=framed,
-        kind=kind,
+        region=region,
         origin=origin,
-        starts_sentence=None if begun is None else begun[real][ordinary],
+        starts_sentence=None if starts_sentence is None else starts_sentence[real][ordinary],
         counters=(seed, epochs[origin.rows], rows.ids[origin.rows], origin.numbers),
     )
 

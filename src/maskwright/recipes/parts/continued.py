@@ -45,14 +45,14 @@ def of_run(folder: Path, minutes: float) -> Recipe:
         optimizer=replace(own.training.optimizer, learning_rate=rate),
         schedule=SCHEDULE,
     )
-    begun = replace(
+    further = replace(
         own,
         corpus=Corpus(),
         model=Folder(path=str(folder)),
         training=training,
         tokenizer=TokenizerFolder(path=str(folder)),
     )
-    return replace(begun, name=f"{own.name}-further", note=f"{own.note}, further")
+    return replace(further, name=f"{own.name}-further", note=f"{own.note}, further")
 
 
 def of_model(

@@ -27,13 +27,13 @@ class CharacterRanges:
                     found=[start, stop],
                     wanted="0 <= start < stop",
                 )
-        begun, ended = self.held_out
-        if self.train[0] < ended and begun < self.train[1]:
+        start, stop = self.held_out
+        if self.train[0] < stop and start < self.train[1]:
             raise ConfigError(
                 "what is held out would be trained on",
                 where="train",
                 found=list(self.train),
-                wanted=f"nothing of {[begun, ended]}",
+                wanted=f"nothing of {[start, stop]}",
                 do="choose ranges apart",
             )
 

@@ -84,9 +84,9 @@ def _require_under_options(chosen: ObjectiveChoice, path: str, text: str) -> Non
 
 def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:
     """The plain value of `table` that takes what lies at `path`."""
-    made: Folder | TokenizerFolder = TokenizerFolder(path=path)
+    choice: Folder | TokenizerFolder = TokenizerFolder(path=path)
     if table == "model":
         model = recipe.model
         architecture = model.architecture if isinstance(model, FamilyModel) else None
-        made = Folder(path=path, architecture=architecture)
-    return {table: {"type": type(made).__name__, **config.to_plain(made)}}
+        choice = Folder(path=path, architecture=architecture)
+    return {table: {"type": type(choice).__name__, **config.to_plain(choice)}}

@@ -39,8 +39,8 @@ def flushed() -> Iterator[bool]:
 
 def flushing() -> float:
     """The share of PyTorch's threads, this one among them, that take denormals for zero."""
-    each = 1 << 16  # enough that every thread gets its part
-    product = torch.full((torch.get_num_threads() * each,), 1e-30).mul_(1e-10)
+    per_thread = 1 << 16  # enough that every thread gets its part
+    product = torch.full((torch.get_num_threads() * per_thread,), 1e-30).mul_(1e-10)
     return 1.0 - float((product.view(torch.int32) != 0).double().mean())
 
 

@@ -50,12 +50,12 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
             do="ask for the device cpu, or auto",
         )
     if place.index is not None and place.type == "cuda":
-        if place.index >= (there := torch.cuda.device_count()):
+        if place.index >= (count := torch.cuda.device_count()):
             raise ResourceError(
                 "there is no such CUDA device here",
                 where="device",
                 found=device,
-                wanted=f"cuda:0 to cuda:{there - 1}",
+                wanted=f"cuda:0 to cuda:{count - 1}",
             )
         torch.cuda.set_device(place)  # whose generator is seeded, and what its units are
     if precision != "auto":
@@ -81,12 +81,12 @@ def unusual(machine: Machine | None) -> dict[str, str]:
     """The precision and the device of `machine` where they are not what `choose` would choose."""
     if machine is None:
         return {}
-    usual, told = choose(), {}
+    usual, described = choose(), {}
     if machine.compute != usual.compute:
-        told["precision"] = machine.name
+        described["precision"] = machine.name
     if machine.device.type != usual.device.type:
-        told["device"] = machine.device.type
-    return told
+        described["device"] = machine.device.type
+    return described
 
 
 def best_device() -> torch.device:

@@ -29,10 +29,10 @@ class AdafactorState(OptimizerState):
         super().__init__(parameters, settings)
         self.means: dict[str, Tensor] = {}
         for name, span in parameters.spans.items():
-            kept: dict[str, tuple[int, ...]] = {"second": span.shape}
+            moments: dict[str, tuple[int, ...]] = {"second": span.shape}
             if len(span.shape) == 2:
-                kept = {"row": span.shape[:1], "column": span.shape[1:]}
-            for moment, shape in kept.items():
+                moments = {"row": span.shape[:1], "column": span.shape[1:]}
+            for moment, shape in moments.items():
                 self.means[f"{moment}.{name}"] = parameters.masters.new_zeros(shape)
         largest = max(s.stop - s.start for s in parameters.spans.values())
         self._scratch = parameters.masters.new_empty(largest)
