@@ -187,7 +187,7 @@ def test_F89_flipped_bits_give_a_file_or_a_refusal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["F8_E4M3", "F8_E5M2", "F4", "U16", "U32", "U64", "C64"])
 def test_a_type_of_the_format_that_is_not_read_is_no_damage(tmp_path: Path, dtype: str) -> None:
     header = {"w": {"dtype": dtype, "shape": [2], "data_offsets": [0, 8]}}
-    with pytest.raises(CheckpointError, match="not read here") as refused:
+    with pytest.raises(CheckpointError, match="unsupported dtype") as refused:
         files.open_file(with_header(tmp_path / "m.safetensors", header))
     assert refused.value.found == dtype and "m.safetensors: 'w'" in str(refused.value.where)
     assert "float32, float16 or bfloat16" in str(refused.value.do)
@@ -227,7 +227,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
     path = written(tmp_path / "m")
     opened = files.open_file(path)
     os.truncate(path, 200)
-    with pytest.raises(StorageError, match="ended early"):
+    with pytest.raises(StorageError, match="cut short"):
         opened.read("turned")
 
 
@@ -283,7 +283,7 @@ def test_F92_an_index_names_plain_files_only(tmp_path: Path, name: Any) -> None:
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        ({"weight_map": {"w": "config.json"}}, "another kind"),
+        ({"weight_map": {"w": "config.json"}}, "not safetensors"),
         ({"weight_map": {"w": "gone.safetensors"}}, "cannot be read"),
         ({"weight_map": {"v": "m.safetensors"}}, r"the index does not list(.|\n)*found: +\['w'\]"),
         ({"weight_map": {}}, "no weight_map"),

@@ -128,9 +128,9 @@ def test_fingerprints() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(DataError, match="no row to train on"):
+    with pytest.raises(DataError, match="too short for a single row"):
         Loader(Numbers(0), 4, 0)
-    with pytest.raises(UsageError, match="without rows"):
+    with pytest.raises(UsageError, match="at least one row"):
         Loader(Numbers(3), 0, 0)
     loader = Loader(Numbers(3), 4, 0)
     for step, rank, world in ((0, 0, 3), (0, 2, 2), (0, -1, 2), (-1, 0, 1)):

@@ -199,5 +199,5 @@ def test_every_sentence_comes_once_and_alone(tmp_path: Path) -> None:
     whole = PackedDocuments(store, 64, seed=3)
     assert source.fingerprint != whole.fingerprint and "sentences" in source.description
     plain = build_store(documents(texts), Toy(), tmp_path / "plain", sentences=False)
-    with pytest.raises(IncompatibleError, match="does not say where sentences start"):
+    with pytest.raises(IncompatibleError, match="does not record where sentences start"):
         PackedSentences(plain, 64)

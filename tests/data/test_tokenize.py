@@ -109,7 +109,7 @@ def test_a_damaged_store_is_built_again(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store/thesis.tex").write_text("years of work")
-    with pytest.raises(OutputError, match="something else stands"):
+    with pytest.raises(OutputError, match="holds other files"):
         store_of(tmp_path, TEXTS)
     assert (tmp_path / "store/thesis.tex").read_text() == "years of work"
 

@@ -166,7 +166,7 @@ def test_refusals() -> None:
     block = config.encoder.blocks[0]
     one_way = replace(block, attention=replace(block.attention, pattern="causal"))
     stack = replace(config.encoder, blocks=(block, one_way))
-    with pytest.raises(IncompatibleError, match="both ways") as caught:
+    with pytest.raises(IncompatibleError, match="bidirectional encoder") as caught:
         make("hybrid", of(replace(config, encoder=stack)))
     assert "encoder.blocks.1" in str(caught.value)
     with pytest.raises(ConfigError, match="causal_share"):

@@ -52,7 +52,7 @@ def test_an_answer_hangs_on_its_own_question_alone() -> None:
 
 def test_rows_without_segments_are_refused() -> None:
     clean = replace(pairs(PAIRS), segments=None)
-    with pytest.raises(IncompatibleError, match="what is read"):
+    with pytest.raises(IncompatibleError, match="mark sources"):
         objective().corrupt(clean, epochs(clean), 0)
 
 

@@ -237,9 +237,9 @@ def test_a_dropped_document_mask_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(IncompatibleError, match="an encoder, a decoder"):
         span_corruption.build(bert(), Options(), VOCABULARY)
-    with pytest.raises(IncompatibleError, match="too few sentinels"):
+    with pytest.raises(IncompatibleError, match="too few sentinel"):
         objective(replace(VOCABULARY, sentinels=()))
-    with pytest.raises(IncompatibleError, match="no token that ends"):
+    with pytest.raises(IncompatibleError, match="no end-of-text token"):
         objective(replace(VOCABULARY, end=None))
     with pytest.raises(IncompatibleError, match=r"3 tokens <extra_id_0>.*\n.*wanted: 28 or more"):
         objective(replace(VOCABULARY, sentinels=SENTINELS[:3])).corrupt(

@@ -177,5 +177,5 @@ def test_the_ends_of_an_answer() -> None:
 def test_refusals() -> None:
     with pytest.raises(IncompatibleError, match="needs a model with one head"):
         Supervised(bert(), Options(), VOCABULARY)
-    with pytest.raises(IncompatibleError, match="only a head for whole texts"):
+    with pytest.raises(IncompatibleError, match="only a sequence head"):
         supervised("encoder", "token", problem="multi")

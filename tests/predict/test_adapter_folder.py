@@ -167,5 +167,5 @@ def test_what_is_not_opened_is_named(base: Path, tmp_path: Path) -> None:
     both = tmp_path / "both"
     shutil.copytree(base, both)
     shutil.copy(settings, both)
-    with pytest.raises(IncompatibleError, match="a model and an adapter in one folder"):
+    with pytest.raises(IncompatibleError, match="the folder holds a model and an adapter"):
         pretrained.load(both)

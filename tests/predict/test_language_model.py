@@ -193,7 +193,7 @@ def test_a_task_whose_text_is_cut_warns(classifier: Path) -> None:
 
 
 def test_folders_that_are_no_model(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(UsageError, match="no model folder there"):
+    with pytest.raises(UsageError, match="there is no such model folder"):
         api.load(tmp_path / "nowhere")
     with pytest.raises(MaskwrightError):
         api.load(tmp_path)

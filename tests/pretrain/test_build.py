@@ -248,7 +248,7 @@ def test_what_could_not_be_saved_is_refused_before_the_first_step(
     settings = {**made.model.settings, "pad_token_id": 5}
     model = FamilyModel(family="roberta", architecture="RobertaForMaskedLM", settings=settings)
     odd = replace(made, model=model)
-    with pytest.raises(IncompatibleError, match="special tokens are not those"):
+    with pytest.raises(IncompatibleError, match="special tokens differ"):
         run.pretrain(odd, tmp_path / "run", stream=io.StringIO())
     assert not (tmp_path / "run" / "checkpoints").exists()
     assert not (tmp_path / "run" / "metrics.jsonl").exists()

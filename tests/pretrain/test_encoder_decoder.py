@@ -160,5 +160,5 @@ def test_only_denoising_asks_for_sentences(prepared: tuple[Recipe, Prepared]) ->
 def test_a_tokenizer_without_sentinels_is_refused_before_training(tmp_path: Path) -> None:
     made = chosen("span-corruption", text_file(tmp_path))
     made = replace(made, tokenizer=replace(made.tokenizer, specials=SPECIALS[:5]))
-    with pytest.raises(IncompatibleError, match="too few sentinels"):
+    with pytest.raises(IncompatibleError, match="too few sentinel"):
         run.pretrain(made, tmp_path / "run", stream=io.StringIO())

@@ -124,11 +124,11 @@ def test_a_file_is_read_once_by_whatever_name(tmp_path: Path) -> None:
         ((str(path),), (str(tmp_path / "link.txt"),)),
     ):
         corpus = Corpus(text=text, held_out_text=held_out)
-        with pytest.raises(ConfigError, match="read twice"):
+        with pytest.raises(ConfigError, match="named twice"):
             prepare(replace(recipe(path), corpus=corpus), tmp_path / "run", quiet)
     shutil.copy(path, tmp_path / "copy.txt")
     corpus = Corpus(text=(folder,), held_out_text=(str(tmp_path / "copy.txt"),))
-    with pytest.raises(DataError, match="trained on, too"):
+    with pytest.raises(DataError, match="training text, too"):
         prepare(replace(recipe(path), corpus=corpus), tmp_path / "run", quiet)
     # The control: another text.
     (tmp_path / "copy.txt").write_text("the cat sat\n\nthe dog ran", encoding="utf-8")
@@ -175,7 +175,7 @@ def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_cannot_be_held_out_of_itself() -> None:
-    with pytest.raises(ConfigError, match="trained on and held out"):
+    with pytest.raises(ConfigError, match="both training and held-out"):
         Corpus(text=("a.txt",), held_out_text=("a.txt",))
 
 
@@ -390,7 +390,7 @@ def test_a_run_that_is_begun_again_notices_another_text(how: str, tmp_path: Path
     if how == "touched":
         run.pretrain(recipe(texts, steps=1), out, stream=io.StringIO())
         return
-    with pytest.raises(OutputError, match="holds something already"):
+    with pytest.raises(OutputError, match="is not empty"):
         run.pretrain(recipe(texts, steps=1), out, stream=io.StringIO())
 
 
@@ -425,7 +425,7 @@ def test_a_run_is_repeated_on_the_text_that_is_there(tmp_path: Path) -> None:
 def test_a_folder_in_which_nothing_is_trained_is_begun_again(tmp_path: Path) -> None:
     path, out = text_file(tmp_path), tmp_path / "run"
     wrong = override(recipe(path, steps=2), ["rows.length=64"])  # of 32 positions
-    with pytest.raises(IncompatibleError, match="longer than the model has positions"):
+    with pytest.raises(IncompatibleError, match="longer than the model's table"):
         run.pretrain(wrong, out, stream=io.StringIO())
     assert (out / "data" / "train").is_dir()
     made = (out / "data" / "train" / "tokens.bin").stat().st_mtime_ns
@@ -434,7 +434,7 @@ def test_a_folder_in_which_nothing_is_trained_is_begun_again(tmp_path: Path) -> 
     run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
     assert (out / "data" / "train" / "tokens.bin").stat().st_mtime_ns == made
     assert run.read(out / "recipe.toml").rows.length == 16 and folders.newest(out)
-    with pytest.raises(OutputError, match="holds something already"):
+    with pytest.raises(OutputError, match="is not empty"):
         run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
 
 

@@ -159,18 +159,22 @@ def test_a_folder_that_does_not_fit_is_refused_before_any_work(
     bare = tmp_path / "bare"
     shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("tokenizer*", "special*", "MANI*"))
     cases: list[tuple[Recipe, type[MaskwrightError], str]] = [
-        (further(base, tmp_path / "none"), UsageError, "no model folder there"),
+        (further(base, tmp_path / "none"), UsageError, "there is no such model folder"),
         (
             further(base, folder, 0, "model.architecture=RobertaForMaskedLM"),
             IncompatibleError,
             "no such architecture",
         ),
-        (further(base, folder, 0, "model.sha256=abc"), IncompatibleError, "not the one the recipe"),
+        (
+            further(base, folder, 0, "model.sha256=abc"),
+            IncompatibleError,
+            "has changed since the recipe",
+        ),
         (further(base, bare), MaskwrightError, r"no tokenizer\.json"),
         (
             replace(base, tokenizer=TokenizerFolder(path=str(folder), fingerprint="abc")),
             IncompatibleError,
-            "not the one the recipe",
+            "has changed since the recipe",
         ),
         (
             replace(base, objective=ObjectiveChoice(name="distillation", options={})),
@@ -190,7 +194,7 @@ def test_a_changed_folder_is_noticed(text: Path, source: Path, tmp_path: Path) -
         further(recipe(text), written_by_transformers(folder, source, "BertModel"))
     )
     written_by_transformers(folder, source, "BertModel", hidden_dropout_prob=0.0)
-    with pytest.raises(IncompatibleError, match="not the one the recipe was made with"):
+    with pytest.raises(IncompatibleError, match="has changed since the recipe"):
         run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
 
 
@@ -246,5 +250,5 @@ def test_a_student_takes_the_tokenizer_of_a_teacher_from_elsewhere(
     run.resume(tmp_path / "run", stream=io.StringIO())
     with (teacher / "config.json").open("a") as file:
         file.write(" ")
-    with pytest.raises(IncompatibleError, match="not the one the recipe was made with"):
+    with pytest.raises(IncompatibleError, match="has changed since the recipe"):
         run.resume(tmp_path / "run", stream=io.StringIO())

@@ -143,7 +143,7 @@ def test_weights_that_say_nothing(tmp_path: Path) -> None:
     with pytest.raises(IncompatibleError, match="static masking"):
         build.resolved(static)
     assert with_text(weighted(tmp_path, 3, 1), [two, one]).corpus.weights == (3, 1)
-    with pytest.raises(ConfigError, match="a weight for each text"):
+    with pytest.raises(ConfigError, match="number of weights"):
         with_text(weighted(tmp_path, 3, 1), [one])
 
 

@@ -39,13 +39,13 @@ def test_a_stopped_quickstart_ends_with_its_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When it is resumed; the control: a run that is none of the quickstart's gets none."""
-    assert closing.QUICKSTART == first_run.BEGUN
+    assert closing.QUICKSTART == first_run.MARKER
     table = {"title": "labelled", "head": ["a"], "rows": [["b"]], "note": ""}
     monkeypatch.setattr(first_run, "compare", lambda out, say: [table])
     run.pretrain(recipe(text_file(tmp_path), steps=1), tmp_path / "run", stream=io.StringIO())
     closing.resume(tmp_path / "run", stream=io.StringIO())
     assert tables.read(tmp_path / "run") == []
-    (tmp_path / "run" / first_run.BEGUN).write_text("{}")
+    (tmp_path / "run" / first_run.MARKER).write_text("{}")
     for _ in range(2):
         closing.resume(tmp_path / "run", stream=(said := io.StringIO()))
         assert tables.read(tmp_path / "run") == [table]

@@ -387,5 +387,5 @@ def test_a_process_without_a_microbatch_makes_the_same_step() -> None:
         made.append((optimizer.parameters.masters, state, record["parts"], record["targets"]))
     assert torch.equal(made[0][0], made[1][0]) and not Side.given
     assert made[0][1:] == made[1][1:] and len(made[0][2]) == 2
-    with pytest.raises(DataError, match="without a single target"):
+    with pytest.raises(DataError, match="has no targets"):
         loop.step(objective, lambda step, n: None, optimizer, plan, TrainState(), Processes())

@@ -86,5 +86,5 @@ def test_what_is_held_has_no_part_in_the_length_that_is_clipped() -> None:
 
 def test_a_parameter_without_a_factor_is_refused() -> None:
     p = parameters()
-    with pytest.raises(ConfigError, match="without a factor"):
+    with pytest.raises(ConfigError, match="no learning-rate factor"):
         ParameterRates(AdamW(learning_rate=1.0).start(p), lambda step: {"0.weight": 1.0})

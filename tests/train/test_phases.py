@@ -41,7 +41,7 @@ def test_a_recipe_keeps_its_phases() -> None:
     ("setting", "says"),
     [
         ('training.phases=[{"until": 0.5, "length": 16, "batch": 9}]', "32"),
-        ('training.phases=[{"until": 1.0, "length": 16, "batch": 8}]', "one after the other"),
+        ('training.phases=[{"until": 1.0, "length": 16, "batch": 8}]', "rising order"),
         ('training.phases=[{"until": 0.5, "length": 2, "batch": 8}]', "length"),
         ('training.phases=[{"until": 0.5, "length": 16}]', r"training\.phases\.0\.batch"),
         ('training.phases=[{"until": 0.5, "lenght": 16, "batch": 8}]', "'length'"),
@@ -53,5 +53,5 @@ def test_what_does_not_fit_is_named(setting: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         override(tiny.recipe(), ["training.microbatches=2", setting])
     twice = f"training.phases={TWO.replace('0.75', '0.5')}"
-    with pytest.raises(ConfigError, match="one after the other"):
+    with pytest.raises(ConfigError, match="rising order"):
         override(tiny.recipe(), [twice])

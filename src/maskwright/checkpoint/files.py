@@ -87,7 +87,7 @@ class Tensors:
             count = file.readinto(data)
         if count != entry.bytes:
             raise StorageError(
-                "the file ended early",
+                "the weights file is cut short",
                 where=entry.file,
                 found=f"{count} bytes of {name!r}",
                 wanted=entry.bytes,
@@ -149,7 +149,7 @@ def open_folder(folder: Path) -> Tensors:
         names = sorted(path.name for path in folder.iterdir())
     if any(name.endswith(PICKLED) for name in names):
         raise CheckpointError(
-            "the weights are in a form that can run code when it is read",
+            "the weights are pickled, and reading a pickle can run code",
             where=folder,
             found=", ".join(name for name in names if name.endswith(PICKLED)),
             wanted=WEIGHTS,
@@ -170,7 +170,9 @@ def _open_shards(folder: Path) -> Tensors:
         raise CheckpointError("the index has no weight_map", where=where)
     for file in places.values():
         if not plain(file, where).endswith(".safetensors"):
-            raise CheckpointError("the index names a file of another kind", where=where, found=file)
+            raise CheckpointError(
+                "the index names a file that is not safetensors", where=where, found=file
+            )
     entries: dict[str, Entry] = {}
     files = tuple(regular_file(folder, file) for file in sorted(set(places.values())))
     for path in files:
@@ -196,7 +198,7 @@ def _entry(path: Path, name: str, value: Any, first: int) -> Entry:
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if isinstance(dtype, str) and dtype in UNREAD:
         raise CheckpointError(
-            "a tensor has a type that is not read here",
+            "a tensor has an unsupported dtype",
             where=f"{path}: {name!r}",
             found=dtype,
             wanted=", ".join(DTYPES),

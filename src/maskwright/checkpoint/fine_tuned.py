@@ -76,19 +76,19 @@ class TaskRecord:
         if self.length is not None:
             require("length", self.length, 1, LONGEST)
         if len(set(self.labels)) != len(self.labels):
-            raise ConfigError("two labels of one name", where="labels", found=self.labels)
+            raise ConfigError("two labels have the same name", where="labels", found=self.labels)
         if self.values is not None and (
             len(self.values) != len(self.labels) or len(set(self.values)) != len(self.values)
         ):
             raise ConfigError(
-                "the numbers of the labels do not fit them",
+                "the values of the labels do not match the labels",
                 where="values",
                 found=self.values,
                 wanted=f"{len(self.labels)} different numbers",
             )
         for name in ("columns", "targets"):
             if empty := [role for role, names in getattr(self, name).items() if not names]:
-                raise ConfigError("a role without a column", where=f"{name}.{empty[0]}")
+                raise ConfigError("a role has no column", where=f"{name}.{empty[0]}")
 
     def render(self) -> str:
         """The text of the file."""
@@ -108,7 +108,7 @@ def read_task(folder: Path) -> TaskRecord | None:
             raise CheckpointError(
                 f"not complete: {TASK} is missing",
                 where=path,
-                wanted="what the answers are called, and how they are asked for",
+                wanted="the record of the task, its labels and its options",
                 do=COPY,
             )
         return None
@@ -218,7 +218,7 @@ def require_agreement(
         )
     if record.labels and len(record.labels) != outputs:
         raise CheckpointError(
-            "another number of labels than the model gives scores",
+            "the number of labels is not the number of the model's scores",
             where=f"{where}: labels",
             found=len(record.labels),
             wanted=f"{outputs}, for its {head} head",
@@ -242,7 +242,7 @@ def _require(home: Path, name: str, manifest: Manifest) -> None:
         raise CheckpointError(f"not complete: {name} is missing", where=path, do=COPY)
     if hash_file(path) != manifest.files[name]["sha256"]:
         raise CheckpointError(
-            "a part that does not belong to this fine-tuning",
+            "a file does not belong to this fine-tuning",
             where=path,
             wanted=f"sha256 {manifest.files[name]['sha256']}",
             do=COPY,

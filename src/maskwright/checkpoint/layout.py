@@ -163,7 +163,7 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
         unknown = [key for key in names if key not in numbered]
         if unknown:
             raise ConfigError(
-                "the names of the labels are not numbered from 0",
+                "the labels are not numbered from 0",
                 where="id2label",
                 found=", ".join(map(repr, unknown[:5])),
                 wanted=f"0 to {len(names) - 1}",
@@ -236,7 +236,7 @@ def _hf(
         names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
         if len(names) != classes or len(set(names)) != classes:
             raise ConfigError(
-                "the names of the labels do not fit the head",
+                "the names of the labels do not match the head",
                 where="about.labels",
                 found=names,
                 wanted=f"{classes} different names",
@@ -279,7 +279,7 @@ def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:
     for key in decided.keys() & ids.keys():
         if decided[key] != ids[key]:
             raise IncompatibleError(
-                "the tokenizer's special tokens are not those the model is built around",
+                "the tokenizer's special tokens differ from the model's",
                 where=key,
                 found="no such token" if ids[key] is None else ids[key],
                 wanted=decided[key],
@@ -291,7 +291,7 @@ def _our_config(hf: Mapping[str, Any]) -> TransformerConfig:
     body = hf.get(OURS)
     if not isinstance(body, dict) or type(body.get("format")) is not int:
         raise ConfigError(
-            "our own config is missing",
+            "the table of the model's config is missing",
             where=f"config.json: {OURS}",
             found=repr(body),
             wanted='{"format": …, "config": …}',

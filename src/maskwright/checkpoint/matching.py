@@ -48,7 +48,7 @@ def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ..
     unknown = [found[name] for name in rest if name not in known]
     if missing or unknown:
         raise CheckpointError(
-            "the file does not hold the tensors of the config",
+            "the weights do not match config.json",
             where=where,
             found=f"missing {missing[:10]}, unknown {unknown[:10]}",
             wanted=f"{len(carriers)} tensors of {form.architecture}",
@@ -63,7 +63,7 @@ def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ..
         entry = tensors.entries[found[name]]
         if entry.shape != rule.shape(wanted) or not entry.dtype.is_floating_point:
             raise CheckpointError(
-                "a tensor is not what the config says",
+                "a tensor does not match config.json",
                 where=f"{entry.file}: {found[name]}",
                 found=f"{list(entry.shape)} {NAMES[entry.dtype]}",
                 wanted=f"{list(rule.shape(wanted))}, floating point",
@@ -101,7 +101,7 @@ def fill(
         if isinstance(tie, weights.Zeros):
             if theirs.any():
                 raise CheckpointError(
-                    "a tensor has values that models here have no place for",
+                    "an unsupported tensor has values other than zero",
                     where=where,
                     found=f"{int((theirs != 0).sum())} of {theirs.numel()} are not zero",
                     wanted="zeros",

@@ -153,7 +153,7 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
     if not (folder / CONFIG).exists():
         if (folder / ADAPTER).is_file():
             raise IncompatibleError(
-                "an adapter, and not a model",
+                "the folder holds an adapter, not a model",
                 where=folder / ADAPTER,
                 wanted=f"{CONFIG} beside the weights of a whole model",
                 do="predict and evaluate open it on its base; for all else make a model of it "
@@ -161,7 +161,7 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
             )
         if adapters := sorted(p.parent.name for p in folder.glob(f"*/{ADAPTER}")):
             raise IncompatibleError(
-                "several adapters, and not a model",
+                "the folder holds several adapters and no model",
                 where=folder,
                 found=", ".join(adapters),
                 wanted="one of them",
@@ -171,9 +171,9 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
         within += sorted(p.name for p in folder.glob("*") if (p / "checkpoints").is_dir())
         if within:
             raise CheckpointError(
-                "several models, and not one"
+                "the folder holds several models"
                 if len(within) > 1
-                else "not a model, but one is in it",
+                else "the folder is not a model, but holds one",
                 where=folder,
                 found=listed(within),
                 wanted="the folder of one model",
@@ -189,7 +189,7 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
         )
     if (folder / ADAPTER).is_file():
         raise IncompatibleError(
-            "a model and an adapter in one folder, and other libraries read the adapter",
+            "the folder holds a model and an adapter, and other libraries would read the adapter",
             where=folder,
             found=f"{CONFIG} and {ADAPTER}",
             wanted="one of the two",
@@ -224,7 +224,7 @@ def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
     """
     if tokenizer.vocabulary_size > config.tokens.vocabulary:
         raise IncompatibleError(
-            "the tokenizer has more tokens than the model has rows for them",
+            "the tokenizer has more tokens than the model's vocabulary",
             where="tokens.vocabulary",
             found=f"largest id {tokenizer.vocabulary_size - 1}",
             wanted=f"at most {config.tokens.vocabulary - 1}",

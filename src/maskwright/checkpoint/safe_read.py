@@ -31,7 +31,9 @@ def model_folder(folder: Path | str) -> Path:
     """
     path = Path(folder)
     if "\0" in str(path) or not path.is_dir():
-        raise UsageError("no model folder there", where=path, do="name a folder with a config.json")
+        raise UsageError(
+            "there is no such model folder", where=path, do="name a folder with a config.json"
+        )
     return path
 
 

@@ -52,7 +52,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
     names = [module.get("name") for module in listed]
     if len(set(map(str, names))) < len(names):
         raise CheckpointError(
-            "two modules have one name, and the library keeps one of them",
+            "two modules have the same name, so sentence-transformers would load only one",
             where=path,
             found=", ".join(map(str, names)),
             do="number them: 0, 1, 2, …",

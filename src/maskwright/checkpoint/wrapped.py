@@ -47,7 +47,7 @@ def unwrapped(names: Iterable[str], known: Callable[[str], bool], where: object)
     rivals = [other for other in best if not other.startswith(prefix)]
     if prefix and rivals:
         raise CheckpointError(
-            "several models lie in one file",
+            "the weights file holds several models",
             where=where,
             found=", ".join(sorted(prefix.rstrip(".") for prefix in best)),
             wanted="one model",

@@ -30,12 +30,12 @@ class Loader:
     def __init__(self, source: RowSource, batch_rows: int, seed: int) -> None:
         if len(source) == 0:
             raise DataError(
-                "there is no row to train on",
+                "the text is too short for a single row",
                 found=source.description,
                 do="give more text, or shorten the rows",
             )
         if batch_rows < 1:
-            raise UsageError("a batch without rows", found=batch_rows, wanted="1 or more")
+            raise UsageError("a batch needs at least one row", found=batch_rows, wanted="1 or more")
         self.source, self.batch_rows, self.seed = source, batch_rows, seed
         self.fingerprint = fingerprint(["loader", 1, source.fingerprint, batch_rows, seed])
 
@@ -49,7 +49,7 @@ class Loader:
         """
         if self.batch_rows % world or not 0 <= rank < world or step < 0:
             raise UsageError(
-                "no such slice of a batch",
+                "the batch has no such slice",
                 found=f"{rank} of {world}, step {step}",
                 wanted=f"a divisor of {self.batch_rows} rows",
             )

@@ -144,7 +144,7 @@ class PackedSentences(PackedDocuments):
         store = self.store
         if not len(store.sentences):
             raise IncompatibleError(
-                "the store does not say where sentences start",
+                "the token store does not record where sentences start",
                 where=store.path,
                 do="build it with sentences",
             )

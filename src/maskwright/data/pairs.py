@@ -193,7 +193,7 @@ class SentencePairs:
         missing = {"classify", "separator"} - set(store.special)
         if missing:
             raise IncompatibleError(
-                "sentence pairs need tokens the tokenizer does not have",
+                "sentence pairs need special tokens that the tokenizer lacks",
                 where=store.path,
                 found=sorted(store.special),
                 wanted=sorted(missing),
@@ -206,7 +206,7 @@ class SentencePairs:
             )
         if store.num_tokens and not len(store.sentences):
             raise IncompatibleError(
-                "the store does not say where sentences start",
+                "the token store does not record where sentences start",
                 where=store.path,
                 do="make it again with sentences",
             )

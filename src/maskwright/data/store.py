@@ -99,7 +99,7 @@ class TokenStore:
             )
         if tokenizer_fingerprint not in (None, store.tokenizer_fingerprint):
             raise IncompatibleError(
-                "tokens made by another tokenizer",
+                "the token store was made by another tokenizer",
                 where=folder,
                 found=store.tokenizer_fingerprint,
                 wanted=tokenizer_fingerprint,
@@ -147,7 +147,9 @@ def token_type(vocabulary_size: int) -> np.dtype[Any]:
     if vocabulary_size <= 1 << 32:
         return np.dtype("<u4")
     raise DataError(
-        "vocabulary too large", found=f"{vocabulary_size:,} ids", wanted="at most 4,294,967,296"
+        "the vocabulary is too large",
+        found=f"{vocabulary_size:,} ids",
+        wanted="at most 4,294,967,296",
     )
 
 
@@ -160,7 +162,7 @@ def checked_cast(ids: NDArray[np.integer], vocabulary_size: int) -> NDArray[np.i
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= vocabulary_size):
         wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
         raise DataError(
-            "a token id outside the vocabulary",
+            "a token id is outside the vocabulary",
             found=wrong,
             wanted=f"0 to {vocabulary_size - 1}",
             do="use the tokenizer that the ids come from",

@@ -112,7 +112,7 @@ def build_store(
     remains = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
     if os.path.lexists(out) and not remains:
         raise OutputError(
-            "something else stands where the tokens would",
+            "the folder for the token store holds other files",
             where=out,
             do="choose another folder, or remove it first",
         )

@@ -63,14 +63,14 @@ class Options:
                 )
         if self.infilling + self.masking + self.deletion > 1.0:
             raise ConfigError(
-                "more tokens are damaged than there are",
+                "the shares of damaged tokens add up to more than 1",
                 where="infilling",
                 found=f"{self.infilling} + {self.masking} + {self.deletion}",
                 wanted="infilling + masking + deletion at most 1",
             )
         if self.deletion == 1.0:
             raise ConfigError(
-                "a text without its tokens leaves nothing to read",
+                "deletion = 1 leaves the encoder nothing to read",
                 where="deletion",
                 found=self.deletion,
                 wanted="0 <= deletion < 1",

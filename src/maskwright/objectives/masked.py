@@ -75,14 +75,14 @@ class Options:
         for name in ("with_replacement", "independent"):
             if getattr(self, name) and self.unit != "token":
                 raise ConfigError(
-                    "only single tokens are drawn with replacement, or independently",
+                    "`with_replacement` and `independent` apply to single tokens only",
                     where=name,
                     found=f'unit = "{self.unit}"',
                     wanted='unit = "token"',
                 )
         if self.with_replacement and self.independent:
             raise ConfigError(
-                "tokens are drawn with replacement or independently, not both",
+                "`with_replacement` and `independent` exclude each other",
                 where="independent",
                 found="with_replacement = true",
                 wanted="one of them",

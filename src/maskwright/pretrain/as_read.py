@@ -84,7 +84,7 @@ class Passes:
 def changed_meanwhile(names: list[str], do: str) -> IncompatibleError:
     """The refusal of files that changed between two passes."""
     return IncompatibleError(
-        "the text has changed while the run was prepared",
+        "the text changed while the run was prepared",
         where=", ".join(names[:LISTED]) + ", …" * (len(names) > LISTED),
         wanted="files that stay as they are until the tokens are made",
         do=do,

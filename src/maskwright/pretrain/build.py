@@ -48,7 +48,7 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
         network = model.config if isinstance(model, Point) else start.layout(model).config
     if network.tokens.vocabulary < tokenizer.vocabulary_size:
         raise IncompatibleError(
-            "the tokenizer has more tokens than the model has rows for them",
+            "the tokenizer has more tokens than the model's vocabulary",
             where="model",
             found=f"{tokenizer.vocabulary_size} tokens",
             wanted=f"at most {network.tokens.vocabulary}",
@@ -140,7 +140,7 @@ def resolved(recipe: Recipe) -> Recipe:
         text.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
-            "a name that cannot be written into the recipe",
+            "a path cannot be written into recipe.toml",
             where="recipe",
             found=ascii(text[max(0, error.start - 40) : error.end + 10]),
             wanted="paths in UTF-8",

@@ -14,6 +14,7 @@ from maskwright.config import to_plain
 from maskwright.errors import IncompatibleError
 from maskwright.models import of_recipe
 from maskwright.nn.config import TransformerConfig
+from maskwright.objectives.parts.spec import Spec
 from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report import document, opened
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -46,7 +47,10 @@ def _card(
     conventions: Conventions,
 ) -> str:
     """The card as text; `saved` is the config.json beside it."""
-    ask, warning = ask_of(config, tokenizer, conventions), opened.misread(saved)
+    ask, warning = (
+        ask_of(recipe.objective.spec, config, tokenizer, conventions),
+        opened.misread(saved),
+    )
     front = {
         "library_name": "maskwright" if warning else "transformers",
         **({"pipeline_tag": ask.tag} if ask else {}),
@@ -86,12 +90,15 @@ class Ask:
         return f"api.generate_text({HERE!r}, {self.prompt!r}, tokens=20)"
 
 
-def ask_of(config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions) -> Ask | None:
+def ask_of(
+    spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
+) -> Ask | None:
     """How the model is asked; None where it scores no tokens, or was not trained to write."""
     if config.vocabulary_head is None:
         return None
     text, writes = _known(tokenizer), config.decoder is not None and conventions.decoder_trained
     spans = len(config.stacks) == 2 and writes and bool(tokenizer.sentinels)
+    spans &= tokenizer.mask is None or spec.usual_for == "sentinels"
     if config.encoder is not None and tokenizer.mask is not None and not spans:
         sign = tokenizer.tokens([tokenizer.mask])[0]
         return Ask("fill-mask", "fill-mask", f"{text} {sign}".strip())

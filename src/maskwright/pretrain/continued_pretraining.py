@@ -287,7 +287,7 @@ def _objective(path: Path, form: Layout) -> str:
     if form.config.decoder is None:
         if vocabulary.mask is None:
             raise IncompatibleError(
-                "an encoder alone learns by filling masks",
+                "an encoder needs a mask token to be trained further",
                 where=path,
                 found="a tokenizer without a mask token",
                 do="name a folder with the decoder, too",
@@ -297,7 +297,7 @@ def _objective(path: Path, form: Layout) -> str:
         return usual_for("sentinels").name
     if vocabulary.mask is None:
         raise IncompatibleError(
-            "no mark for what is cut out of a text",
+            "an encoder-decoder needs a token that stands for a gap in a text",
             where=path,
             found="a tokenizer with neither sentinels nor a mask",
             do="write a recipe with an objective of your own",

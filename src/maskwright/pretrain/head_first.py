@@ -154,7 +154,7 @@ def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
     }
     if own.keys() != set(kept.entries):
         raise CheckpointError(
-            "not the head of this model",
+            "the saved head belongs to another model",
             where=out / FOLDER,
             found=", ".join(sorted(kept.entries)[:5]),
             wanted=", ".join(sorted(own)[:5]),

@@ -142,7 +142,7 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
     path = folder / METRICS
     if saved is not None and stamp(folder, saved.get("bytes")) != saved:
         raise DataError(
-            "the figures are not those that the run saved",
+            "metrics.jsonl is not the file that the run saved",
             where=path,
             wanted=f"sha256 {saved.get('sha256')} of the first {saved.get('bytes')} bytes",
             do=REMEDY,
@@ -152,7 +152,7 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
     for line in lines:
         if missing := [n for n in names.get(line["kind"], ()) if not _is_number(line.get(n))]:
             raise DataError(
-                "a line of the run's figures has no such number",
+                "a line of metrics.jsonl lacks a number",
                 where=path,
                 found=f"step {line['step']}: {missing[0]}: {line.get(missing[0])!r}"[:200],
                 do=REMEDY,
@@ -160,7 +160,7 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
     trained = {line["step"] for line in lines if line["kind"] == "train"}
     evaluated = {line["step"] for line in lines if line["kind"] == "evaluation"}
     if not evaluated or not evaluated <= trained:
-        raise DataError("the run's figures have a gap", where=path, do=REMEDY)
+        raise DataError("metrics.jsonl lacks a step or an evaluation", where=path, do=REMEDY)
     return lines
 
 

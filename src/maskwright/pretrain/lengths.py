@@ -36,7 +36,7 @@ def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") ->
             continue
         fitting = bisect.bisect_right(range(limit + 1), limit, key=read) - 1
         raise IncompatibleError(
-            "rows are longer than the model has positions for",
+            "rows are longer than the model's table of positions",
             where=whose or where,
             found=longest if needed == longest else f"{longest}: the {name} reads {needed}",
             wanted=f"at most {limit} ({name})",

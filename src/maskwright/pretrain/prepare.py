@@ -175,7 +175,7 @@ def _store(
         say(f"note: {note}")
     if store.num_documents == 0:
         raise DataError(
-            f"no document is left for the part {part!r}",
+            f"the part {part!r} has no documents",
             where=", ".join(text.where for text in texts) or path,
             found="0 documents",
             wanted="a text of which something can be held out",
@@ -320,7 +320,7 @@ def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
     found = record.get("files", {})
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         raise DataError(
-            "not a record of where the text comes from",
+            "the record of the text's files is damaged",
             where=f"{path}: files",
             found=repr(found)[:80],
             do="remove the file, if the text is what it was",
@@ -374,11 +374,11 @@ def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
     for name, digest in _files_of(folder, HELD_OUT).items():
         if digest in learned:
             raise DataError(
-                "a held-out file is trained on, too",
+                "a held-out file is training text, too",
                 where=name,
                 found=f"a copy of {learned[digest]}",
                 wanted="other texts in corpus.held_out_text",
-                do="take one of them away, and choose another --out",
+                do="remove one of them, and choose another --out",
             )
 
 
@@ -400,7 +400,7 @@ def _read(path: Path) -> dict[str, Any]:
         return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_RECORD)
     except DataError as error:
         raise DataError(
-            "not a record of where the text comes from",
+            "the record of the text's files is damaged",
             where=path,
             found=f"{error.what}: {error.found}",
             do="remove the file; it is written again",

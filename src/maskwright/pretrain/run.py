@@ -146,7 +146,7 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
             if not has_checkpoint(out):
                 other = ", or remove it: it has no checkpoint"
         raise OutputError(
-            "the output folder holds something already",
+            "the output folder is not empty",
             where=out,
             found=_other_run(recipe, out),
             do=f"choose another --out{other}",

@@ -222,7 +222,7 @@ def _ask(recipe: Recipe, prepared: Prepared, objective: Objective) -> dict[str, 
     """How a page shows that the model is asked; None where it cannot be."""
     product = objective.product.config
     conventions = card.conventions_of(recipe, len(product.stacks))
-    ask = card.ask_of(product, prepared.tokenizer, conventions)
+    ask = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)
     # What two stacks read is shown as the encoder gets it, with its special tokens.
     plain = not isinstance(objective, EncoderDecoder)
     if ask is None:
@@ -347,7 +347,7 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
         return
     fitting = [n for n in recipe.divisors if needed + activations / n <= there]
     raise ResourceError(
-        "a microbatch does not fit into memory beside the model",
+        "the model and one microbatch do not fit into memory together",
         where="training.microbatches",
         found=f"{step // training.microbatches:,} tokens at once need "
         f"{activations // training.microbatches:,} bytes at the least, the model {needed:,}",

@@ -114,7 +114,7 @@ def _full(path: str) -> Path:
 def _same(where: Path, found: str, wanted: str | None) -> str:
     if wanted is not None and found != wanted:
         raise IncompatibleError(
-            "the folder is not the one the recipe was made with",
+            "the model folder has changed since the recipe was written",
             where=where,
             found=found,
             wanted=wanted,

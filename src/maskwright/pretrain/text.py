@@ -221,7 +221,7 @@ def require_other_files(corpus: Corpus) -> None:
             identity = (status.st_dev, status.st_ino)
             if identity in known:
                 raise ConfigError(
-                    "a file would be read twice, or trained on and held out",
+                    "a file is named twice, or as both training and held-out text",
                     where=source.shown,
                     found=f"the same as {known[identity]}",
                     wanted="files and folders that have no file in common",
@@ -244,7 +244,7 @@ def resolve(text: str) -> Path:
     if "$" in path:
         name = path.split("$", 1)[1].split("/", 1)[0]
         raise ConfigError(
-            "the recipe's text lies under a variable that is not set",
+            "the path of the text names an environment variable that is not set",
             where="corpus.text",
             found=text,
             wanted=f"${name} in the environment",

@@ -39,7 +39,7 @@ from maskwright.train.schedule import Budget
 from maskwright.train.state import TrainState
 
 RESULTS = "results.json"
-UNFINISHED = "quickstart.json"  # says that a run is the quickstart's
+MARKER = "quickstart.json"  # says that a run is the quickstart's
 # What the labelled task, evaluations and the corpus take of the time, measured on two cores.
 OVERHEAD_SECONDS = 60.0
 TRIAL_STEPS, FEWEST_STEPS = 6, 200
@@ -69,7 +69,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     say(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
     def adjust(recipe: Recipe, prepared: Prepared) -> Recipe:
-        document.write(out / UNFINISHED, json.dumps({"minutes": minutes}) + "\n")
+        document.write(out / MARKER, json.dumps({"minutes": minutes}) + "\n")
         pace = _pace(recipe, prepared)
         return sized(recipe, _fit_steps(pace, minutes * 60, time.monotonic() - started))
 

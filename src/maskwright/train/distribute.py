@@ -40,7 +40,7 @@ class Processes:
         """
         if microbatches % self.world:
             raise ConfigError(
-                "the step's microbatches cannot be shared out evenly",
+                "the microbatches cannot be divided evenly among the processes",
                 where="training.microbatches",
                 found=microbatches,
                 wanted=f"a multiple of the {self.world} processes",

@@ -211,7 +211,7 @@ def _counts(
     counts = {n: int(s) for n, s in zip(names, sums, strict=True)}
     if not any(counts.values()):
         raise DataError(
-            "a whole step without a single target",
+            "a training step has no targets",
             found="rows that hold nothing but special tokens",
             do="check the corpus and the row length",
         )

@@ -29,7 +29,9 @@ class ParameterRates(OptimizerState):
         super().__init__(inner.parameters, inner.settings)
         self.inner, self.pace = inner, pace
         if missing := [n for n in self.parameters.named if n not in pace(0)]:
-            raise ConfigError("a parameter without a factor", where="pace", found=missing[:5])
+            raise ConfigError(
+                "a parameter has no learning-rate factor", where="pace", found=missing[:5]
+            )
 
     def _update(self, learning_rate: float) -> None:
         masters = self.parameters.masters

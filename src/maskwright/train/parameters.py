@@ -55,7 +55,9 @@ class Parameters:
         boundary = self.spans[self.decayed[-1]].stop if self.decayed else 0
         self.matrices, self.rest = slice(0, boundary), slice(boundary, start)
         if not self.named:
-            raise ConfigError("nothing of the model trains", where="parameters", found="none")
+            raise ConfigError(
+                "the model has no trainable parameters", where="parameters", found="none"
+            )
         device = next(iter(self.named.values())).device
         self.masters = torch.empty(start, dtype=torch.float32, device=device)
         self.gradient = torch.zeros(start, dtype=torch.float32, device=device)

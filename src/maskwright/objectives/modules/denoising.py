@@ -118,7 +118,7 @@ def _permuted(texts: Texts, text: Sequences, share: float) -> Sequences:
     starts_sentence = texts.starts_sentence
     if starts_sentence is None:
         raise IncompatibleError(
-            "the rows do not say where sentences start",
+            "the rows do not record where sentences start",
             where="rows.kind",
             wanted="documents or blocks of a store with sentences",
             do="--set objective.options.permutation=0 leaves sentences in place",

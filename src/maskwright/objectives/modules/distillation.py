@@ -131,7 +131,7 @@ def alternate_layers(count: int, kept: int) -> tuple[int, ...]:
     """`kept` of `count` layers, evenly spread from the first to the last: 0, 2, 4, 7, 9, 11."""
     if not 1 <= kept <= count:
         raise ConfigError(
-            "a student has more layers than its teacher, or none",
+            "the student needs at least one layer, and no more than its teacher",
             where="layers",
             found=kept,
             wanted=f"1 to {count}",
@@ -201,7 +201,7 @@ def _require_like(part: str, ours: object, theirs: object) -> None:
 def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options: Options) -> None:
     if set(student.stacks) != set(teacher.stacks) or len(student.stacks) != 1:
         raise IncompatibleError(
-            "student and teacher must be one stack each, of the same kind",
+            "student and teacher must both be encoders, or both decoders",
             where="model",
             found=f"{list(student.stacks)}, teacher {list(teacher.stacks)}",
         )
@@ -218,7 +218,7 @@ def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options
         )
     if options.alpha_cos and student.width != teacher.width:
         raise IncompatibleError(
-            "states of different widths cannot be compared",
+            "student and teacher have different widths, so their states cannot be compared",
             where="model.width",
             found=student.width,
             wanted=teacher.width,

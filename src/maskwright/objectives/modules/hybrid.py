@@ -32,10 +32,10 @@ class Hybrid(Objective):
         for layer, block in enumerate(model.config.encoder.blocks):
             if block.attention.pattern != "bidirectional":
                 raise IncompatibleError(
-                    "`hybrid` needs a stack that can read both ways",
+                    "`hybrid` needs a bidirectional encoder",
                     where=f"encoder.blocks.{layer}.attention",
                     found=f"pattern {block.attention.pattern}",
-                    wanted="pattern bidirectional, which causal rows narrow",
+                    wanted="the pattern bidirectional in every layer",
                 )
         self.options = options
 

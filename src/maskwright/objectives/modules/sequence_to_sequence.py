@@ -17,7 +17,7 @@ class SequenceToSequence(EncoderDecoder):
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         if rows.segments is None:
             raise IncompatibleError(
-                "the rows do not say what is read and what is to be written",
+                "the rows do not mark sources and targets",
                 where="rows.segments",
                 wanted="segment 0 for inputs, 1 for targets",
             )

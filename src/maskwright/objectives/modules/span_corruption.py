@@ -26,7 +26,7 @@ class SpanCorruption(EncoderDecoder):
         super().__init__("span-corruption", model, vocabulary, options.start)
         if vocabulary.end is None:
             raise IncompatibleError(
-                "the tokenizer has no token that ends a text",
+                "the tokenizer has no end-of-text token",
                 where="tokenizer",
                 do="train one that has </s> among its special tokens",
             )
@@ -66,7 +66,7 @@ class SpanCorruption(EncoderDecoder):
     def _require_sentinels(self, wanted: int) -> None:
         if len(self.sentinels) < wanted:
             raise IncompatibleError(
-                "the tokenizer has too few sentinels for the gaps of a text",
+                "the tokenizer has too few sentinel tokens",
                 where="tokenizer",
                 found=f"{len(self.sentinels)} tokens <extra_id_0>, <extra_id_1>, …",
                 wanted=f"{wanted} or more",

@@ -47,7 +47,7 @@ class Supervised(Objective):
         self.options = options
         if options.problem != "single" and self.head.kind != "sequence":
             raise IncompatibleError(
-                "only a head for whole texts can say several classes, or numbers",
+                "only a sequence head predicts several classes, or numbers",
                 where="objective.options.problem",
                 found=f"{options.problem}, and a {self.head.kind} head",
                 wanted="single",

@@ -63,7 +63,7 @@ class Contrast(Objective):
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         raise IncompatibleError(
-            "pairs of texts are no rows of a corpus",
+            "the contrastive objective learns from pairs of texts, not from a corpus",
             where="objective",
             do="use finetune with a file of pairs",
         )
@@ -109,7 +109,7 @@ class Contrast(Objective):
 
     def target_states(self, batch: Batch) -> Tensor:
         raise IncompatibleError(
-            "vectors of texts are no scores over the vocabulary",
+            "the contrastive objective has no scores over the vocabulary",
             where="objective",
             found="contrast",
             wanted="masked or causal",

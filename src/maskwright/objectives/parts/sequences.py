@@ -123,7 +123,7 @@ def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
     region = np.where(ordinary, 1, np.where(seen == 0, 0, 2))
     if ((region == 2) & (seen != total[owner])).any():
         raise IncompatibleError(
-            "a special token stands inside a text",
+            "a row has a special token inside a text",
             where="rows.kind",
             found="rows of several parts",
             wanted="documents, stream or blocks",

@@ -30,7 +30,7 @@ class CharacterRanges:
         start, stop = self.held_out
         if self.train[0] < stop and start < self.train[1]:
             raise ConfigError(
-                "what is held out would be trained on",
+                "the held-out range overlaps the training range",
                 where="train",
                 found=list(self.train),
                 wanted=f"nothing of {[start, stop]}",
@@ -65,7 +65,7 @@ class Corpus(Reading):
             self._check_weights()
         if twice := set(self.text) & set(self.held_out_text):
             raise ConfigError(
-                "the same file would be trained on and held out",
+                "a file is both training and held-out text",
                 where="corpus.held_out_text",
                 found=", ".join(sorted(twice)),
                 wanted="other files than corpus.text",
@@ -82,7 +82,7 @@ class Corpus(Reading):
         where = "corpus.weights"
         if len(self.weights) != len(self.text) or len(self.text) < 2:
             raise ConfigError(
-                "there is not a weight for each text",
+                "the number of weights is not the number of texts",
                 where=where,
                 found=f"{len(self.weights)} weights, {len(self.text)} texts",
                 wanted="one for each of two or more files or folders",

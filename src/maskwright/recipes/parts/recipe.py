@@ -145,7 +145,7 @@ class RowChoice:
     def __post_init__(self) -> None:
         if not 4 <= self.length <= 1 << 20:
             raise ConfigError(
-                "a row length is out of range",
+                "rows.length is out of range",
                 where="rows.length",
                 found=self.length,
                 wanted="4 to 1048576",
@@ -189,7 +189,7 @@ class Training:
         ends = [0.0, *(phase.until for phase in self.phases), 1.0]
         if any(one >= next for one, next in itertools.pairwise(ends)):
             raise ConfigError(
-                "phases do not end one after the other",
+                "the phases do not end in rising order",
                 where="training.phases",
                 found=ends[1:-1],
                 wanted="rising shares between 0 and 1",
@@ -239,7 +239,7 @@ class Checkpoints:
         config.require("checkpoints.every", self.every, 0)
         if self.keep < 1:
             raise ConfigError(
-                "at least one checkpoint must stay",
+                "checkpoints.keep must be at least 1",
                 where="checkpoints.keep",
                 found=self.keep,
                 wanted="1 or more",

@@ -34,7 +34,7 @@ class MuonState(OptimizerState):
         layers = [n for n in p.decayed if "blocks" in n.split(".")]
         if not layers:
             raise IncompatibleError(
-                "muon moves the matrices of layers, and this model has none",
+                "muon trains the weight matrices of layers, and this model has none",
                 where="training.optimizer.kind",
                 do="--set training.optimizer.kind=adamw",
             )
