@@ -171,7 +171,7 @@ def test_F61_a_bomb_is_stopped_early_in_bounded_memory(tmp_path: Path) -> None:
     for name, data in bombs.items():
         path = write(tmp_path, name, data)
         error = refusal(DataError, path)
-        assert error.what == "the compressed file grows too much" and error.where == str(path)
+        assert error.what == "the compressed file expands too much" and error.where == str(path)
         grown, packed = (
             int(n.replace(",", "")) for n in (error.found.split()[0], error.found.split()[-1])
         )

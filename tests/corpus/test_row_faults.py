@@ -205,7 +205,7 @@ def test_F70_short_and_long_rows(tmp_path: Path, row: str, what: str) -> None:
 def test_F70_quote_in_the_wrong_place(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", 'id,text\n1,a\n2,"b"c\n3,d\n')
     error = refusal(DataError, path)
-    assert (error.what, error.where) == ("a quote in the wrong place", f"{path}, line 3")
+    assert (error.what, error.where) == ("a quote is in the wrong place", f"{path}, line 3")
     assert lines_of(path, on_bad="skip", max_bad_fraction=1) == [2, 4]
 
 
@@ -213,7 +213,7 @@ def test_F70_carriage_return_in_an_open_field(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "id,text\n1,a\rb\n3,d\n")
     error = refusal(DataError, path)
     assert (error.what, error.where) == (
-        "a carriage return in a field without quotes",
+        "an unquoted field has a carriage return",
         f"{path}, line 2",
     )
     assert lines_of(path, on_bad="skip", max_bad_fraction=1) == [3]
@@ -221,7 +221,7 @@ def test_F70_carriage_return_in_an_open_field(tmp_path: Path) -> None:
 
 def test_F70_duplicate_column(tmp_path: Path) -> None:
     error = refusal(DataError, write(tmp_path, "a.csv", "\n\nid,text,text\n1,a,b\n"))
-    assert error.what == "a column name stands twice in the header"
+    assert error.what == "two columns of the header have the same name"
     assert error.where.endswith("a.csv, line 3") and error.found == "'text'"
 
 
@@ -348,7 +348,7 @@ def test_parquet_faults(tmp_path: Path) -> None:
     assert reader.counts.rejected_by == {
         "not utf-8": 1,
         "the field is not a text": 1,
-        "a NUL character in the text": 1,
+        "the text has a NUL character": 1,
     }
     mended = Reading(on_bad="skip", max_bad_fraction=1, on_nul="strip", on_undecodable="replace")
     assert [d.text for d in Reader(path, mended)] == ["ok", "a\ufffdb", "ab", "ctl", "z"]

@@ -72,7 +72,7 @@ def test_F51_a_replaced_line_may_grow_but_not_hide_a_nul(tmp_path: Path) -> None
     choices = {"form": "line", "on_undecodable": "replace", "max_line_bytes": 10}
     error = refusal(DataError, path, **choices)
     assert (error.what, error.where) == (
-        "a NUL character in the text",
+        "the text has a NUL character",
         f"{path}, line 2, byte 14",
     )
     assert texts(path, on_nul="strip", **choices) == ["\ufffd" * 10, "ab\ufffd"]
@@ -186,7 +186,7 @@ def test_F53_nul_is_an_error_or_stripped(
 ) -> None:
     path = write(tmp_path, name, data)
     error = refusal(DataError, path, form="line")
-    assert error.what == "a NUL character in the text"
+    assert error.what == "the text has a NUL character"
     assert error.where == f"{path}, line {line}, byte {offset}"
     assert "on_nul='strip'" in error.do and "on_bad='skip'" in error.do
     reader = Reader(path, Reading(form="line", on_nul="strip"))
@@ -236,7 +236,7 @@ def test_F53_no_control_character_comes_out_and_all_are_listed(
 def test_F54_half_of_a_pair_is_refused(tmp_path: Path, escape: str, form: str) -> None:
     path = write(tmp_path, "a.jsonl", f'{{"text": "ok"}}\n{{"text": "{form.format(escape)}"}}\n')
     error = refusal(DataError, path)
-    assert error.what == "half of a surrogate pair"
+    assert error.what == "an escape is half of a surrogate pair"
     assert error.where == f"{path}, line 2"
     assert escape[:6].lower() in error.found
     assert "on_undecodable='replace'" in error.do

@@ -210,8 +210,8 @@ def test_one_list_has_the_rejects_of_all_parts(tmp_path: Path) -> None:
         ("[1]", "the row is not an object"),
         ('{"text": "a", "text": "b"}', "a name stands twice in one object"),
         ('{"text": "a", "label": NaN}', "a number that JSON does not have"),
-        ('{"text": "\\ud83d", "label": 1}', "half of a surrogate pair"),
-        ('{"text": "a", "tags": ["\\u0000"]}', "a NUL character in the text"),
+        ('{"text": "\\ud83d", "label": 1}', "an escape is half of a surrogate pair"),
+        ('{"text": "a", "tags": ["\\u0000"]}', "the text has a NUL character"),
     ],
 )
 def test_F68_F69_damaged_rows_are_named_by_line(tmp_path: Path, row: str, what: str) -> None:
@@ -223,7 +223,7 @@ def test_F68_F69_damaged_rows_are_named_by_line(tmp_path: Path, row: str, what: 
 def test_F70_a_name_twice_in_the_header(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label,label\none,1,0\n")
     error = refusal(DataError, lambda: load(path))
-    assert error.what == "a column name stands twice in the header" and error.found == "'label'"
+    assert error.what == "two columns of the header have the same name" and error.found == "'label'"
 
 
 def test_columns_without_a_name_are_called_by_their_places(tmp_path: Path) -> None:
@@ -528,7 +528,7 @@ def test_names_of_parquet_columns(tmp_path: Path) -> None:
     twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, ["text", "text"])
     parquet.write_table(twice, path)
     error = refusal(DataError, lambda: load(path))
-    assert error.what == "a column name stands twice" and error.found == "'text'" and error.do
+    assert error.what == "two columns have the same name" and error.found == "'text'" and error.do
 
 
 # ------------------------------------------------------------------------------ CR alone

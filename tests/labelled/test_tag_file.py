@@ -95,7 +95,7 @@ def test_the_columns_may_be_named() -> None:
     with pytest.raises(UsageError, match="do not fit") as refused:
         list(rows([Block(text, 1)], "a.conll", ("token", "tag")))
     assert refused.value.where == "a.conll, line 1" and "2 names for 4" in str(refused.value.found)
-    with pytest.raises(UsageError, match="stands twice"):
+    with pytest.raises(UsageError, match="same name"):
         list(rows([Block(text, 1)], "a.conll", ("id", "token", "in", "in")))
 
 

@@ -94,7 +94,7 @@ def test_other_files_are_no_pairs(names: tuple[str, ...], tmp_path: Path) -> Non
     assert error.what == (
         "lines of text without their translation"
         if alone
-        else "the folder has no file of a known kind"
+        else "the folder has no file with a known ending"
     )
 
 

@@ -253,13 +253,13 @@ def test_a_terminal_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     assert cli.main(["predict", str(tmp_path)]) == 64
-    assert "no rows to answer" in capsys.readouterr().err
+    assert "there are no rows to predict" in capsys.readouterr().err
 
 
 def test_the_package_itself_is_the_command() -> None:
     command = [sys.executable, "-m", "maskwright", "list", "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 64 and "there is no list of that" in done.stderr
+    assert done.returncode == 64 and "there is no such list" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,8 @@ def test_the_package_itself_is_the_command() -> None:
         (["show", "quikstart"], 64, "'quickstart'"),
         (["generate", "--temperature", "hot", "x"], 64, "a number"),
         (["predict", "m", "--tpo", "2", "f"], 64, "no such option\n.*\n.*'--top'"),
-        (["predict", "m", "f", "--top"], 64, "lacks its value"),
-        (["predict", "m", "f", "--top", "--out", "x"], 64, "lacks its value"),
+        (["predict", "m", "f", "--top"], 64, "needs a value"),
+        (["predict", "m", "f", "--top", "--out", "x"], 64, "needs a value"),
         (["predict", "m", "f", "g"], 64, "g"),
         (["predict", "m", "f", "--top", "1", "--top=2"], 64, "given twice(.|\n)*1 and 2"),
         (["predict", "--also", "a", "m", "f"], 64, "MODEL FILE before the options, or after --"),
@@ -385,9 +385,9 @@ def test_a_file_after_further_models_is_the_file(
     Path("rows.csv").write_text("text\na\n")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     assert cli.main(["predict", "one", "--also", "two", "rows.csv"]) != 0
-    assert "no rows to answer" not in capsys.readouterr().err
+    assert "there are no rows to predict" not in capsys.readouterr().err
     assert cli.main(["predict", "one", "--also", "two", "three"]) == 64
-    assert "no rows to answer" in capsys.readouterr().err
+    assert "there are no rows to predict" in capsys.readouterr().err
 
 
 def test_threads_are_used_and_go_into_the_recipe(

@@ -221,7 +221,7 @@ def test_replaced_tokens_have_a_loss_before_and_after(tmp_path: Path) -> None:
     run.pretrain(made, tmp_path / "run", stream=io.StringIO())
     said = io.StringIO()
     further.adapt(tmp_path / "run", [str(text)], tmp_path / "out", settings=SHORT, stream=said)
-    assert "beside it, from there: generator" in said.getvalue()
+    assert "also loaded from the folder: generator" in said.getvalue()
     found = lines(tmp_path / "out")
     assert list(found) == ["the new text", "the text before"]
     assert all(float(before) > 1 and float(after) > 1 for before, after, _ in found.values())

@@ -128,13 +128,13 @@ def test_a_generator_goes_on_with_its_discriminator(text: Path, tmp_path: Path) 
     begun = replace(settings, model=Folder(path=str(out)), training=training)
     said = io.StringIO()
     again = run.pretrain(begun, tmp_path / "again", stream=said)
-    assert "beside it, from there: generator" in said.getvalue()
+    assert "also loaded from the folder: generator" in said.getvalue()
     assert digest(again / OTHERS) == digest(last / OTHERS)
     smaller = ObjectiveChoice(name="replaced-token", options={"generator_layers": 0.5})
     said = io.StringIO()
     other = run.pretrain(replace(begun, objective=smaller), tmp_path / "other", stream=said)
     assert digest(other / OTHERS) != digest(last / OTHERS)
-    assert "beside it" not in said.getvalue()
+    assert "also loaded" not in said.getvalue()
 
 
 def test_own_weights_are_a_function_of_the_seed(text: Path, tmp_path: Path) -> None:

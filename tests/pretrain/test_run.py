@@ -347,7 +347,7 @@ def test_F21_F22_F23_a_damaged_checkpoint_is_passed_over(
         (newest / "MANIFEST.json").write_text("{}")
     said = io.StringIO()
     run.resume(again, stream=said)
-    assert "passed over a damaged checkpoint" in said.getvalue()
+    assert "skipped a damaged checkpoint" in said.getvalue()
     assert essence(again) == essence(made[1])
 
 
@@ -424,7 +424,7 @@ def test_a_damaged_checkpoint_that_was_passed_over_is_in_nobodys_way(tmp_path: P
     said = io.StringIO()
     saving = override(chosen, ["checkpoints.every=1", "checkpoints.keep=2"])
     run.resume(out, stream=said, settings=saving)  # saves at 4 and 5 before it comes to 6
-    assert "passed over a damaged checkpoint" in said.getvalue()
+    assert "skipped a damaged checkpoint" in said.getvalue()
     names = sorted(path.name for path in (out / "checkpoints").iterdir())
     assert names == ["step-00000005", "step-00000006"]
     assert essence(out)["weights"] == wanted["weights"]

@@ -68,7 +68,7 @@ def test_nothing_held_out_is_said(
     monkeypatch.setattr(tokenizer_run.Text, "held_out", lambda self: iter(()))
     run(["the cat sat on the mat"] * 3, tmp_path)
     said = capsys.readouterr().out
-    assert "measured on what it learned from" in said and "nan" not in said
+    assert "measured on the training text" in said and "nan" not in said
 
 
 def test_skipped_rows_are_listed_beside_the_folder(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_wordpiece_says_how_it_was_trained_and_is_trained_as_published_on_reques
         assert main([*command, *options, "--out", str(tmp_path / name)]) == 0
         told[name] = capsys.readouterr().out
     assert "a floor that falls to 2" in told["floored"]
-    assert "the other way: --wordpiece published" in told["floored"]
+    assert "the other training method: --wordpiece published" in told["floored"]
     assert "as published" in told["published"] and "--wordpiece floored" in told["published"]
     made = {name: Tokenizer.load(tmp_path / name) for name in told}
     assert made["floored"].vocabulary != made["published"].vocabulary

@@ -101,6 +101,7 @@ def read(config: Mapping[str, Any]) -> Conventions | None:
             where=f"config.json: {EARLIER}",
             found=repr(sorted(unknown) if isinstance(found, dict) else found)[:80],
             wanted=", ".join(EARLIER_NAMES),
+            do="copy the folder again from where it was saved",
         )
     plain = {EARLIER_NAMES[name]: value for name, value in found.items()}
     return from_plain(Conventions, plain, f"config.json: {EARLIER}")

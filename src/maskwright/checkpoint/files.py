@@ -91,6 +91,7 @@ class Tensors:
                 where=entry.file,
                 found=f"{count} bytes of {name!r}",
                 wanted=entry.bytes,
+                do="copy or download the file again",
             )
         if not data:
             return torch.empty(entry.shape, dtype=entry.dtype)
@@ -167,11 +168,17 @@ def _open_shards(folder: Path) -> Tensors:
     where = folder / INDEX
     places = read_json(folder, INDEX, LARGEST_HEADER).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise CheckpointError("the index has no weight_map", where=where)
+        raise CheckpointError(
+            "the index has no weight_map", where=where, do="copy or download the index again"
+        )
     for file in places.values():
         if not plain(file, where).endswith(".safetensors"):
             raise CheckpointError(
-                "the index names a file that is not safetensors", where=where, found=file
+                "the index names a file that is not safetensors",
+                where=where,
+                found=file,
+                wanted="names that end in .safetensors",
+                do="save the model again as safetensors",
             )
     entries: dict[str, Entry] = {}
     files = tuple(regular_file(folder, file) for file in sorted(set(places.values())))

@@ -76,7 +76,12 @@ class TaskRecord:
         if self.length is not None:
             require("length", self.length, 1, LONGEST)
         if len(set(self.labels)) != len(self.labels):
-            raise ConfigError("two labels have the same name", where="labels", found=self.labels)
+            raise ConfigError(
+                "two labels have the same name",
+                where="labels",
+                found=self.labels,
+                do="give each label a name of its own",
+            )
         if self.values is not None and (
             len(self.values) != len(self.labels) or len(set(self.values)) != len(self.values)
         ):
@@ -88,7 +93,11 @@ class TaskRecord:
             )
         for name in ("columns", "targets"):
             if empty := [role for role, names in getattr(self, name).items() if not names]:
-                raise ConfigError("a role has no column", where=f"{name}.{empty[0]}")
+                raise ConfigError(
+                    "a role has no column",
+                    where=f"{name}.{empty[0]}",
+                    do="name a column for each role",
+                )
 
     def render(self) -> str:
         """The text of the file."""

@@ -167,6 +167,7 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
                 where="id2label",
                 found=", ".join(map(repr, unknown[:5])),
                 wanted=f"0 to {len(names) - 1}",
+                do="correct id2label in config.json",
             )
         labels = tuple(str(names[str(number)]) for number in range(len(names)))
     return About(

@@ -105,6 +105,7 @@ def fill(
                     where=where,
                     found=f"{int((theirs != 0).sum())} of {theirs.numel()} are not zero",
                     wanted="zeros",
+                    do="use a model without it",
                 )
         elif not torch.equal(theirs.to(parameters[tie.ours].dtype), parameters[tie.ours]):
             raise CheckpointError(

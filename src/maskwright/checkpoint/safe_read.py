@@ -83,6 +83,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
             where=path,
             found=f"{found.st_size:,} bytes",
             wanted=f"at most {largest:,}",
+            do="check that this is the file of a model",
         )
     return path
 

@@ -47,6 +47,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
             where=path,
             found=str(listed)[:80],
             wanted='[{"type": …, "path": …}, …]',
+            do="copy or download the folder again",
         )
     found = tuple(_module(module, f"{path}: module {n}") for n, module in enumerate(listed))
     names = [module.get("name") for module in listed]
@@ -85,6 +86,10 @@ def _module(entry: Any, where: str) -> Module:
     module_type, path = found.get("type"), found.get("path", "")
     if not isinstance(module_type, str) or not isinstance(path, str):
         raise CheckpointError(
-            "not a module", where=where, found=str(entry)[:80], wanted='{"type": …, "path": …}'
+            "not a module",
+            where=where,
+            found=str(entry)[:80],
+            wanted='{"type": …, "path": …}',
+            do="copy or download the folder again",
         )
     return Module(module_type.rpartition(".")[2], module_type, plain(path, where) if path else "")

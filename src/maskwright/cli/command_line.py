@@ -116,7 +116,7 @@ class Parser(argparse.ArgumentParser):
                     break
             if not values:
                 raise UsageError(
-                    "the option lacks its value",
+                    "the option needs a value",
                     where=own_name(action),
                     do=f"{self.prog} --help",
                 )
@@ -201,4 +201,5 @@ class Parser(argparse.ArgumentParser):
                         where=name,
                         found=f"{assigned[name]} and {values[0]}",
                         wanted="one of them",
+                        do="give it once",
                     )

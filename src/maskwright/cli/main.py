@@ -184,7 +184,7 @@ def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
             wanted=f"1 to {MOST_THREADS}",
         )
     if threads > (cores := os.cpu_count() or 1):
-        print(f"note: {threads} threads on {cores} cores wait for each other", file=sys.stderr)
+        print(f"note: {threads} threads on {cores} cores slow each other down", file=sys.stderr)
     os.environ |= dict.fromkeys(THREADS, str(threads))
     if (torch := sys.modules.get("torch")) is not None:  # it has read them already
         torch.set_num_threads(threads)

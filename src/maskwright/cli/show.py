@@ -54,6 +54,7 @@ def show(thing: str, settings: list[str]) -> str:
         "no such recipe, run or model",
         found=repr(thing),
         wanted=near(thing, [*catalogue.names("recipes"), *neighbours]),
+        do="maskwright list recipes",
     )
 
 

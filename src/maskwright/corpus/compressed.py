@@ -68,13 +68,13 @@ class _Meter:
         too_big = self.expanded > limit
         if too_big or self.expanded > max(RATIO_MATTERS_FROM, factor * self.packed):
             raise DataError(
-                "the compressed file grows too much",
+                "the compressed file expands too much",
                 where=self.file,
                 found=f"{self.expanded:,} bytes from the first {self.packed:,}",
                 wanted=f"at most {limit:,} bytes (max_expanded_bytes)"
                 if too_big
                 else f"at most {factor} times the size (max_expansion)",
-                do="raise the limit if the file is meant to be so regular",
+                do="raise the limit if the content is meant to repeat so much",
             )
         return data
 
@@ -144,7 +144,7 @@ def _zstd(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
                 except zstandard.ZstdError as error:
                     if "too much memory" in str(error):
                         raise DataError(
-                            "the zstd file wants a larger window than is read",
+                            "the zstd file needs a larger window than is supported",
                             where=meter.file,
                             found=str(error),
                             wanted="a window of at most 128 MiB",

@@ -115,11 +115,11 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
         inside, passed = _inside(path, otherwise)
         if not inside:
             raise UsageError(
-                "the folder has no file of a known kind",
+                "the folder has no file with a known ending",
                 where=shown(path),
                 found=", ".join(passed[:5]) or "nothing",
                 wanted=f"files ending in {_suffixes()}",
-                do="name another folder, or let the files' names end so",
+                do="name another folder, or rename the files",
             )
         sources += inside
         ignored += passed
@@ -253,7 +253,7 @@ def _named(path: Path) -> Source:
     source = _source(path)
     if source is None:
         raise UsageError(
-            "the file's name does not say its kind",
+            "the file's ending is unknown",
             where=shown(path),
             found=f"the ending {''.join(path.suffixes[-2:])!r}",
             wanted=f"an ending {_suffixes()}",

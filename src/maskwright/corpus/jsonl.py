@@ -144,14 +144,14 @@ def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
     lone = LONE.findall(text)
     if lone and ledger.reading.on_undecodable != "replace":
         raise DataError(
-            "half of a surrogate pair",
+            "an escape is half of a surrogate pair",
             found=f"\\u{ord(lone[0]):04x} at character {text.index(lone[0]) + 1} of the text",
             wanted="escapes in pairs, such as \\ud83d\\ude00",
             do=f"correct the escape, read with on_undecodable='replace', {OR_SKIP}",
         )
     if "\0" in text and ledger.reading.on_nul == "error":
         raise DataError(
-            "a NUL character in the text",
+            "the text has a NUL character",
             found=f"\\u0000 at character {text.index(chr(0)) + 1} of the text",
             wanted="text without NUL",
             do=f"take it out, read with on_nul='strip', {OR_SKIP}",

@@ -262,7 +262,7 @@ def _fault(
         ), place
     place = None if offset is None else offset + data.index(0)
     return DataError(
-        "a NUL character in the text",
+        "the text has a NUL character",
         where=at(file, line, place),
         found=f"{data.count(0):,} NUL in {data[max(0, data.index(0) - 20) :][:60]!r}",
         wanted="text without NUL",

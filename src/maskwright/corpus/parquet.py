@@ -62,7 +62,7 @@ def rows(
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise DataError(
-                "a column name stands twice",
+                "two columns have the same name",
                 where=source.shown,
                 found=repr(twice),
                 wanted="every name once",
@@ -222,7 +222,9 @@ def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
 def _check_column(schema: Any, file: str, column: str) -> None:
     if schema.names.count(column) != 1:
         raise DataError(
-            "the column is missing" if column not in schema.names else "the column is there twice",
+            "the column is missing"
+            if column not in schema.names
+            else "the file has the column twice",
             where=file,
             found=f"the columns {', '.join(schema.names[:20])}",
             wanted=f"a column {column!r}",
@@ -265,7 +267,7 @@ def _text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | Non
         )
     elif b"\0" in value and reading.on_nul == "error":
         error = DataError(
-            "a NUL character in the text",
+            "the text has a NUL character",
             where=f"{where}, byte {value.index(0)}",
             found=f"{value.count(0):,} NUL",
             wanted="text without NUL",

@@ -102,7 +102,7 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
     before = counts.rows
     if source.format == "columns":
         raise UsageError(
-            "words with tags are no running text",
+            "a file of tagged words is not running text",
             where=source.shown,
             wanted="text, or a table with a column of texts",
             do="use the file with finetune",

@@ -86,14 +86,19 @@ class Reading:
         for name in ("max_line_bytes", "max_document_characters", "max_expansion"):
             if getattr(self, name) < 1:
                 raise ConfigError(
-                    "a limit below 1", where=name, found=getattr(self, name), wanted="at least 1"
+                    "the limit is below 1",
+                    where=name,
+                    found=getattr(self, name),
+                    wanted="at least 1",
+                    do="raise it to 1 or more",
                 )
         if not 0 <= self.max_bad_fraction <= 1:
             raise ConfigError(
-                "not a share",
+                "the share is out of range",
                 where="max_bad_fraction",
                 found=self.max_bad_fraction,
                 wanted="0 to 1",
+                do="give a number from 0 to 1",
             )
         if self.separator is not None and (
             len(self.separator) != 1 or self.separator in '"\r\n\0 ' or ord(self.separator) > 0xFFFF
@@ -139,5 +144,6 @@ class Reading:
                 where="encoding",
                 found=repr(self.encoding),
                 wanted=near(str(self.encoding), ENCODINGS),
+                do="name one that Python knows, such as utf-8 or cp1252",
             )
         return name

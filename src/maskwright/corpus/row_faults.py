@@ -94,7 +94,7 @@ def broken(
         )
     if "new-line character" in message:
         return DataError(
-            "a carriage return in a field without quotes",
+            "an unquoted field has a carriage return",
             where=at(file, first),
             found=message,
             wanted='rows that end with LF or CRLF; other CR inside "…"',
@@ -102,7 +102,7 @@ def broken(
             f"{OR_SKIP}",
         )
     return DataError(
-        "a quote in the wrong place",
+        "a quote is in the wrong place",
         where=at(file, last),
         found=f"{lines}{message}",
         wanted='"…" around a whole field, a quote inside it doubled',

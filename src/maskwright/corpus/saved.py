@@ -50,7 +50,7 @@ def notes(paths: Sequence[Path]) -> set[Path]:
             }
             if _value(path).get("_indices_data_files") or _value(path).get("_indices_files"):
                 raise DataError(
-                    "a saved selection of rows",
+                    "the data set is saved as a selection of rows",
                     where=path,
                     found="indices",
                     wanted="the rows themselves",

@@ -260,7 +260,7 @@ def _refuse_twice(header: list[str], line: int, file: str) -> None:
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         raise DataError(
-            "a column name stands twice in the header",
+            "two columns of the header have the same name",
             where=at(file, line),
             found=repr(twice),
             wanted="every name once",

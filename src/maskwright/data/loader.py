@@ -35,7 +35,12 @@ class Loader:
                 do="give more text, or shorten the rows",
             )
         if batch_rows < 1:
-            raise UsageError("a batch needs at least one row", found=batch_rows, wanted="1 or more")
+            raise UsageError(
+                "a batch needs at least one row",
+                found=batch_rows,
+                wanted="1 or more",
+                do="raise training.batch",
+            )
         self.source, self.batch_rows, self.seed = source, batch_rows, seed
         self.fingerprint = fingerprint(["loader", 1, source.fingerprint, batch_rows, seed])
 

@@ -47,13 +47,25 @@ class Mixture:
                 "the weights of a mixture are not positive numbers",
                 where="mixture",
                 found=weights.tolist(),
+                wanted="numbers above 0",
+                do="correct corpus.weights",
             )
         empty = [source.description for source in self.sources if len(source) == 0]
         if empty:
-            raise ConfigError("a source of a mixture has no rows", where="mixture", found=empty[0])
+            raise ConfigError(
+                "a source of a mixture has no rows",
+                where="mixture",
+                found=empty[0],
+                do="give that text more documents, shorten the rows (rows.length), or leave it out",
+            )
         lengths = {source.length for source in self.sources}
         if len(lengths) > 1:
-            raise IncompatibleError("rows of different lengths do not mix", found=sorted(lengths))
+            raise IncompatibleError(
+                "rows of different lengths do not mix",
+                found=sorted(lengths),
+                wanted="one length",
+                do="make all sources with the same row length",
+            )
         self.length = lengths.pop()
         self._seed = seed
         total = sum(len(source) for source in self.sources)

@@ -64,6 +64,7 @@ class PackedDocuments:
                 "a row has no room for text",
                 found=f"length {length}",
                 wanted=f"more than {self._frame}",
+                do="raise rows.length",
             )
         bounds = self._bounds()
         self._rows = _arrange(bounds, length, self._frame, seed)

@@ -197,12 +197,14 @@ class SentencePairs:
                 where=store.path,
                 found=sorted(store.special),
                 wanted=sorted(missing),
+                do="train the tokenizer with --set tokenizer.style=bert",
             )
         if self._room < 4:
             raise IncompatibleError(
                 "a row has no room for two sentences",
                 wanted="7 or more",
                 found=f"length {self.length}",
+                do="raise rows.length",
             )
         if store.num_tokens and not len(store.sentences):
             raise IncompatibleError(

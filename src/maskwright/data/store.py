@@ -81,8 +81,8 @@ class TokenStore:
             IncompatibleError: made by another tokenizer; both fingerprints are shown.
         """
         folder = Path(path)
-        made = _check(folder, full=verify)
-        store = cls(folder, made)
+        manifest = _check(folder, full=verify)
+        store = cls(folder, manifest)
         wanted = [len(store.tokens), len(store.offsets) - 1, len(store.document_bytes)]
         if (
             wanted != [store.num_tokens, store.num_documents, store.num_documents]
@@ -123,10 +123,10 @@ class TokenStore:
         if not len(self.sentences):
             return None
         found = np.searchsorted(self.sentences, places)
-        begun: NDArray[np.bool_] = (
+        starts: NDArray[np.bool_] = (
             self.sentences[np.minimum(found, len(self.sentences) - 1)] == places
         )
-        return begun
+        return starts
 
     def sentence_ranges(self, index: int) -> NDArray[np.int64]:
         """(S, 2) where each sentence of document `index` starts and stops in `tokens`."""
@@ -150,6 +150,7 @@ def token_type(vocabulary_size: int) -> np.dtype[Any]:
         "the vocabulary is too large",
         found=f"{vocabulary_size:,} ids",
         wanted="at most 4,294,967,296",
+        do="train a smaller tokenizer (tokenizer.vocabulary)",
     )
 
 
@@ -171,8 +172,8 @@ def checked_cast(ids: NDArray[np.integer], vocabulary_size: int) -> NDArray[np.i
 
 
 def _check(folder: Path, *, full: bool) -> Manifest:
-    made = read_manifest(folder, manifest=MANIFEST, error=DataError)
-    about = made.about
+    manifest = read_manifest(folder, manifest=MANIFEST, error=DataError)
+    about = manifest.about
     wanted = {
         "vocabulary_size": int,
         "largest_id": int,
@@ -182,24 +183,33 @@ def _check(folder: Path, *, full: bool) -> Manifest:
         "documents": int,
     }
     if about.get("kind") != KIND or any(type(about.get(k)) is not t for k, t in wanted.items()):
-        raise DataError("not a token store", where=folder / MANIFEST, found=about.get("kind"))
-    missing = {"tokens.bin", *FILES} - set(made.files)
+        raise DataError(
+            "not a token store",
+            where=folder / MANIFEST,
+            found=about.get("kind"),
+            do="remove the folder; it is made again from the text",
+        )
+    missing = {"tokens.bin", *FILES} - set(manifest.files)
     if missing:
         raise DataError(
-            "not a token store", where=folder / MANIFEST, found=f"no {', '.join(sorted(missing))}"
+            "not a token store",
+            where=folder / MANIFEST,
+            found=f"no {', '.join(sorted(missing))}",
+            do="remove the folder; it is made again from the text",
         )
     return verify(folder, manifest=MANIFEST, full=full, error=DataError)
 
 
-def _map(path: Path, kind: np.dtype[Any] | str) -> NDArray[Any]:
-    size, each = path.stat().st_size, np.dtype(kind).itemsize
-    if size % each:
+def _map(path: Path, dtype: np.dtype[Any] | str) -> NDArray[Any]:
+    size, item = path.stat().st_size, np.dtype(dtype).itemsize
+    if size % item:
         raise DataError(
             "a file of a token store ends inside a number",
             where=path,
             found=f"{size:,} bytes",
-            wanted=f"a multiple of {each}",
+            wanted=f"a multiple of {item}",
+            do="remove the folder of the store; it is made again from the text",
         )
     if size == 0:
-        return np.zeros(0, dtype=kind)
-    return np.memmap(path, dtype=kind, mode="r").view(np.ndarray)
+        return np.zeros(0, dtype=dtype)
+    return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)

@@ -183,6 +183,7 @@ def read_state(checkpoint: Path) -> tuple[TrainState, int]:
             where=path,
             found=repr(steps),
             wanted="the steps of the optimizer",
+            do="resume from an older checkpoint: remove this one",
         )
     return TrainState.from_json(plain, str(path)), steps
 

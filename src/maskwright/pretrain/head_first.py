@@ -158,6 +158,7 @@ def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
             where=out / FOLDER,
             found=", ".join(sorted(kept.entries)[:5]),
             wanted=", ".join(sorted(own)[:5]),
+            do="remove that folder, and start the run again",
         )
     for name, parameter in own.items():
         parameter.copy_(kept.read(name))

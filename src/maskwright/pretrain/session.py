@@ -254,7 +254,8 @@ def _say_pairs(recipe: Recipe, rows: RowSource, say: Callable[[str], None]) -> N
     if not UNEVEN <= share <= 1 - UNEVEN:
         say(
             f"note: {max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences "
-            "are of one kind, so there is little to tell apart; documents need several sentences"
+            "have the same label, so the pair task has little to learn; documents need several "
+            "sentences"
         )
 
 
@@ -269,7 +270,7 @@ def _restore(
 ) -> TrainState:
     restored = checkpoints.restore(optimizer, average)
     for reason in restored.skipped:
-        say(f"passed over a damaged checkpoint: {reason.where}: {reason.what}")
+        say(f"skipped a damaged checkpoint: {reason.where}: {reason.what}")
     for name, what in (
         ("recipe", "the recipe"),
         ("tokenizer", "the tokenizer"),

@@ -88,7 +88,8 @@ def load_objective_state(objective: nn.Module, model: Folder, say: Callable[[str
     """Give `objective` what was trained beside the folder's model and is no part of it, such as the
     generator of replaced tokens, where it has the same."""
     if names := checkpoints.take_others(objective, Path(model.path)):
-        say(f"beside it, from there: {', '.join(sorted({n.partition('.')[0] for n in names}))}")
+        parts = sorted({name.partition(".")[0] for name in names})
+        say(f"also loaded from the folder: {', '.join(parts)}")
 
 
 def pinned_folder(path: str, wanted: str | None = None) -> tuple[str, str]:

@@ -107,7 +107,8 @@ class Text:
         yield f"read: {self._reader.counts.summary()}"
         yield from (found.line() for found in self._reader.counts.findings)
         if self._reader.cut:
-            yield f"note: the text goes on behind corpus.limit_bytes={self.corpus.limit_bytes}"
+            limit = self.corpus.limit_bytes
+            yield f"note: stopped at corpus.limit_bytes={limit}; the files contain more text"
         if self._divided:
             yield f"note: {self._divided}"
 
@@ -237,7 +238,12 @@ def resolve(text: str) -> Path:
         ConfigError: the variable is not set.
     """
     if not text:
-        raise ConfigError("an empty path", where="corpus.text", wanted="a file or a folder")
+        raise ConfigError(
+            "an empty path",
+            where="corpus.text",
+            wanted="a file or a folder",
+            do="name one, or leave the empty entry out",
+        )
     if Path(text).exists():
         return Path(text)  # whatever signs are in its name
     path = os.path.expanduser(os.path.expandvars(text))

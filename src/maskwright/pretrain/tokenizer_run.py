@@ -73,7 +73,7 @@ def train_and_report(
     remedy = f"--kind byte-bpe ({REMEDY})"
     measured = report(made, text.held_out(), remedy)
     if not measured.all.tokens:
-        say("too little text to hold some out: measured on what it learned from")
+        say("the text is too short for a held-out part: measured on the training text")
         measured = report(made, text.for_tokenizer(), remedy)
     say(measured.render())
     return made

@@ -58,7 +58,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     started = time.monotonic()
     if not OVERHEAD_SECONDS < minutes * 60 < math.inf:
         raise UsageError(
-            "not a time to train in: corpus, evaluations and the labelled task alone take about "
+            "too few minutes: corpus, evaluations and the labelled task alone take about "
             f"{duration(OVERHEAD_SECONDS)}",
             where="--minutes",
             found=f"{minutes:g}",

@@ -56,7 +56,10 @@ class Parameters:
         self.matrices, self.rest = slice(0, boundary), slice(boundary, start)
         if not self.named:
             raise ConfigError(
-                "the model has no trainable parameters", where="parameters", found="none"
+                "the model has no trainable parameters",
+                where="parameters",
+                found="none",
+                do="choose a method that trains some (maskwright list adapters)",
             )
         device = next(iter(self.named.values())).device
         self.masters = torch.empty(start, dtype=torch.float32, device=device)
@@ -144,6 +147,7 @@ class Parameters:
                 "the checkpoint does not fit the model",
                 found=wrong[:10],
                 wanted=f"{len(self.named)} tensors",
+                do="check that recipe.toml and the checkpoint belong to one run",
             )
         for name in self.named:
             self.view(vector, name).copy_(state[name])

@@ -39,10 +39,19 @@ class TrainState:
             plain = {"skipped": 0, **plain}  # runs of before could not skip
         if not isinstance(plain, dict) or set(plain) != names:
             raise CheckpointError(
-                "not a training state", where=where, found=plain, wanted=", ".join(sorted(names))
+                "not a training state",
+                where=where,
+                found=plain,
+                wanted=", ".join(sorted(names)),
+                do="resume from an older checkpoint: remove this one",
             )
         try:
             numbers = {n: int(plain[n]) for n in names - {"seconds"}}
             return cls(**numbers, seconds=float.fromhex(plain["seconds"]))
         except (TypeError, ValueError) as error:
-            raise CheckpointError("not a training state", where=where, found=plain) from error
+            raise CheckpointError(
+                "not a training state",
+                where=where,
+                found=plain,
+                do="resume from an older checkpoint: remove this one",
+            ) from error

@@ -126,7 +126,7 @@ def _counts(given: str | None) -> list[int]:
     words = [word.strip() for word in given.split(",")] if given else []
     if not all(word == "all" or (word.isdecimal() and int(word)) for word in words):
         raise UsageError(
-            "not numbers of labels",
+            "--curve takes numbers of labels",
             where="--curve",
             found=repr(given),
             wanted="numbers with commas between, such as 50,200,all",

@@ -20,6 +20,11 @@ def do(a: argparse.Namespace) -> None:
     from maskwright import catalogue
 
     if a.room is not None and a.room not in ROOMS:
-        raise UsageError("there is no list of that", found=repr(a.room), wanted=near(a.room, ROOMS))
+        raise UsageError(
+            "there is no such list",
+            found=repr(a.room),
+            wanted=near(a.room, ROOMS),
+            do="maskwright list",
+        )
     for room in (a.room,) if a.room else ROOMS:
         print(f"{room}: {', '.join(catalogue.names(room))}")

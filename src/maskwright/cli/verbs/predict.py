@@ -67,7 +67,7 @@ def do(a: argparse.Namespace) -> None:
         existing(a.file, "file")
     elif sys.stdin.isatty():
         raise UsageError(
-            "no rows to answer",
+            "there are no rows to predict",
             wanted="a file, or lines from a pipe",
             do=f"maskwright predict {a.model} FILE",
         )

@@ -42,6 +42,7 @@ def _require(thing: str, settings: list[str]) -> None:
                 "no such recipe, run or model",
                 found=repr(thing),
                 wanted=near(thing, [*catalogue.names("recipes"), *neighbours]),
+                do="maskwright list recipes",
             )
         if not is_run(path):
             return

@@ -38,7 +38,7 @@ def do(a: argparse.Namespace) -> None:
     existing_texts(a.text)
     if a.wordpiece is not None and a.kind != "wordpiece":
         raise UsageError(
-            "only WordPiece is trained so",
+            "--wordpiece applies to WordPiece vocabularies only",
             where="--wordpiece",
             found=f"--kind {a.kind}",
             do="leave --wordpiece out, or say --kind wordpiece",
@@ -46,7 +46,7 @@ def do(a: argparse.Namespace) -> None:
     how = a.wordpiece or "floored"
     if how not in WORDPIECE:
         raise UsageError(
-            "no such training",
+            "no such WordPiece training",
             where="--wordpiece",
             found=repr(how),
             wanted=near(how, WORDPIECE),
@@ -65,4 +65,4 @@ def do(a: argparse.Namespace) -> None:
     )
     if a.kind == "wordpiece":
         other = next(name for name in WORDPIECE if name != how)
-        print(f"the other way: --wordpiece {other}")
+        print(f"the other training method: --wordpiece {other}")

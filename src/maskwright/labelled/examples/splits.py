@@ -52,7 +52,7 @@ class Division:
         for name in ("validation", "test"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(
-                    "not a share",
+                    "the share is out of range",
                     where=name,
                     found=getattr(self, name),
                     wanted="at least 0 and below 1",

@@ -143,7 +143,7 @@ def layout_of(
             )
         if twice := [name for name in header if header.count(name) > 1]:
             raise UsageError(
-                "a column name stands twice",
+                "two columns have the same name",
                 where="--read header",
                 found=twice[0],
                 wanted="every name once",

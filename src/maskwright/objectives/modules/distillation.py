@@ -204,10 +204,13 @@ def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options
             "student and teacher must both be encoders, or both decoders",
             where="model",
             found=f"{list(student.stacks)}, teacher {list(teacher.stacks)}",
+            do="name another objective.options.teacher",
         )
     if teacher.vocabulary_head is None:
         raise IncompatibleError(
-            "the teacher has no vocabulary head", where="objective.options.teacher"
+            "the teacher has no vocabulary head",
+            where="objective.options.teacher",
+            do="name a teacher that was pretrained to predict tokens",
         )
     if student.tokens.vocabulary != teacher.tokens.vocabulary:
         raise IncompatibleError(
@@ -215,6 +218,7 @@ def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options
             where="model.tokens.vocabulary",
             found=student.tokens.vocabulary,
             wanted=teacher.tokens.vocabulary,
+            do="take the teacher's tokenizer: --set tokenizer.folder=TEACHER",
         )
     if options.alpha_cos and student.width != teacher.width:
         raise IncompatibleError(

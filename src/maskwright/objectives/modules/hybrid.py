@@ -36,6 +36,7 @@ class Hybrid(Objective):
                     where=f"encoder.blocks.{layer}.attention",
                     found=f"pattern {block.attention.pattern}",
                     wanted="the pattern bidirectional in every layer",
+                    do="choose an encoder family such as bert",
                 )
         self.options = options
 

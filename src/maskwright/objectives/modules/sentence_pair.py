@@ -56,6 +56,7 @@ class SentencePair(Objective):
                 where="rows.kind",
                 found="rows that are no pairs",
                 wanted="pairs or swapped-pairs",
+                do="--set rows.kind=pairs",
             )
         if self.masked is not None:
             batch = self.masked.corrupt(rows, epochs, seed, progress)

@@ -127,6 +127,7 @@ def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
             where="rows.kind",
             found="rows of several parts",
             wanted="documents, stream or blocks",
+            do="--set rows.kind=documents",
         )
     starts_sentence = rows.starts_sentence
     return Texts(

@@ -26,6 +26,7 @@ class CharacterRanges:
                     where=name,
                     found=[start, stop],
                     wanted="0 <= start < stop",
+                    do="give the first and the last position, such as [0, 1000]",
                 )
         start, stop = self.held_out
         if self.train[0] < stop and start < self.train[1]:
@@ -69,6 +70,7 @@ class Corpus(Reading):
                 where="corpus.held_out_text",
                 found=", ".join(sorted(twice)),
                 wanted="other files than corpus.text",
+                do="take it out of one of the two settings",
             )
         if not 0.0 < self.held_out < 1.0:
             raise ConfigError(
@@ -91,7 +93,12 @@ class Corpus(Reading):
         for weight in self.weights:
             config.require(where, weight, 1e-6, 1e6)
         if len(set(self.text)) < len(self.text):
-            raise ConfigError("a text has two weights", where=where, found=", ".join(self.text))
+            raise ConfigError(
+                "a text has two weights",
+                where=where,
+                found=", ".join(self.text),
+                do="name each text once",
+            )
         for other in ("characters", "limit_bytes"):
             if getattr(self, other) is not None:
                 raise ConfigError(

@@ -193,6 +193,7 @@ class Training:
                 where="training.phases",
                 found=ends[1:-1],
                 wanted="rising shares between 0 and 1",
+                do="sort training.phases by their `until`",
             )
         if not 0.0 <= self.ema < 1.0:
             raise ConfigError(
@@ -243,6 +244,7 @@ class Checkpoints:
                 where="checkpoints.keep",
                 found=self.keep,
                 wanted="1 or more",
+                do="--set checkpoints.keep=1",
             )
 
 

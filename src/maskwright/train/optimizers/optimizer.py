@@ -47,7 +47,11 @@ class OptimizerState(abc.ABC):
         own = self.state()
         wrong = [n for n, t in own.items() if n not in state or state[n].shape != t.shape]
         if wrong:
-            raise CheckpointError("the optimizer's state does not fit the model", found=wrong[:10])
+            raise CheckpointError(
+                "the optimizer's state does not fit the model",
+                found=wrong[:10],
+                do="resume from an older checkpoint: remove this one",
+            )
         for name, tensor in own.items():
             tensor.copy_(state[name])
         self.steps = steps
