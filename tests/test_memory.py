@@ -15,7 +15,7 @@ from maskwright.nn.config import layers
 from maskwright.nn.initialise import build
 from maskwright.pretrain import run
 from maskwright.pretrain import session as session
-from maskwright.train.machine.activation_memory import kept_bytes
+from maskwright.train.machine.step_cost import kept_bytes
 from nn.points import POINTS
 from tinyrun import recipe, text_file
 

@@ -22,7 +22,7 @@ from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives import masked
 from maskwright.objectives.parts.objective import Objective
-from maskwright.train.machine.flops import training_operations
+from maskwright.train.machine.step_cost import training_operations
 from toys import VOCABULARY, FixedRows, bert, encoder_decoder, gpt2
 
 NAMES = catalogue.names("objectives")

@@ -18,9 +18,8 @@ from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats.options import how_read
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
 from maskwright.pretrain import build, journal, lengths, run
-from maskwright.pretrain.lengths import check_length, untrained_positions
 from maskwright.pretrain.prepare import Prepared, prepare
-from maskwright.pretrain.rows import training_rows
+from maskwright.pretrain.rows import check_length, training_rows, untrained_positions
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.find import find
 from maskwright.recipes.parts.override import override

@@ -24,7 +24,7 @@ from maskwright.nn.initialise import build as build_transformer
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain import start
-from maskwright.pretrain.lengths import check_length
+from maskwright.pretrain.rows import check_length
 from maskwright.randomness import key, torch_seed
 from maskwright.recipes.parts.check import config_of, require_settings
 from maskwright.recipes.parts.recipe import FamilyModel, Folder, Point, Recipe

@@ -1,8 +1,11 @@
-"""From stored tokens to the rows that the recipe's objective learns from, or is measured on."""
+"""From stored tokens to the rows that the recipe's objective learns from, or is measured on; and
+whether these fit the positions of a model: none too long, few never reached."""
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
+from functools import partial
 
 from maskwright.data.mixture import mixed
 from maskwright.data.pack import PackedDocuments, PackedSentences
@@ -10,9 +13,14 @@ from maskwright.data.pairs import SentencePairs
 from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream, Windows
+from maskwright.errors import IncompatibleError
 from maskwright.inference import held_out_loss as likelihood
+from maskwright.nn.config import Learned, TransformerConfig
 from maskwright.recipes.parts.objective_rows import require_rows, row_kind, streams
-from maskwright.recipes.parts.recipe import Recipe
+from maskwright.recipes.parts.recipe import Folder, Recipe
+
+# Of a table of positions: so much of it may be said to be trained.
+NEARLY = 0.9
 
 
 def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
@@ -60,3 +68,69 @@ def rows(
         return SentencePairs(store, length, seed=seed)
     assert kind == "swapped-pairs"
     return SentencePairs(store, length, seed=seed, negatives="swapped")
+
+
+def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") -> None:
+    """Refuse rows of which a stack would read more than its table of positions has.
+
+    Args:
+        whose: the setting that names the model, where it is not the recipe's own.
+
+    Raises:
+        IncompatibleError: with both lengths.
+    """
+    lengths = [phase.length for phase in recipe.phases]
+    longest = max(lengths)
+    where = "rows.length"
+    if recipe.rows.length < longest:
+        where = f"training.phases.{lengths.index(longest)}.length"
+    for name, stack in network.stacks.items():
+        read = partial(_length_read, recipe, network, name)
+        limit = stack.longest
+        needed = read(longest)
+        if limit is None or needed <= limit:
+            continue
+        fitting = bisect.bisect_right(range(limit + 1), limit, key=read) - 1
+        raise IncompatibleError(
+            "rows are longer than the model's table of positions",
+            where=whose or where,
+            found=longest if needed == longest else f"{longest}: the {name} reads {needed}",
+            wanted=f"at most {limit} ({name})",
+            do=f"make {where} {fitting} or less, or give the model more positions"
+            if recipe.training.phases or whose
+            else f"--set rows.length={fitting}, or give the model more positions",
+        )
+
+
+def untrained_positions(recipe: Recipe, network: TransformerConfig) -> str:
+    """A note where a table has vectors of positions that no row reaches: what reads longer texts
+    with such a model meets them as they were drawn. Empty where there are none, or the model comes
+    from a folder."""
+    if isinstance(recipe.model, Folder):
+        return ""
+    longest = max(phase.length for phase in recipe.phases)
+    for name, stack in network.stacks.items():
+        table = stack.embeddings.positions
+        read = _length_read(recipe, network, name, longest)
+        if isinstance(table, Learned) and read < NEARLY * table.length:
+            return (
+                f"note: the {name} has vectors for {table.length:,} positions, of which rows of "
+                f"{longest:,} tokens train {read:,}; longer texts will meet what was drawn "
+                "(longer rows in training.phases, or a smaller table)"
+            )
+    return ""
+
+
+def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:
+    """How many tokens a stack reads at most where rows have `length`."""
+    spec, kind = recipe.objective.spec, row_kind(recipe)
+    if len(network.stacks) == 2 and spec.lengths is not None:
+        options = recipe.objective.checked
+        # Packed texts stand beside one special token at least, others may fill their row.
+        text = length if kind in ("stream", "windows") else length - 1
+        if kind == "blocks" and spec.text_length is not None:
+            text = spec.text_length(options, length)
+        inputs, targets = spec.lengths(options, max(2, text))
+        return int(max(length, inputs) if stack == "encoder" else targets)
+    extra = kind == "stream" and spec.rows != "stream" and streams(recipe)
+    return length + (extra and stack == "encoder")

@@ -27,9 +27,8 @@ from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain import build, card, head_first, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.head_first import HeadFirst
-from maskwright.pretrain.lengths import check_length, untrained_positions
 from maskwright.pretrain.prepare import Prepared
-from maskwright.pretrain.rows import held_out_rows, training_rows
+from maskwright.pretrain.rows import check_length, held_out_rows, training_rows, untrained_positions
 from maskwright.recipes.parts.find import find
 from maskwright.recipes.parts.objective_rows import row_kind
 from maskwright.recipes.parts.recipe import Folder, Recipe, frozen_part
@@ -41,8 +40,8 @@ from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.loop import StopFlag
 from maskwright.train.machine import machine
-from maskwright.train.machine.activation_memory import kept_bytes
 from maskwright.train.machine.machine import Machine
+from maskwright.train.machine.step_cost import kept_bytes
 from maskwright.train.optimizers.optimizer import OptimizerState
 from maskwright.train.parameter_rates import ParameterRates
 from maskwright.train.parameters import Parameters

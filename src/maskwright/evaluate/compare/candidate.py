@@ -23,9 +23,8 @@ from maskwright.models import folders
 from maskwright.models.run_folder import is_run
 from maskwright.pretrain import build, checkpoints, run
 from maskwright.pretrain.card import conventions_of
-from maskwright.pretrain.lengths import check_length
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
-from maskwright.pretrain.rows import held_out_rows
+from maskwright.pretrain.rows import check_length, held_out_rows
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Recipe, frozen_part
@@ -36,7 +35,7 @@ from maskwright.storage import commit
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.toml import to_toml
 from maskwright.train import loop
-from maskwright.train.machine.flops import training_operations
+from maskwright.train.machine.step_cost import training_operations
 
 EVALUATIONS = 10
 TRIAL_ROWS = 64

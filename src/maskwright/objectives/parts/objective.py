@@ -50,7 +50,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class NetworkWork:
-    """What one network of an objective does for a batch, to be counted (`train/machine/flops.py`).
+    """What one network of an objective does for a batch, counted by `train/machine/step_cost.py`.
 
     Attributes:
         at: the flat positions of its last stack that it is asked for; None: all of them.

@@ -1,14 +1,21 @@
-"""What training on a batch costs, in floating-point operations (`nn/cost.py` says what is counted).
+"""What a training step costs: floating-point operations (`nn/cost.py` says what is counted), and
+bytes that the forward pass keeps for the backward pass, at the least.
 
 An objective may own several networks: each is counted on what it reads, three times its forward
 where it is trained and once where it only answers (a teacher); a last layer only at the positions
 whose states are read (`nn/selection.py`), and a decoder that writes nothing not at all. Heads of a
 few classes are not counted.
+
+Of every token a block keeps what its norms, projections and products read: four vectors of the
+model's width, four of the heads', and what stands before and after the activation. Attention
+weights, masks of dropout, the last block (which may be computed at a few positions only) and what
+an allocator leaves between are not counted, so that a step needs some more.
 """
 
 from __future__ import annotations
 
 from maskwright.data.batch import Batch
+from maskwright.nn.config import Block, TransformerConfig
 from maskwright.nn.cost import cost
 from maskwright.nn.selection import Selection
 from maskwright.objectives.parts.objective import NetworkWork, Objective
@@ -37,3 +44,15 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
         total += batch.tokens.numel() * counted.memory
     total += work.scored * counted.vocabulary + work.extra_flops
     return (3 if trained else 1) * total
+
+
+def kept_bytes(config: TransformerConfig, tokens: int, itemsize: int) -> int:
+    """Of `tokens` tokens that the first stack reads at once, in numbers of `itemsize` bytes."""
+    stack = next(iter(config.stacks.values()))
+    return itemsize * tokens * sum(_numbers(block, config.width) for block in stack.blocks[:-1])
+
+
+def _numbers(block: Block, width: int) -> int:
+    attention, inner = block.attention, block.feed_forward
+    around = 2 + 2 * inner.gated if inner.activation != "relu" or inner.gated else 1
+    return 4 * width + 4 * attention.heads * attention.head_width + around * inner.width
